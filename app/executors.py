@@ -29,11 +29,10 @@ from workers.backends.routing import Router
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
 from workers.operations import kind_of
-from workers.scheduling.batch import Batch
+from workers.scheduling.batch import Batch, Observer
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.throughput import BusyTime
-from workers.scheduling.worker import Observer
 from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
 from workers.supervision.malloc import return_freed_memory
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
@@ -63,6 +62,8 @@ class Executor:
     set_batching: Callable[[Settings], None] = lambda _settings: None
     batches: Callable[[int], Awaitable[list[BatchRecord]]] = none_remembered
     """Return the last batches of all workers, at most this number, the newest first."""
+    release: Callable[[], None] | None = None
+    """Let jobs go that wait for others to fill their batch; None where they do not wait."""
     loads: Callable[[], Sequence[Load]] | None = None
     """Return the load of each device; None if the backend has one device."""
     watch_busy: Callable[[Callable[[int, int], None]], None] | None = None
@@ -114,7 +115,15 @@ async def local_executor(
     async def batches(n: int) -> list[BatchRecord]:
         return newest(recent.last(n), n)
 
-    return Executor(backend, lambda: computing, True, set_batching=set_batching, batches=batches)
+    release = backend.release if full_batches else None
+    return Executor(
+        backend,
+        lambda: computing,
+        True,
+        set_batching=set_batching,
+        batches=batches,
+        release=release,
+    )
 
 
 async def remote_executor(

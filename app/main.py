@@ -101,8 +101,7 @@ async def start_service(
         )
         started.push_async_callback(executor.backend.aclose)
         await first
-        parts = executor, decoders, memory
-        service = _assembled(started, settings, metrics, parts, counters)
+        service = _assembled(started, settings, metrics, (executor, decoders, memory), counters)
         started.pop_all()
     return service
 
@@ -115,7 +114,7 @@ def _assembled(
     counters: Counters,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
-    (executor, decoders, memory), backend = parts, parts[0].backend
+    executor, decoders, memory = parts
     fetcher = Fetcher.from_settings(settings, metrics.on_fetch, counters)
     started.push_async_callback(fetcher.aclose)
     admission = admission_for(settings, counters, executor)
@@ -126,8 +125,9 @@ def _assembled(
         [_at_scrape(executor, usage)], [*system_collectors(wanted_gpus(settings.gpus) > 0)]
     )
     known = KnownResults(settings.result_cache, executor.computing, files, metrics)
-    pixels, threads = settings.max_pixels, cores(settings)
+    backend, pixels, threads = executor.backend, settings.max_pixels, cores(settings)
     pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, known, pixels, threads)
+    pipeline.on_stall(executor.release)
     started.callback(pipeline.close)
     return Service(
         settings=settings,

@@ -12,27 +12,22 @@ from functools import partial
 from typing import TypeVar
 
 from app.admission import Permit
-from app.decoders import EXPENSIVE, DecoderPool, Seen, Unasked
+from app.decoders import EXPENSIVE, DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
+from app.pipeline.decode_stalls import DecodeStalls
 from app.pipeline.memory.held_image import HeldImage
 from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.results.timings import Timings
+from app.pipeline.typical_image import MAGIC, decoded_unasked, typical_image
 from models import codec
-from models.codec import Decoded, ImageFormat, ImageInfo, identify
+from models.codec import Decoded, ImageFormat, identify
 from models.domain.backend import Load
 from models.domain.errors import ServiceError
-
-TYPICAL = (1250, 1600)
-"""Height and width that are assumed before the header is read, so that most images need only one
-hand-over to a thread."""
-
-_SHARES = (1, 2, 4)
-"""Divisors of the sides of a typical image, for the sizes that processes may decode unasked."""
 
 AT_ONCE = 1 << 19
 """Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
@@ -46,8 +41,7 @@ Memory = Callable[[Seen], int]
 Accept = Callable[[Seen], bool]
 """Decide by the header of an image whether it is decoded now."""
 
-MAGIC = 16
-"""Number of bytes that distinguish a JPEG from other formats."""
+_TYPICAL_JPEG = typical_image(ImageFormat.JPEG, "RGB")
 
 T = TypeVar("T")
 
@@ -71,6 +65,7 @@ class ImageDecoder:
         self._behind = CodecThreads(threads, background=True)
         self.processes_behind = asyncio.Semaphore(max(1, threads - 1))
         self._choice = DecodePlacement(threads)
+        self.stalls = DecodeStalls()
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
         """Return the bytes of an item, fetched if it is a URL; the caller closes them.
@@ -120,6 +115,7 @@ class ImageDecoder:
         Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
+        decode = self._decode if self.stalls.call is None else self._counted
         async with self._budget.hold(typical := room(_TYPICAL_JPEG)):
 
             def fits(seen: Seen) -> bool:
@@ -128,7 +124,7 @@ class ImageDecoder:
                 return within and little and seen.memory <= self._decoders.limits.decode_memory
 
             with stages.measure("decode"):
-                found = await self._decode(content, fits, context)
+                found = await decode(content, fits, context)
             if isinstance(found, Decoded):
                 content.close()
                 image = HeldImage(found)
@@ -138,11 +134,13 @@ class ImageDecoder:
         codec.check_decode_memory(found.info, found.memory, self._decoders.limits.decode_memory)
         async with AsyncExitStack() as held:
             with stages.measure("decode"):
-                await self._present(held, memory(found), context)
-                async with self._decoders.queues.line(found.cost):
-                    await held.enter_async_context(self._budget.hold(room(found)))
-                    async with self._decoders.queues.turn(found.cost):
-                        decoded = await self._decode(content, lambda _seen: True, context)
+                async with AsyncExitStack() as turn:
+                    with self.stalls.waiting():
+                        await self._present(held, memory(found), context)
+                        await turn.enter_async_context(self._decoders.queues.line(found.cost))
+                        await held.enter_async_context(self._budget.hold(room(found)))
+                        await turn.enter_async_context(self._decoders.queues.turn(found.cost))
+                    decoded = await decode(content, lambda _seen: True, context)
             assert isinstance(decoded, Decoded)
             content.close()
             image = HeldImage(decoded)
@@ -182,6 +180,19 @@ class ImageDecoder:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
+    async def _counted(
+        self, content: Blob, accept: Accept, context: ImageContext
+    ) -> Decoded | Seen:
+        """Decode, counted among the images that are being decoded.
+
+        A server has no use for the count, which takes four calls for each image.
+        """
+        self.stalls.begin()
+        try:
+            return await self._decode(content, accept, context)
+        finally:
+            self.stalls.end()
+
     async def _decode(self, content: Blob, accept: Accept, context: ImageContext) -> Decoded | Seen:
         """Decode a plain baseline JPEG on a thread, any other file in a process."""
         behind = context.permit.in_background
@@ -194,7 +205,7 @@ class ImageDecoder:
             found = await in_thread(self._decode_plain, content, accept)
             if found is not None:
                 return found
-        unasked = _unasked(accept, content)
+        unasked = decoded_unasked(accept, content)
         async with AsyncExitStack() as held:
             if behind:  # a process is left for others
                 await held.enter_async_context(self.processes_behind)
@@ -225,26 +236,3 @@ class ImageDecoder:
         if opened.info.fast_jpeg:
             self._choice.measured(time.monotonic() - started)
         return decoded
-
-
-def _typical(format_: ImageFormat, mode: str, share: int = 1, size: int = 0) -> Seen:
-    """Return the header of an image of a typical size, with sides divided by `share`."""
-    height, width = TYPICAL[0] // share, TYPICAL[1] // share
-    info = ImageInfo(format_, width, height, 1, 1, mode, fast_jpeg=False)
-    return Seen(info, 0.0, codec.decode_memory(info, size))
-
-
-_TYPICAL_JPEG = _typical(ImageFormat.JPEG, "RGB")
-
-
-def _unasked(accept: Accept, content: Blob) -> Unasked:
-    """Return the largest sizes of typical images that are accepted whatever else they contain: they
-    need no memory that has to be waited for, so a process decodes them before it asks.
-    """
-    format_ = identify(content.start(MAGIC)) or ImageFormat.PNG
-
-    def most(mode: str) -> int:
-        headers = (_typical(format_, mode, share, content.size) for share in _SHARES)
-        return next((seen.info.n_pixels for seen in headers if accept(seen)), 0)
-
-    return Unasked(most("RGB"), most("RGBA"))

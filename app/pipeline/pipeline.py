@@ -6,7 +6,7 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 
 import operator
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -89,7 +89,7 @@ class Pipeline:
         self._known = known
         self._max_pixels = max_pixels
         self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
-        in_thread = self._decoder.in_thread
+        self.stalls, in_thread = self._decoder.stalls, self._decoder.in_thread
         self._describer = ImageDescriber(decoders, budget, max_pixels, in_thread)
         encoder = ImageEncoder(decoders, in_thread, self._decoder.processes_behind)
         self._computation = Computation(backend, encoder, files, max_pixels)
@@ -150,6 +150,10 @@ class Pipeline:
         if self.spans is not None:
             self.spans.image(_NAMES[type(wanted)], answer, began)
         return answer
+
+    def on_stall(self, call: Callable[[], None] | None) -> None:
+        """Call this when batches wait in vain for further images, as `DecodeStalls` says."""
+        self.stalls.call = call
 
     def set_unread_limit(self, limit: int) -> None:
         """Bound the bytes of answers that their clients have not read, from now on."""

@@ -5,7 +5,7 @@ It uses no threads and no queues.
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from models.domain.errors import ServiceError
@@ -19,6 +19,10 @@ _numbers = itertools.count(1)
 def new_id() -> str:
     """Return the id of a new batch: the process id of the worker, and a number."""
     return f"{os.getpid()}-{next(_numbers)}"
+
+
+Observer = Callable[["Batch", BatchResult], None]
+"""Sees every finished batch and its result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

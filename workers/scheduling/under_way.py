@@ -30,10 +30,9 @@ class UnderWay:
         """Return whether the device has no batch."""
         return not self._batches
 
-    @property
-    def halves(self) -> bool:
-        """Return whether halves of a failed batch wait."""
-        return bool(self._halves)
+    def over(self, batcher: MicroBatcher) -> bool:
+        """Return whether no job is left: on the device, in halves of failed batches, or waiting."""
+        return not (self._halves or self.jobs or batcher.queued_jobs)
 
     def picked(self, batcher: MicroBatcher, now: float, kinds: Collection[Lane] = ALL) -> Picked:
         """Return half of a failed batch, or the batcher's pick of some kinds of lanes; nothing

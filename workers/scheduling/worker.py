@@ -13,7 +13,7 @@ from typing import Generic
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.domain.job import Failed, Job
-from workers.scheduling.batch import Batch, new_id
+from workers.scheduling.batch import Batch, Observer, new_id
 from workers.scheduling.batcher import BatchLimits, MicroBatcher
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
 from workers.scheduling.engine_line import EngineLine, lines_of, notify, time_left
@@ -22,8 +22,6 @@ from workers.scheduling.ticket import Mailbox, Ticket, deliver
 from workers.scheduling.under_way import UnderWay
 
 log = logging.getLogger("darkroom.worker")
-
-Observer = Callable[[Batch, BatchResult], None]
 
 
 class Worker(Generic[SlotT]):
@@ -110,11 +108,16 @@ class Worker(Generic[SlotT]):
             self._batcher.limits = self._made_for.within(size, pixels, delay)
             notify(self._lines)
 
+    def release(self) -> None:
+        """Let the jobs that wait for others to fill their batch wait no longer."""
+        with self._lock:
+            self._batcher.release(self._clock())
+            notify(self._lines)
+
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs, finish the accepted ones, end the threads and the engine.
 
-        After `timeout` seconds what is left is failed with WorkerLost; the threads and the engine
-        they are stuck in are abandoned.
+        After `timeout` seconds the rest fails with WorkerLost; threads and engine are abandoned.
         """
         with self._lock:
             self._stopping = True
@@ -174,7 +177,7 @@ class Worker(Generic[SlotT]):
                 if any(ticket.alone for ticket in picked.dropped):
                     notify(self._lines)  # other jobs need not wait for it any more
                 if not (picked.batch or picked.dropped):
-                    if not self._alive or (self._stopping and not self._busy()):
+                    if not self._alive or (self._stopping and self._under_way.over(self._batcher)):
                         return None
                     line.waiting = True
                     line.changed.wait(None if picked.wake_at is None else picked.wake_at - now)
@@ -184,9 +187,6 @@ class Worker(Generic[SlotT]):
                 deliver([(t, Failed(DeadlineExceeded(text))) for t in picked.dropped])
             if batch is not None:
                 return batch
-
-    def _busy(self) -> bool:
-        return bool(self._under_way.halves or self._batcher.queued_jobs or self._under_way.jobs)
 
     def _collect_loop(self, line: EngineLine[SlotT]) -> None:
         while self._collected(line):  # its frame ends each time: a waiting thread holds no images

@@ -26,8 +26,9 @@ from workers.engines.cpu.slot import CpuSlot
 from workers.host_lock import host_lock
 from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain
+from workers.scheduling.batch import Observer
 from workers.scheduling.batcher import BatchLimits
-from workers.scheduling.worker import Observer, Worker
+from workers.scheduling.worker import Worker
 from workers.start_times import StartTimes
 from workers.supervision.malloc import keep_freed_memory, return_freed_memory
 

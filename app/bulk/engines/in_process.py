@@ -71,6 +71,13 @@ class InProcess:
     def __init__(self, service: Service, work: Work) -> None:
         self._service, self._work, self._wanted = service, work, work.wanted()
         self._files = None if work.timing else DeviceFiles(service, self._wanted)
+        self.stalls = service.pipeline.stalls
+
+    @property
+    def with_worker(self) -> int:
+        """Return the number of images that wait for the device or are on it."""
+        load = self._service.backend.load()
+        return load.queued_jobs + load.running_jobs
 
     @property
     def identity(self) -> Mapping[str, object] | None:
@@ -81,6 +88,7 @@ class InProcess:
         """Yield the answers of all tasks, in their order, as many at a time as there are."""
         with self._service.admission.admit(0, 0) as permit:
             window = _Window(self, self._reader(tasks), permit)
+            self.stalls.none_comes = window.all_with_worker
             try:
                 while not window.is_empty:
                     await window.wait()
@@ -121,6 +129,7 @@ class _Window:
 
     async def wait(self) -> None:
         """Wait until the oldest image is answered, or until further images are under way."""
+        self._engine.stalls.look()
         waits: list[asyncio.Future[Finished] | asyncio.Future[list[Read]]] = []
         if self._under_way:
             waits.append(self._under_way[0][0])
@@ -129,6 +138,16 @@ class _Window:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if self._reading is not None and self._reading.done() and self._has_room:
             self._begin(self._reading.result())
+
+    def all_with_worker(self) -> bool:
+        """Return whether no image will be decoded before one of those with the worker is done.
+
+        There is no room for further ones, or none is left, and those under way are decoded.
+        """
+        if self._reading is not None and self._has_room:
+            return False
+        left = sum(not future.done() for future, _ in self._under_way)
+        return left <= self._engine.with_worker
 
     def finished(self) -> list[Finished]:
         """Remove and return the oldest images as far as they are answered."""

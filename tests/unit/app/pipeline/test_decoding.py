@@ -16,11 +16,12 @@ from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
 from app.intake.wanted import Output, Parts, Version
 from app.pipeline.context import ImageContext
-from app.pipeline.decoding import TYPICAL, ImageDecoder
+from app.pipeline.decoding import ImageDecoder
 from app.pipeline.memory.codec_memory import CodecMemory
 from app.pipeline.memory.memory_need import PartsNeed, to_filter
 from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.results.timings import Timings
+from app.pipeline.typical_image import SIZE
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat
 from tests.pictures import jpeg, png
@@ -28,7 +29,7 @@ from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
 MOST = 50_000_000
-PIXELS = TYPICAL[0] * TYPICAL[1]
+PIXELS = SIZE[0] * SIZE[1]
 
 
 class Pool:

@@ -29,11 +29,11 @@ from tests.fakes import (
     first_sample,
     number_of,
 )
-from workers.scheduling.batch import Batch
+from workers.scheduling.batch import Batch, Observer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.ticket import Ticket
-from workers.scheduling.worker import Observer, Worker
+from workers.scheduling.worker import Worker
 
 POISON = 255
 PLUG = 254
@@ -106,6 +106,16 @@ def test_a_lone_job_leaves_when_the_queue_delay_is_over() -> None:
     assert isinstance(outcome, Completed)
     assert outcome.trace.reason is ReleaseReason.DELAY
     assert outcome.trace.queue >= 0.01
+
+
+def test_jobs_that_wait_for_others_go_when_they_are_released() -> None:
+    inbox = Inbox()
+    with running(FakeEngine(), delay=60.0) as worker:
+        tickets = submit(worker, inbox, [1, 2])
+        worker.release()
+        outcomes = [inbox.outcome_of(each) for each in tickets]
+    assert inbox.calls == [2]
+    assert all(isinstance(each, Completed) for each in outcomes)
 
 
 def test_a_trace_says_how_long_the_job_waited_and_who_rode_along() -> None:
