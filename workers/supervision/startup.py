@@ -96,11 +96,13 @@ def start_worker(
     precisions: Mapping[str, str] | None = None,
     full_batches: bool = False,
     stand_in: bool = True,
+    early: bool = True,
 ) -> Started:
     """Start a worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too.
 
     Without `stand_in` that raises GpuUnusable instead: loading on the CPU takes seconds.
-    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    With `full_batches` the scores of an image do not depend on the batch that it is part of. With
+    `early` a GPU works before all its slots and graphs are prepared, beside preparing the rest.
 
     `precisions` are those that a worker on the CPU has measured for networks of these settings:
     measuring takes half of the CPU time of a start, and another one may give another result.
@@ -110,7 +112,7 @@ def start_worker(
         known = precisions or {}
         return _on_cpu(settings, on_batch, weights, None, known, full_batches=full_batches)
     try:
-        return _on_gpu(settings, on_batch, weights, gpu, full_batches=full_batches)
+        return _on_gpu(settings, on_batch, weights, gpu, full_batches, early)
     except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
         if not stand_in:
             raise GpuUnusable(f"GPU {gpu} cannot be used ({error})") from error
@@ -189,7 +191,7 @@ def _cpu_worker(
 
 
 def _on_gpu(
-    settings: Settings, on_batch: Observer, weights: bool, gpu: int, *, full_batches: bool
+    settings: Settings, on_batch: Observer, weights: bool, gpu: int, full_batches: bool, early: bool
 ) -> Started:
     times = StartTimes()
     from workers.engines.cuda.driver import make_context
@@ -220,7 +222,7 @@ def _on_gpu(
             loaded = load_models(settings, device, build)
         times.end("weights")
         networks = [each.network for each in loaded if each.network is not None]
-        engine = CudaEngine(networks, size, room, device, cubins, times, early=True)
+        engine = CudaEngine(networks, size, room, device, cubins, times, early=early)
         engine.warm_up()
     times.log(log, f"GPU {gpu}")
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
