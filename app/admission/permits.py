@@ -26,9 +26,8 @@ from models.settings import Settings
 class Admission:
     """Admits requests while the limits allow it and their deadlines can be met.
 
-    `rate` is what one client may send. `forecast` predicts how long admitted work waits; `line` is
-    where it waits. All front ends with the same `counters` share the limits. Lives on one event
-    loop.
+    `rate` is what one client may send. `forecast` predicts how long admitted work waits, `line` is
+    where it waits. Front ends with the same `counters` share the limits. Lives on one event loop.
     """
 
     def __init__(
@@ -53,6 +52,8 @@ class Admission:
         self.targets = TargetKinds()
         self.reservations = Reservations(self.forecast, clock)
         self._contention = Contention(self.counters)
+        self.entered = 0
+        """Permits that were given: where it has grown, a decision of `refusal` is out of date."""
         self.draining = False
 
     @classmethod
@@ -111,21 +112,22 @@ class Admission:
         deadline: Deadline = NEVER,
         rated: bool = False,
         kinds: Sequence[Hashable] | None = None,
-        foreseen: bool = False,
+        foreseen: int | None = None,
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
         `rated`: the request was charged against its client's rate. `kinds` are those of its work
-        if its headers tell them; with None no work is reserved. `foreseen`: `refusal` has just
-        found that its work ends in time. Raises Draining and Overloaded.
+        if its headers tell them; with None no work is reserved. `foreseen` is what `entered` was
+        when `refusal` found that its work ends in time. Raises Draining and Overloaded.
         """
         if self.draining:
             raise Draining("this server is stopping; ask another one")
         permit = Permit(self, client, self._key(client), deadline)
         if not rated:
             self.charge_rate(client, 1)
-        if not foreseen:
+        if foreseen != self.entered:
             permit.must_end_in_time()
+        self.entered += 1
         permit.begin(kinds)
         return permit
 

@@ -133,8 +133,8 @@ class EarlyRefusal:
         if error is None:
             target = target_of(path, query, media_type)
             error = admission.refusal(client, seconds, n_bytes, target)
-            scope["foreseen"] = error is None
         if error is None:
+            scope["foreseen"] = admission.entered
             return None
         return self._recent.note(request, error, path, self._counted(error, route))
 

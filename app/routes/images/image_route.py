@@ -52,7 +52,7 @@ class ImageRoute(APIRoute):
         admission = service.admission
         target = target_of(scope["path"], scope["query_string"], kind.encode("latin-1"))
         kinds = None if stream else admission.targets.of(target)
-        rated, foreseen = scope.get("rated", False), scope.get("foreseen", False)
+        rated, foreseen = scope.get("rated", False), scope.get("foreseen")
         with admission.enter(client, deadline, rated, kinds, foreseen) as permit:
             scope["permit"] = permit
             if service.settings.debug_batches:

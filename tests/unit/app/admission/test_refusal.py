@@ -1,6 +1,7 @@
 """Refusals that are decided from a request's headers."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -63,7 +64,27 @@ def test_a_request_whose_headers_were_just_checked_is_not_checked_again() -> Non
         late = Deadline(admission.clock() + 0.3)
         with pytest.raises(Overloaded):
             admission.enter("a", late)
-        admission.enter("a", late, foreseen=True).release()
+        admission.enter("a", late, foreseen=admission.entered).release()
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_requests_whose_headers_are_checked_at_once_do_not_all_enter(checked: bool) -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission, entered = busy(server), 0
+        foreseen = []
+        for _ in range(10):
+            assert admission.refusal("a", 6.0, 100, SLOW) is None
+            foreseen.append(admission.entered if checked else None)
+        for each in foreseen:
+            deadline = Deadline.after(6.0, server.clock())
+            with suppress(Overloaded):
+                permit = admission.enter("a", deadline, kinds=("slow",), foreseen=each)
+                permit.arrives(50, announced=100)
+                entered += 1
+        assert entered == 3  # the prediction has a margin
 
     simulate(scenario())
 
