@@ -1,4 +1,4 @@
-"""Write what a turn of the event loop observed at its end, all equal metrics of it together.
+"""Write what was observed in a turn of the event loop at its end, equal metrics in one addition.
 
 An image adds to 13 values. Where several front ends share their metrics, each addition writes to a
 file and takes 4 µs, and under load a turn of the event loop answers many images.
@@ -29,8 +29,8 @@ class ManyHistogram(Histogram):
 class Observations:
     """Images and requests that ended in this turn of the event loop.
 
-    `image`, `stage` and `request` return the metrics for labels. `flush` is called by the event
-    loop at the end of the turn, and before the metrics are read.
+    The arguments are functions that return the metric of an image, a stage and a request for its
+    labels. `flush` is called by the event loop at the end of the turn, and before metrics are read.
     """
 
     def __init__(
@@ -40,9 +40,7 @@ class Observations:
         request: Callable[[str, str, str], ManyHistogram],
     ) -> None:
         self._image, self._stage, self._request = image, stage, request
-        self._images: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._stages: defaultdict[str, list[float]] = defaultdict(list)
-        self._requests: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
+        self._begin()
 
     def image(self, operation: str, outcome: str, stages: Iterable[Mapping[str, float]]) -> None:
         """Note that an image was answered, with the seconds of its stages."""
@@ -58,16 +56,25 @@ class Observations:
         self._requests[method, route, status].append(seconds)
 
     def flush(self) -> None:
-        """Add everything that was noted to the metrics."""
-        for (operation, outcome), number in self._images.items():
+        """Add everything that was noted to the metrics.
+
+        If a metric cannot be written, the rest of the turn is lost, but never added twice, and the
+        next turn is written again.
+        """
+        images, stages, requests = self._images, self._stages, self._requests
+        self._begin()
+        for (operation, outcome), number in images.items():
             self._image(operation, outcome).inc(number)
-        for stage, values in self._stages.items():
+        for stage, values in stages.items():
             self._stage(stage).observe_all(values)
-        for (method, route, status), values in self._requests.items():
+        for (method, route, status), values in requests.items():
             self._request(method, route, str(status)).observe_all(values)
-        self._images.clear()
-        self._stages.clear()
-        self._requests.clear()
+
+    def _begin(self) -> None:
+        """Begin a turn, of which nothing is noted yet."""
+        self._images: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._stages: defaultdict[str, list[float]] = defaultdict(list)
+        self._requests: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
 
     def _flush_soon(self) -> None:
         if not (self._images or self._requests):

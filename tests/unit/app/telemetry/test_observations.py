@@ -68,3 +68,28 @@ def test_metrics_that_are_read_within_a_turn_contain_all_before() -> None:
         assert metrics.registry.get_sample_value("darkroom_images_total", labels) == 1
 
     asyncio.run(turn())
+
+
+def test_a_metric_that_cannot_be_written_stops_no_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metrics = Metrics()
+    observe_all, faults = ManyHistogram.observe_all, [OSError("no space is left")]
+
+    def failing(histogram: ManyHistogram, values: list[float]) -> None:
+        if faults:
+            raise faults.pop()
+        observe_all(histogram, values)
+
+    monkeypatch.setattr(ManyHistogram, "observe_all", failing)
+
+    async def turns() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        for _ in range(2):
+            metrics.observations.image("info", "ok", [{"decode": 0.01}])
+            await asyncio.sleep(0)
+
+    asyncio.run(turns())
+    count = metrics.registry.get_sample_value
+    assert count("darkroom_images_total", {"operation": "info", "outcome": "ok"}) == 2
+    assert count("darkroom_stage_duration_seconds_count", {"stage": "decode"}) == 1
