@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from app.jobs.store.values import Job
 
 JOBS_AT_ONCE = 8
-"""Jobs that one process works on at a time; they take turns image by image."""
+"""Jobs that one process works on at a time; they share its slots for images (`slots.py`)."""
 
 TURN = 30.0
-"""Seconds for which a job is worked on at least, while jobs of other clients wait."""
+"""Seconds for which a job is worked on before it gives way to a job of another client that has as
+many before it."""
 
 LOOK_AROUND = 5.0
-"""Seconds between two looks for jobs that wait while there are as many in work as may be."""
+"""Seconds between two looks for waiting jobs while JOBS_AT_ONCE are in work."""
 
 
 class Turns:
@@ -67,8 +68,10 @@ class Turns:
         self._begun[id_] = self._clock()
 
     def end(self, id_: str) -> None:
-        """Note that a job is not in work any more."""
+        """Note that a job is not in work any more; if it has chunks left, others come before it.
+
+        That also holds for one that rests after a fault, which would else return to its place.
+        """
         del self._begun[id_]
-        if id_ in self.over:
-            self.over.discard(id_)
-            self._ended[id_] = self._clock()
+        self.over.discard(id_)
+        self._ended[id_] = self._clock()

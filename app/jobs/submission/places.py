@@ -16,8 +16,8 @@ ARRIVING = 16
 """Bodies of jobs that one process receives at a time."""
 
 ARRIVING_OF_ONE = 4
-"""Bodies that one client may send at a time, to all processes together: slow ones of it keep no
-place from others."""
+"""Bodies that one client may send at a time, to all processes together: however slow they are,
+other clients find places."""
 
 SLOW = 32768
 """Bytes per second from which a body keeps its place: a body of 16 GiB just above the minimum rate
@@ -73,13 +73,14 @@ class Place:
             async with asyncio.timeout(None) as self._limit:
                 message = await receive()
         except TimeoutError:
-            text = "too many bodies of jobs arrive, and this is the slowest; send it again"
-            raise SlowBody(text) from None
+            raise _slowest() from None
         finally:
             self._waited += self._clock() - self._since
             self._since = self._limit = None
         self._bytes += len(message.get("body", b""))
         self._ended = not message.get("more_body", False)
+        if self._shed and not self._ended:  # this piece came when the place was taken away
+            raise _slowest()
         return message
 
 
@@ -114,6 +115,10 @@ class Places:
             raise Overloaded(f"{ARRIVING} bodies of jobs are arriving; try again later", 5.0)
         slowest[1].shed()
         del self._taken[slowest[1]]
+
+
+def _slowest() -> SlowBody:
+    return SlowBody("too many bodies of jobs arrive, and this is the slowest; send it again")
 
 
 def check_arriving(arriving: int) -> None:

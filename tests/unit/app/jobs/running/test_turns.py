@@ -37,3 +37,19 @@ def test_more_clients_than_jobs_in_work_have_a_turn_each() -> None:
             turns.end(id_)
         clock.advance(TURN / 2)
     assert seen == [each.id for each in jobs]
+
+
+def test_jobs_that_fail_again_and_again_keep_no_place_from_others() -> None:
+    clock = FakeClock(1000.0)
+    turns = Turns(clock)
+    jobs = [job(f"{n:02}", f"client {n}") for n in range(JOBS_AT_ONCE + 2)]
+    seen: list[str] = []
+    for _ in range(2):
+        chosen = turns.choose(jobs)
+        for each in chosen:
+            turns.begin(each.id)
+            seen.append(each.id)
+        clock.advance(5.0)
+        for each in chosen:  # not by the end of its turn
+            turns.end(each.id)
+    assert set(seen) == {each.id for each in jobs}

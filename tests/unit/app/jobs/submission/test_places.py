@@ -86,3 +86,25 @@ def test_a_body_that_waits_for_the_server_is_not_slow() -> None:
             assert place.rate is None
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_piece_that_comes_when_the_place_is_taken_away_keeps_it_only_if_it_is_the_last(
+    more: bool,
+) -> None:
+    async def test() -> None:
+        place = Place(FakeClock(1000.0))
+        message: Message = {"type": "http.request", "body": b"x", "more_body": more}
+        pieces = asyncio.Queue[Message]()
+        reading = asyncio.create_task(read(place, pieces.get))
+        await asyncio.sleep(0)
+        pieces.put_nowait(message)
+        place.shed()
+        if more:
+            with pytest.raises(SlowBody):
+                async with asyncio.timeout(1.0):
+                    await reading
+        else:
+            await reading
+
+    asyncio.run(test())
