@@ -64,6 +64,14 @@ class Cycle(RequestResponseCycle):
             self.body = bytearray(self.body)
         self.body += piece
 
+    def ended(self) -> bool:
+        """Return `lingers` after the answer; bytes of the body that were not read are let go.
+
+        Else an idle connection would keep up to 256 KiB until its next request.
+        """
+        self.body = b""  # type: ignore[assignment]  # as in `add_body`
+        return self.lingers
+
     def answered_early(self, decide: Decide) -> bool:
         """Return whether `decide` answered the headers; the answer then has been written whole."""
         # HTTP/1.0 needs another head, and a client that does not read its earlier answers must not

@@ -194,7 +194,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.place()
             return
         self.flow.resume_reading()
-        if self.running is not None and self.running.lingers:
+        if self.running is not None and self.running.ended():
             self._ending.linger()
         elif self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())

@@ -510,6 +510,20 @@ def test_an_application_that_reads_nothing_is_told_that_its_client_has_left() ->
     run(scenario)
 
 
+def test_a_connection_keeps_nothing_of_a_body_that_was_not_read() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        line = connected(app)
+        app.go.set()
+        for _ in range(2):
+            answer = await line.send(POST + b"Content-Length: 30000\r\n\r\n" + bytes(30000))
+            assert status(answer) == 200
+            assert line.protocol.phase in (Phase.ONCE, Phase.KEPT)
+            assert not line.protocol.cycle.body
+
+    run(scenario)
+
+
 def test_a_client_that_reads_too_slowly_is_ended_and_a_quick_one_is_not() -> None:
     async def scenario() -> None:
         for rate, ended in ((900, True), (1100, False)):
