@@ -6,7 +6,8 @@ LONGEST_NAME = 1000
 """Largest number of characters of a member's name, which is part of its record."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_DRIVE = re.compile(r"^[A-Za-z]:")
+_BEGINNING = re.compile(r"^(?:[A-Za-z]:|\.{0,2}/)+")
+"""Drives, and what is left out between them: `./C:/a`, `C:C:a`."""
 
 
 def decoded(raw: bytes, otherwise: str) -> str:
@@ -22,13 +23,14 @@ def safe_name(name: str) -> str:
 
     Zip Slip (CWE-22) is not possible with the result. Two names may have the same result.
     """
-    text = _DRIVE.sub("", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", name.replace("\\", "/")))
-    # Once more after it is cut: what is left of a first part may be `..`.
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", name.replace("\\", "/"))
+    # Once more after it is cut: what is left of a first part may be `..`, or a drive.
     return _relative(_relative(text)[-LONGEST_NAME:]) or "unnamed"
 
 
 def _relative(path: str) -> str:
-    return "/".join(part for part in path.split("/") if part not in ("", ".", ".."))
+    parts = _BEGINNING.sub("", path).split("/")
+    return "/".join(part for part in parts if part not in ("", ".", ".."))
 
 
 def is_hidden(name: str) -> bool:

@@ -12,6 +12,13 @@ from app.archives.names import LONGEST_NAME, is_hidden, safe_name
         ("a/../../b", "a/b"),
         ("./a//b", "a/b"),
         ("C:\\photos\\a.jpg", "photos/a.jpg"),
+        ("./C:/photos/a.jpg", "photos/a.jpg"),
+        ("..\\C:\\a.jpg", "a.jpg"),
+        ("C:D:a.jpg", "a.jpg"),
+        ("C:../D:./a.jpg", "a.jpg"),
+        ("C:", "unnamed"),
+        ("C:..", "unnamed"),
+        ("a/C:/b.jpg", "a/C:/b.jpg"),
         ("..\\..\\a.jpg", "a.jpg"),
         ("a\0b\n.jpg", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}.jpg"),
         ("..", "unnamed"),
@@ -38,7 +45,8 @@ def test_files_of_operating_systems_are_hidden(name: str) -> None:
 
 def test_what_is_cut_off_leaves_no_way_out_of_the_folder() -> None:
     rest = "y/" * ((LONGEST_NAME - 3) // 2) + "a"
-    for first in ("x..", "x.", "..x..", "x./.."):
+    for first in ("x..", "x.", "..x..", "x./..", "xC:", "xC:D:"):
         for more in range(4):
             name = safe_name(f"{first}/{'z' * more}{rest}")
             assert not {"", ".", ".."} & {*name.split("/")}
+            assert name[1] != ":"
