@@ -41,11 +41,19 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _memberships(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the folder of the hierarchy, and the path in it, of the cgroups of versions 1 and 2."""
+    """Yield the folder of the hierarchy, and the path in it, of the cgroups of versions 1 and 2.
+
+    Hierarchies of version 1 are mounted under the names of their controllers, which the kernel may
+    list in another order (`cpuacct,cpu` for `cpu,cpuacct`); `cpu` is mostly a link to the folder.
+    """
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers or "cpu" in controllers.split(","):
-            yield controllers, path
+        names = controllers.split(",")
+        if names == [""]:
+            yield "", path
+        elif "cpu" in names:
+            for folder in {controllers, ",".join(reversed(names)), "cpu"}:
+                yield folder, path
 
 
 def _quota(group: Path) -> float | None:
@@ -61,6 +69,6 @@ def _quota(group: Path) -> float | None:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text("ascii")
-    except (OSError, UnicodeError):
+        return os.fsdecode(file.read_bytes())  # the name of a cgroup may be any bytes
+    except OSError:
         return ""

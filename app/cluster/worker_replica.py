@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import os
 from typing import Any
 
 from app.processes.gc_tuning import freeze
 from app.telemetry import structured_logging
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from models.settings import Settings
+from models.usable_cpus import usable_cores
 from workers.backends.in_process import LocalBackend
 from workers.cluster.messages import Description
 from workers.cluster.replica import Replica
@@ -72,7 +72,7 @@ def reserved() -> tuple[int, int]:
 
     context = ray.get_runtime_context()
     cpus = int(context.get_assigned_resources().get("CPU", 1))
-    return min(max(1, cpus), len(os.sched_getaffinity(0))), len(ray.get_gpu_ids())
+    return min(max(1, cpus), usable_cores()), len(ray.get_gpu_ids())
 
 
 def _name() -> str:

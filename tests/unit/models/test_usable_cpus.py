@@ -49,6 +49,21 @@ V1 = "3:cpu,cpuacct:/docker/abc"
             },
             3,
         ),
+        (
+            "4:cpuacct,cpu:/",
+            {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"},
+            2,
+        ),
+        (
+            "4:cpuacct,cpu:/",
+            {
+                "cpu,cpuacct/cpu.cfs_quota_us": "200000",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            2,
+        ),
+        ("0::/Größe", {"Größe/cpu.max": "200000 100000"}, 2),
+        ("0::/a:b", {"a:b/cpu.max": "200000 100000"}, 2),
     ],
 )
 def test_a_quota_leaves_fewer_cores(
