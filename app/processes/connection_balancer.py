@@ -20,6 +20,11 @@ log = logging.getLogger("darkroom.acceptor")
 PAUSE = 0.002
 """Seconds in which a front end with fewer connections may accept before this one does."""
 
+REST = 0.01
+"""Seconds without accepting under overload, once no connection waits. Nearly every one brings a
+request that is refused then, and a turn of the event loop for several of them costs less than one
+for each."""
+
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
 
@@ -48,7 +53,8 @@ class ConnectionBalancer:
     `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
     there are. A front end that is slow to take a connection, or dead, loses it to the others after
     `PAUSE`. `handshake` is the time for a TLS handshake; `wait` delays the start of connections,
-    and `waiting` returns how many it delays that have sent something.
+    and `waiting` returns how many it delays that have sent something. `pressed` returns whether the
+    server is overloaded.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class ConnectionBalancer:
         handshake: float = 10.0,
         wait: Wait = begin_at_once,
         waiting: Callable[[], int] = lambda: 0,
+        pressed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._shared = shared
         self._connected = connected
@@ -70,6 +77,7 @@ class ConnectionBalancer:
         self._handshake = handshake if tls else None
         self._wait = wait
         self._wait_to_begin = waiting
+        self._pressed = pressed
         self._next: tuple[socket.socket, str] | None = None
         """An accepted connection for which there is no room yet, and its client's address."""
         self._loop = asyncio.get_running_loop()
@@ -109,6 +117,8 @@ class ConnectionBalancer:
             count = self._count() + len(self._taking)
             if self._shared.tally.fewest(self._shared.number, count):
                 if not self._take():
+                    if self._pause is None and self._pressed():
+                        self._after(REST, self._listen)
                     return
             # Another front end has fewer connections and is notified too. Stop listening for a
             # moment, or this process would be woken again at once, in a loop, until the other one

@@ -145,9 +145,8 @@ class Server(uvicorn.Server):
         silent = SilentConnections(guard, members, refuse_none if config.is_ssl else bare)
         self._silent.append(silent)
         seconds = guard.limits.header_timeout
-        return ConnectionBalancer(
-            shared, connected, count, entrance, config.ssl, seconds, silent.enter, waiting
-        )
+        begins = silent.enter, waiting, guard.pressed
+        return ConnectionBalancer(shared, connected, count, entrance, config.ssl, seconds, *begins)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, then close silent connections and those that were refused."""

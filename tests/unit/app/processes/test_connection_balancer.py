@@ -104,6 +104,46 @@ def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
     run(scenario)
 
 
+@pytest.mark.parametrize("overloaded", [True, False])
+def test_an_overloaded_server_takes_connections_together(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch, overloaded: bool
+) -> None:
+    monkeypatch.setattr(connection_balancer, "REST", 3600.0)
+
+    async def scenario() -> None:
+        shared, front_end = SharedSocket(listening.dup(), Alone()), FrontEnd()
+        count, pressed = (lambda: len(front_end.connections)), (lambda: overloaded)
+        acceptor = ConnectionBalancer(shared, front_end, count, entrance(), pressed=pressed)
+        with ExitStack() as stack:
+            for number in range(4):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+                if number == 0 or not overloaded:
+                    await connected([front_end], number + 1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert len(front_end.connections) == (1 if overloaded else 4)
+        acceptor.close()
+
+    run(scenario)
+
+
+def test_connections_that_wait_for_an_overloaded_server_are_taken_after_its_rest(
+    listening: socket.socket,
+) -> None:
+    async def scenario() -> None:
+        shared, front_end = SharedSocket(listening.dup(), Alone()), FrontEnd()
+        count = lambda: len(front_end.connections)  # noqa: E731
+        acceptor = ConnectionBalancer(shared, front_end, count, entrance(), pressed=lambda: True)
+        with ExitStack() as stack:
+            for _ in range(8):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+                await asyncio.sleep(0)
+            await connected([front_end], 8)
+        acceptor.close()
+
+    run(scenario)
+
+
 def test_who_could_not_accept_tries_again(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
