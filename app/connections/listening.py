@@ -12,15 +12,18 @@ BACKLOG = 16384
 """Connections that the kernel queues until they are accepted; net.core.somaxconn bounds it."""
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of `host`; raises OSError with the address that cannot be bound."""
+def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Listen on every address of `host`; raises OSError with the address that cannot be bound.
+
+    If it is `shared`, other processes of this user may listen at the same port.
+    """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
         for family, _, _, _, address in dict.fromkeys(found):
             if port == 0 and sockets:
                 address = (address[0], sockets[0].getsockname()[1], *address[2:])
-            made = socket.create_server(address, family=family, backlog=BACKLOG)
+            made = socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=shared)
             sockets.append(made)
     except OSError:
         for each in sockets:

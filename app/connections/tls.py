@@ -22,3 +22,13 @@ def check(settings: Settings) -> None:
             f"--tls-certificate: {certificate} and its key cannot be used: {error}; "
             "both must be PEM files and belong together"
         ) from None
+
+
+def http2_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return the context of connections that speak HTTP/2 alone; None without a certificate."""
+    if settings.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    context.set_alpn_protocols(["h2"])
+    return context

@@ -7,7 +7,7 @@ one message. grpcio would read the message of a unary method before it calls any
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, cast
 
 import grpc
@@ -20,7 +20,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.admission.clients import client_of
 from app.grpc_service.describing import METHODS
 from app.grpc_service.infer import ROUTE
-from app.grpc_service.message_slots import MessageSlots
+from app.grpc_service.limits.gate import Address
+from app.grpc_service.limits.message_slots import MessageSlots
 from app.grpc_service.scope import REFUSAL, refused, scope_of
 from app.grpc_service.status import Refusal
 from app.routes.access_log import AccessLog
@@ -33,14 +34,22 @@ MOST_CALLS = 512
 REASON = "client_calls"
 """The reason in the metrics of calls that are refused because their client has as many."""
 
+_UNKNOWN = grpc.StatusCode.UNAVAILABLE, "use the port of DARKROOM_GRPC_PORT"
+
 _FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been logged")
 
 
 class Calls:
-    """Answers the calls of all methods; `largest` are the bytes that a message has at most."""
+    """Answers the calls of all methods; `largest` are the bytes that a message has at most.
 
-    def __init__(self, app: FastAPI, service: Service, largest: int) -> None:
+    `addresses` are those of clients by the port from which their bytes reach grpcio.
+    """
+
+    def __init__(
+        self, app: FastAPI, service: Service, largest: int, addresses: Mapping[int, Address]
+    ) -> None:
         self._fastapi = app
+        self._addresses = addresses
         self._slots = MessageSlots(largest)
         self._clients = Counter[str]()
         self._rejected = service.metrics.rejections.labels(REASON)
@@ -66,6 +75,10 @@ class Calls:
     async def _answered(self, path: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
         """Return the serialized answer of one call; ends it with a status if it has none."""
         scope = scope_of(path, context, self._fastapi, self._slots)
+        _, port = scope["client"] or ("", 0)
+        scope["client"] = self._addresses.get(port)
+        if scope["client"] is None:  # it has left, or is another program of this host
+            await context.abort(*_UNKNOWN)
         sent = _Sent()
         await self._app(scope, _receiving(messages), sent)
         refusal = None if sent.status == 200 else scope.get(REFUSAL, _FAULT)
@@ -145,7 +158,9 @@ def _receiving(messages: AsyncIterator[bytes]) -> Receive:
         nonlocal read
         if read:
             await asyncio.Event().wait()
-        body = await anext(aiter(messages), None)
+        following = cast(AsyncGenerator[bytes, None], aiter(messages))
+        body = await anext(following, None)
+        await following.aclose()  # it holds the message as long as it waits for the next one
         if body is None:
             return {"type": "http.disconnect"}
         read = True

@@ -8,9 +8,9 @@ from google.protobuf.message import DecodeError
 
 from app.admission.clients import client_of
 from app.grpc_service.infer import SERVICE
-from app.grpc_service.message_slots import MessageSlots
+from app.grpc_service.limits.message_slots import MessageSlots
 from app.grpc_service.messages import message_class
-from app.grpc_service.scope import SLOTS
+from app.grpc_service.scope import SLOTS, message_of
 from app.intake.inference.models import InferenceModel, model_named
 from app.routes.inference.models import EXTENSIONS, PLATFORM, is_ready
 from app.service import service_of
@@ -76,7 +76,7 @@ async def _model(request: Request, method: str) -> InferenceModel:
     """Read the message of a method and return the model that it names."""
     slots: MessageSlots = request.scope[SLOTS]
     async with slots.taken(client_of(request.scope)):
-        body = await request.body()
+        body = await message_of(request)
     try:
         if len(body) > LARGEST:
             raise DecodeError

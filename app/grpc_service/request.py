@@ -1,16 +1,17 @@
 """Read a request of ModelInfer: its message, and the images of its one tensor."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
 
 from app.admission import Permit
 from app.grpc_service.messages import message_class
-from app.grpc_service.wire import without_tensors
+from app.grpc_service.octets import octets
+from app.grpc_service.wire import BYTES, FP32, UINT, taken_apart
+from app.grpc_service.wire import Message as Wire
 from app.intake.inference import document as documents
 from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.document import Document, GivenOutput, GivenTensor, Parameters
@@ -25,22 +26,25 @@ from models.settings import Settings
 PIECE = 1 << 18
 """Bytes of a tensor that are copied out of its message at a time."""
 
+FLOAT = 4
+"""Bytes of a number of FP32."""
+
 _ModelInferRequest = message_class("inference.ModelInferRequest")
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The message of a request without its raw tensors, and these as views of its bytes."""
+    """The message of a request without its tensors, and the parts that it came in."""
 
     message: Any
-    raw: list[memoryview]
+    wire: Wire
 
 
 def parsed(body: bytes) -> Parsed:
     """Return what the bytes of a request hold; raises MalformedRequest."""
-    kept, raw = without_tensors(body)
+    wire = taken_apart(body)
     try:
-        return Parsed(_ModelInferRequest.FromString(kept), raw)
+        return Parsed(_ModelInferRequest.FromString(wire.beside), wire)
     except DecodeError:
         raise MalformedRequest("the message is not a valid ModelInferRequest") from None
 
@@ -60,51 +64,60 @@ async def collect(
 
 async def _contents(parsed: Parsed, layout: Layout, settings: Settings) -> list[Content]:
     """Return the images of the one input, which stand in raw bytes or in typed fields."""
-    (given,), raw = parsed.message.inputs, parsed.raw
+    (given,), raw, contents = parsed.message.inputs, parsed.wire.raw, parsed.wire.contents
     if len(raw) > 1:
         raise MalformedRequest("raw_input_contents has more tensors than the one input")
-    if raw and given.HasField("contents"):
+    if raw and contents is not None:
         raise MalformedRequest(f"the input {given.name} has its data in two places")
     if raw:
-        tensor: bytes | memoryview = raw[0]
+        tensor: Sequence[memoryview] = raw
     elif layout.height:
-        tensor = _numbers(given.contents, layout)
+        tensor = await _numbers(contents or {}, layout)
     else:
-        tensor = _elements(given.contents.bytes_contents, layout)
-    check_size(len(tensor), layout, given.name)
-    pieces = _pieces(memoryview(tensor))
+        tensor = _elements((contents or {}).get(BYTES, []), layout)
+    size = sum(map(len, tensor))
+    check_size(size, layout, given.name)
+    pieces = _pieces(tensor)
     if layout.height:
         return await of_one_size(pieces, layout, settings)
-    return await files(BodyReader(pieces), len(tensor), layout.n, settings)
+    return await files(BodyReader(pieces), size, layout.n, settings)
 
 
-def _elements(given: Sequence[bytes], layout: Layout) -> bytes:
+def _elements(given: Sequence[memoryview], layout: Layout) -> list[memoryview]:
     """Return files as they stand in a raw tensor, each behind its length."""
     if len(given) != layout.n:
         raise MalformedRequest(f"bytes_contents has {len(given)} elements, the shape {layout.n}")
-    return b"".join(len(each).to_bytes(PREFIX, "little") + each for each in given)
+    found = list[memoryview]()
+    for each in given:
+        found += (memoryview(len(each).to_bytes(PREFIX, "little")), each)
+    return found
 
 
-def _numbers(given: Any, layout: Layout) -> bytes:
+async def _numbers(
+    given: Mapping[int, Sequence[memoryview]], layout: Layout
+) -> Sequence[memoryview]:
     """Return typed values as the bytes of their tensor."""
-    name = "fp32_contents" if layout.preprocessed else "uint_contents"
-    values = getattr(given, name)
-    if len(values) != values_of(layout):
+    if layout.preprocessed:
+        name, tensor = "fp32_contents", given.get(FP32, ())
+        if any(len(each) % FLOAT for each in tensor):
+            raise MalformedRequest("the message is not a valid ModelInferRequest")
+        n_values = sum(map(len, tensor)) // FLOAT
+    else:
+        name = "uint_contents"
+        values = await asyncio.to_thread(octets, given.get(UINT, ()))
+        tensor, n_values = [memoryview(values)], len(values)
+    if n_values != values_of(layout):
         raise MalformedRequest(
-            f"{name} has {len(values)} values and the shape {values_of(layout)}; or send the "
+            f"{name} has {n_values} values and the shape {values_of(layout)}; or send the "
             "tensor in raw_input_contents"
         )
-    if layout.preprocessed:
-        return np.fromiter(values, "<f4", len(values)).tobytes()
-    found: NDArray[np.uint32] = np.fromiter(values, np.uint32, len(values))
-    if found.max(initial=0) > np.iinfo(np.uint8).max:
-        raise MalformedRequest("the values of a UINT8 tensor are 0 to 255")
-    return found.astype(np.uint8).tobytes()
+    return tensor
 
 
-async def _pieces(tensor: memoryview) -> AsyncGenerator[bytes, None]:
-    for start in range(0, len(tensor), PIECE):
-        yield bytes(tensor[start : start + PIECE])
+async def _pieces(tensor: Sequence[memoryview]) -> AsyncGenerator[bytes, None]:
+    for part in tensor:
+        for start in range(0, len(part), PIECE):
+            yield bytes(part[start : start + PIECE])
 
 
 def _document_of(message: Any) -> Document:

@@ -3,11 +3,11 @@
 from typing import Any
 from urllib.parse import unquote
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.types import Scope
 
-from app.grpc_service.message_slots import MessageSlots
+from app.grpc_service.limits.message_slots import MessageSlots
 from app.grpc_service.status import Refusal
 from app.http.request_lifetime import DIGITS, HEADER
 
@@ -54,6 +54,11 @@ def client_of_peer(peer: str) -> tuple[str, int] | None:
     if kind not in ("ipv4", "ipv6") or not port.isdigit():
         return None
     return host.strip("[]"), int(port)
+
+
+async def message_of(request: Request) -> bytes:
+    """Return the message of a call, which the request does not keep."""
+    return b"".join([each async for each in request.stream()])
 
 
 def refused(scope: Scope, refusal: Refusal, status: int) -> Response:

@@ -1,21 +1,18 @@
 """The gRPC server of one front end, on the event loop of its HTTP server."""
 
 import logging
-from pathlib import Path
+import os
 
 import grpc
 import grpc.aio
 from fastapi import FastAPI
 
 from app.grpc_service.calls import MOST_CALLS, Calls
+from app.grpc_service.limits.gate import LOOPBACK, MOST_CONNECTIONS, Gate
 from app.service import Service
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
-
-MOST_CONNECTIONS = 256
-"""Connections of one front end. grpcio closes further ones at once; those that are idle are closed
-after DARKROOM_IDLE_TIMEOUT."""
 
 STREAMS = 100
 """Calls at the same time on one connection; further ones wait with their client."""
@@ -27,6 +24,17 @@ MILLISECONDS = 1000
 
 SHORTEST_PING = 10_000
 """Milliseconds between two keepalive pings of a client; one that sends three earlier is closed."""
+
+METADATA = 4
+"""Divides DARKROOM_MAX_HEADER_BYTES: the result is the limit of metadata. grpcio does not limit
+their number, and 1,800 short ones took an event loop 3 ms."""
+
+AGE = 5
+"""Times DARKROOM_IDLE_TIMEOUT after which a connection takes no more calls, however busy it is.
+Libraries of gRPC connect again and lose no call. Calls that it has may take the longest deadline.
+"""
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # for errors that any client can cause
 
 _OF_CLIENTS = ("Invalid encoding on", "ExecuteBatchError raised in core")
 """Begin what grpcio logs as errors with a traceback, for metadata that are no UTF-8 and for answers
@@ -42,55 +50,54 @@ logging.getLogger("grpc._cython.cygrpc").addFilter(is_fault)
 
 
 class GrpcServer:
-    """A server that was started; `port` is where it listens."""
+    """A server that was started; clients reach it through its `gate`."""
 
-    def __init__(self, server: grpc.aio.Server, port: int) -> None:
+    def __init__(self, server: grpc.aio.Server, gate: Gate) -> None:
         self._server = server
-        self.port = port
+        self.gate = gate
 
     @classmethod
     async def start(cls, app: FastAPI, settings: Settings) -> "GrpcServer":
-        """Listen beside HTTP; raises OSError if the port is in use."""
+        """Answer the calls of clients that pass the gate."""
         service: Service = app.state.service
         largest = min(settings.grpc_max_message_bytes, settings.max_body_bytes)
+        gate = Gate(settings.header_timeout)
         server = grpc.aio.server(
-            handlers=[Calls(app, service, largest).handlers()],
-            options=_options(settings, largest, shared=service.counters.front_ends > 1),
+            handlers=[Calls(app, service, largest, gate.clients).handlers()],
+            options=_options(settings, largest),
             maximum_concurrent_rpcs=MOST_CALLS,
         )
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = f"{host}:{settings.grpc_port}"
-        try:
-            if settings.tls_certificate is None:
-                port = server.add_insecure_port(address)
-            else:
-                credentials = _credentials(settings.tls_certificate, settings.tls_key)
-                port = server.add_secure_port(address, credentials)
-        except RuntimeError:
-            raise OSError(f"{address} cannot be listened at (--grpc-port)") from None
+        gate.port = server.add_insecure_port(f"{LOOPBACK}:0")
         await server.start()
-        log.info("gRPC is at %s:%d", host, port)
-        return cls(server, port)
+        log.info("gRPC is at port %d of %s", settings.grpc_port, settings.host)
+        return cls(server, gate)
 
     async def stop(self, seconds: float) -> None:
         """Take no more calls, and end those that have not ended `seconds` later."""
         await self._server.stop(seconds)
+        await self.gate.drained()
 
 
-def _options(settings: Settings, largest: int, *, shared: bool) -> list[tuple[str, int]]:
-    """Return the limits of connections; front ends listen at one port if it is `shared`."""
+def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
+    """Return the limits of connections and of their messages."""
     idle = int(settings.idle_timeout * MILLISECONDS)
     headers = int(settings.header_timeout * MILLISECONDS)
+    deadline = int(settings.max_deadline * MILLISECONDS)
     return [
-        ("grpc.so_reuseport", int(shared)),
+        ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", largest),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
         ("grpc.max_concurrent_streams", STREAMS),
-        ("grpc.max_metadata_size", settings.max_header_bytes // 4),
-        ("grpc.absolute_max_metadata_size", settings.max_header_bytes),
+        # What lies between a soft limit and the hard one is refused at random.
+        ("grpc.max_metadata_size", settings.max_header_bytes // METADATA),
+        ("grpc.absolute_max_metadata_size", settings.max_header_bytes // METADATA),
         ("grpc.server_handshake_timeout_ms", headers),
+        ("grpc.http2.settings_timeout", headers),
         ("grpc.max_connection_idle_ms", idle),
+        # This alone ends calls whose clients never read the answer.
+        ("grpc.max_connection_age_ms", AGE * idle),
+        ("grpc.max_connection_age_grace_ms", deadline + headers),
         ("grpc.keepalive_time_ms", idle),
         ("grpc.keepalive_timeout_ms", headers),
         ("grpc.http2.min_ping_interval_without_data_ms", SHORTEST_PING),
@@ -98,8 +105,3 @@ def _options(settings: Settings, largest: int, *, shared: bool) -> list[tuple[st
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", WINDOW),
     ]
-
-
-def _credentials(certificate: Path, key: Path | None) -> grpc.ServerCredentials:
-    chain = certificate.read_bytes()
-    return grpc.ssl_server_credentials([(chain if key is None else key.read_bytes(), chain)])

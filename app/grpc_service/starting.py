@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from app.connections.listening import bind
+from app.grpc_service.limits.gate import MOST_CONNECTIONS, Gate
 from app.service import Service
 from models.settings import Settings
 
 if TYPE_CHECKING:  # it imports grpcio, which the extra brings
     from app.grpc_service.server import GrpcServer
+
+DESCRIPTORS = 3
+"""Descriptors of a connection: that of its client, and both ends of that to grpcio."""
 
 
 def check(settings: Settings) -> None:
@@ -42,6 +46,16 @@ def check_port(settings: Settings) -> None:
         raise OSError(error.errno, text) from None
 
 
+def most_connections(descriptors: int) -> int:
+    """Return the limit of connections: at most a sixteenth of the files a process may open."""
+    return max(1, min(MOST_CONNECTIONS, descriptors // 16))
+
+
+def reserved(settings: Settings, descriptors: int) -> int:
+    """Return how many of all descriptors may be taken by the connections of gRPC."""
+    return DESCRIPTORS * most_connections(descriptors) if settings.grpc_port else 0
+
+
 class Grpc:
     """The gRPC server of one process, if a port is set for it."""
 
@@ -49,13 +63,15 @@ class Grpc:
         self._server: GrpcServer | None = None
         self._service: Service | None = None
 
-    async def start(self, app: FastAPI, settings: Settings) -> None:
-        """Answer calls from now on if there is a port for them."""
-        if settings.grpc_port:
-            from app.grpc_service.server import GrpcServer
+    async def start(self, app: FastAPI, settings: Settings) -> Gate | None:
+        """Start it if there is a port for calls; return the gate that connections pass."""
+        if not settings.grpc_port:
+            return None
+        from app.grpc_service.server import GrpcServer
 
-            self._service = app.state.service
-            self._server = await GrpcServer.start(app, settings)
+        self._service = app.state.service
+        self._server = await GrpcServer.start(app, settings)
+        return self._server.gate
 
     def stop(self, seconds: float) -> None:
         """Take no more calls. The service waits at most `seconds` for the others before it ends."""

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import cast
 
@@ -26,11 +27,12 @@ from app.connections.limits import ConnectionLimits
 from app.connections.listening import announce, bind, bind_metrics
 from app.connections.phases import Timer
 from app.connections.silent_connections import Member, SilentConnections, refuse_none
-from app.grpc_service.starting import Grpc
+from app.grpc_service.starting import Grpc, reserved
 from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
+from app.processes.grpc_port import accepting
 from app.processes.orders import Orders
 from app.routes.images.early_refusal import EarlyRefusal
 from app.routes.metrics_only import MetricsOnly
@@ -83,24 +85,23 @@ class Server(uvicorn.Server):
         await super().startup([])
         freeze()
         settings, service = self._settings, self._app.state.service
-        metrics = service.metrics
-        limits = ConnectionLimits.of(settings, raise_limit())
-        metrics.connection_limit.set(limits.connections)
+        limits = ConnectionLimits.of(settings, (most := raise_limit()) - reserved(settings, most))
+        (metrics := service.metrics).connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
         refusal = EarlyRefusal(self._app)
         main[0].decide, main[0].pressed = refusal, refusal.pressed
         few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
-        listening = (
-            [self._shared] if self._shared else [SharedSocket(s, Alone()) for s in sockets or ()]
-        )
+        alone = [SharedSocket(each, Alone()) for each in sockets or ()]
+        listening = [self._shared] if self._shared else alone
         acceptors = [self._acceptor(each, main, self.config) for each in listening]
         if self._scraped:
             scraping = self._guarded(few, metrics, Counters(), encrypted=False)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             (config := _config(MetricsOnly(self.config.loaded_app), plain)).load()
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
+        guarded = partial(self._guarded, metrics=metrics, counters=Counters(), encrypted=True)
+        acceptors += await accepting(self._grpc, self._app, settings, limits, guarded)
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
-        await self._grpc.start(self._app, settings)
         if self._orders is None:
             reconfigure.listen(service)
             announce(settings, [each.socket for each in listening])

@@ -16,8 +16,9 @@ import pytest
 import tritonclient.grpc as over_grpc
 
 from app.grpc_service.calls import MOST_CALLS, REASON
-from app.grpc_service.message_slots import MEMORY
-from app.grpc_service.server import MOST_CONNECTIONS, WINDOW
+from app.grpc_service.limits.gate import MOST_CONNECTIONS
+from app.grpc_service.limits.message_slots import MEMORY
+from app.grpc_service.server import WINDOW
 from tests.e2e.test_inference_grpc import METHOD, files, typed
 from tests.http2_streams import Connection
 from tests.pictures import jpeg
@@ -73,19 +74,28 @@ def served(http: int, rpc: int) -> None:
 
 
 async def attacked(
-    ports: tuple[int, int, int], connections: int, calls: int, announced: int
+    ports: tuple[int, int, int],
+    connections: int,
+    calls: int,
+    announced: int,
+    head: bytes = b"",
 ) -> Found:
-    """Hold calls whose messages never end, and look at them while they are held."""
+    """Hold calls whose messages never end, and look at them while they are held.
+
+    With a `head`, the messages end, and their calls wait to be computed. Then it looks until more
+    bytes came than all slots hold.
+    """
     http, rpc, pid = ports
     served(http, rpc)  # what a first call loads is no memory of the attack
     before = resident(pid)
     made = [await Connection.to(rpc, ATTACKER) for _ in range(connections)]
     for each in made:
         for _ in range(calls):
-            each.call(METHOD, announced)
+            each.call(METHOD, announced, head, whole=bool(head))
     following = [asyncio.create_task(each.follow()) for each in made]
     end, most = time.monotonic() + HELD, 0
-    while time.monotonic() < end:
+    least = MEMORY if head else 0
+    while time.monotonic() < end or sum(each.sent for each in made) < least:
         await asyncio.sleep(0.1)
         most = max(most, resident(pid) - before)
     await asyncio.to_thread(served, http, rpc)
@@ -104,6 +114,17 @@ def test_messages_that_never_end_take_half_of_the_slots(ports: tuple[int, int, i
     assert MEMORY // 4 < found.sent <= MEMORY // 2 + MOST_CALLS * 2 * WINDOW
     assert found.held == MOST_CALLS // 2
     assert found.held + found.ended == 800
+    assert found.memory < MOST_MEMORY
+
+
+def test_messages_that_came_take_no_memory_while_they_wait(ports: tuple[int, int, int]) -> None:
+    side = 1600
+    asked = typed("PIXELS", "UINT8", [1, side, side, 3])
+    asked.raw_input_contents.append(bytes(3 * side * side))
+    body = asked.SerializeToString()
+    head = body[: len(body) - 3 * side * side]
+    found = asyncio.run(attacked(ports, 8, 16, len(body), head))
+    assert found.sent >= MEMORY
     assert found.memory < MOST_MEMORY
 
 
@@ -147,6 +168,7 @@ def test_connections_beyond_their_number_are_closed(ports: tuple[int, int, int])
         assert httpx.get(f"http://127.0.0.1:{http}/livez", timeout=PATIENCE).status_code == 200
         held = len([*Path(f"/proc/{pid}/fd").iterdir()]) - files_before
         assert held <= MOST_CONNECTIONS + SPARE
+        served(http, rpc)  # another address has connections of its own
     finally:
         for each in opened:
             each.close()

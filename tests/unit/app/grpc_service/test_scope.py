@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.grpc_service.message_slots import MessageSlots
+from app.grpc_service.limits.message_slots import MessageSlots
 from app.grpc_service.scope import client_of_peer, scope_of
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.grpc_service.message_slots import FEWEST, MessageSlots
+from app.grpc_service.limits.message_slots import FEWEST, MessageSlots
 
 
 def test_the_slots_times_the_largest_message_are_the_memory() -> None:
