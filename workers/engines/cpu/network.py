@@ -84,7 +84,8 @@ class CpuNetwork:
         layout = torch.channels_last
         network.to(self._dtype).to(memory_format=layout)  # type: ignore[call-overload]  # no stub
         fuses = Speedup.FUSED_CONVOLUTIONS in self.spec.speedups and supports(self._dtype)
-        self._features: Callable[[Tensor], Tensor] = FusedFeatures(network) if fuses else network
+        features = FusedFeatures(network, self._crop) if fuses else network
+        self._features: Callable[[Tensor], Tensor] = features
 
     def _fastest(self, prepared: nn.Module) -> Precision:
         """Return fp32, or bf16 where this CPU computes it at least a quarter faster.
