@@ -31,6 +31,9 @@ from workers.operations import most_pixels
 log = logging.getLogger("darkroom.cluster")
 
 MAX_LOSSES = 3
+MOST_GRPC_BYTES = 3 << 20
+"""Bytes of a call that goes over the gRPC of Ray Serve, whose messages have at most 4 MiB."""
+
 PAUSE = 0.05
 """Seconds before jobs of a lost replica are sent again, in which Ray learns that it is lost."""
 
@@ -180,16 +183,17 @@ class RayBackend:
         failed: Failed | Lost = Lost(died=False)
         try:
             header, contents = self._encoded(group)
-            messages = self._workers.compute(header, contents)
+            messages = self._workers.compute(
+                header, contents, small=group.n_bytes <= MOST_GRPC_BYTES
+            )
             del contents
             async with aclosing(messages) as stream:
                 async for message in stream:
                     if not group.accepted:
                         self._accept(group)
-                    if message is not None:
-                        reply = REPLY.decode(message[0])
-                        self.replicas.reported(reply.report)
-                        receive(group, reply, message[1])
+                    reply = REPLY.decode(message[0])
+                    self.replicas.reported(reply.report)
+                    receive(group, reply, message[1])
         except ReplicaGone as gone:
             failed = Lost(gone.died)
             log.warning("a replica was lost with %d images: they are sent again", len(group.jobs))

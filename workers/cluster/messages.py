@@ -1,7 +1,8 @@
 """The messages between front ends and replicas, in MessagePack, with arrays beside them.
 
-A call carries several jobs: a header of `Task`s, and one uint8 array for each, which Ray hands over
-without a copy in Python. Nothing of ours is pickled, and errors of jobs are values. A fault of the
+A call carries several jobs: a header of `Task`s, and one uint8 array for each. Ray's own transport
+hands arrays over without a copy in Python, its gRPC pickles them. Nothing of ours is pickled but
+bytes and arrays, and errors of jobs are values. A fault of the
 replica's code itself crosses as Ray's own exception, which Ray pickles (`serve_handle.py`).
 Times are budgets and ages in seconds, because the clocks of two hosts differ.
 """
@@ -122,7 +123,7 @@ def encode_task(
 def decode_task(task: Task, content: Pixels, operation: Any, now: float) -> Job:
     """Return a job with a deadline on this host's clock.
 
-    Ray's arrays cannot be written to, so it is not `owned`.
+    Arrays of Ray's own transport cannot be written to, so it is not `owned`.
     """
     source = conversion.decode_input(content.reshape(task.shape), task.jpeg, operation)
     deadline = NEVER if task.budget is None else Deadline.after(task.budget, now)

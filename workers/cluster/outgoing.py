@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from models.domain.image import Image
 from models.domain.job import Job, Outcome
+from workers.operations import most_result_bytes
 
 MATES = 0.005
 """Seconds that a job waits for others while another call has not been accepted by a replica.
 
-A call costs milliseconds of CPU time, whatever it carries. Jobs of one request are decoded one
+A call costs a millisecond of CPU time, whatever it carries. Jobs of one request are decoded one
 after the other, so they come apart; while a call is on its way they gather for the next one.
 """
 
@@ -55,6 +56,13 @@ class Group:
 
     jobs: dict[int, Pending]
     accepted: bool = False
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the bytes of the images, or those of all results if they may have more."""
+        jobs = self.jobs.values()
+        results = sum([most_result_bytes(each.job) for each in jobs])
+        return max(sum([each.n_bytes for each in jobs]), results)
 
     @property
     def unwanted(self) -> bool:

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -102,12 +101,6 @@ class Replica:
                 self.worker.cancel(ticket)
                 call.alarms[number].cancel()
                 self._calls.pop((found.front_end, number), None)
-
-    async def compute_one(self, header: bytes, contents: list[Pixels]) -> Message:
-        """Return the message with the outcome of a call's only job."""
-        async with aclosing(self.compute(header, contents)) as messages:
-            await anext(messages)  # that it was accepted, which the front end knows from Ray
-            return await anext(messages)
 
     async def cancel(self, front_end: str, numbers: Sequence[int]) -> None:
         """Drop the jobs among these that wait here; what is on the device is computed."""

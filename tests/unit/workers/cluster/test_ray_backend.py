@@ -43,9 +43,12 @@ class Lossy:
         worker.start()
         self.replica = Replica(worker, "one", Description([], None, 8), 8, decode_fake)
 
-    async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
+    async def compute(
+        self, header: bytes, contents: list[Pixels], *, small: bool
+    ) -> AsyncGenerator[Message, None]:
         call = CALL.decode(header)
         self.calls.append([each.alone for each in call.tasks])
+        assert small
         messages = self.replica.compute(header, contents)
         yield await anext(messages)
         if (error := self._lose(call)) is not None:

@@ -26,11 +26,11 @@ def ray() -> None:
 class Handle:
     """A deployment's handle whose calls end with an error."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
         self.cancelled = 0
         self.broadcast: Callable[..., Any] | None = None
-        self.compute = self.compute_one = SimpleNamespace(remote=self._call)
+        self.compute = SimpleNamespace(remote=self._call)
 
     def options(self, **_options: Any) -> "Handle":
         return self
@@ -41,32 +41,25 @@ class Handle:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    async def _to_object_ref(self) -> None:
-        raise self.error
-
     async def __aiter__(self) -> AsyncGenerator[Message, None]:
         raise self.error
         yield
 
 
-def call(error: Exception) -> None:
-    """Make calls of one job and of two that end with an error of Ray; raise the one of ours."""
-    found = [_error_of(error, [np.zeros(1, np.uint8)] * jobs) for jobs in (1, 2)]
-    assert str(found[0]) == str(found[1])
-    raise found[0]
-
-
-def _error_of(error: Exception, contents: list[Pixels]) -> Exception:
+def call(error: BaseException) -> None:
+    """Make a call that ends with an error of Ray; raise the one of ours."""
     handle = Handle(error)
 
     async def run() -> None:
-        async for _message in ServeWorkers(handle).compute(b"", contents):
+        async for _message in ServeWorkers(handle).compute(
+            b"", [np.zeros(1, np.uint8)], small=True
+        ):
             pass
 
     with pytest.raises((ReplicaGone, ServiceError)) as found:
         asyncio.run(run())
     assert handle.cancelled == 1
-    return found.value
+    raise found.value
 
 
 def failed(cause: Exception | asyncio.CancelledError) -> Exception:
@@ -89,6 +82,31 @@ def test_a_fault_of_the_replicas_code_is_recognised_in_the_class_of_its_cause() 
     assert isinstance(error, RayTaskError)
     with pytest.raises(InternalError):
         call(error.as_instanceof_cause())
+
+
+def test_an_error_of_the_replicas_code_that_grpc_hands_over_is_no_loss() -> None:
+    with pytest.raises(InternalError):
+        call(ValueError("a fault"))
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"),
+    [("UNAVAILABLE", True), ("CANCELLED", True), ("RESOURCE_EXHAUSTED", False)],
+)
+def test_a_connection_that_was_cut_is_a_loss_and_a_call_that_is_too_large_is_none(
+    status: str, lost: bool
+) -> None:
+    import grpc
+
+    error = grpc.aio.AioRpcError(grpc.StatusCode[status], grpc.aio.Metadata(), grpc.aio.Metadata())
+    with pytest.raises(ReplicaGone if lost else InternalError):
+        call(error)
+
+
+def test_a_call_that_the_replica_cancelled_is_a_loss() -> None:
+    with pytest.raises(ReplicaGone) as gone:
+        call(asyncio.CancelledError())
+    assert not gone.value.died
 
 
 def test_a_replica_that_was_cancelled_or_lost_another_is_a_loss() -> None:
