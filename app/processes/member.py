@@ -45,6 +45,9 @@ def run() -> int:
     if cpus := orders.first.get("cpus"):
         bind(cpus)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
+    # Front ends handle it while they serve. SIGTERM comes before it, so a process that gets it here
+    # already ends, and Python would print what it interrupts.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = Settings.model_validate(orders.first["settings"])
     structured_logging.configure(settings.log_level, settings.log_format)
     if orders.first["role"] == "worker":
@@ -86,7 +89,6 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     """
     recent = RecentBatches(settings.debug_batches)
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer(recent=recent)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
     try:
