@@ -68,22 +68,32 @@ def running_ray(cpus: int = 2) -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="ray")  # the paths of sockets in it must be short
     with quiet():
         try:
-            ray.init(
-                address="local",  # never one that runs here already
-                num_cpus=cpus,
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=folder,
-                object_store_memory=200 << 20,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            try:
+                _start(cpus, folder)
+            except Exception:  # Ray gives its node 30 s, which a busy machine once did not keep
+                ray.shutdown()
+                _start(cpus, folder)
             yield str(ray.get_runtime_context().gcs_address)
         finally:
             if ray.is_initialized():
                 serve.shutdown()
             ray.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(cpus: int, folder: str) -> None:
+    import ray
+
+    ray.init(
+        address="local",  # never one that runs here already
+        num_cpus=cpus,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=folder,
+        object_store_memory=200 << 20,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
 
 
 class FileGate:

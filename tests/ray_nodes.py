@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.ray_cluster import quiet
@@ -71,6 +72,10 @@ def serve(cpus: Sequence[int]) -> None:
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="ray")  # the paths of sockets in it must be short
+    # Ray notes the address of the newest cluster in `ray` of this folder, and does not make that
+    # folder. By default it is one that clusters share.
+    os.environ["RAY_TMPDIR"] = folder
+    (Path(folder) / "ray").mkdir()
     head: dict[str, Any] = {"num_cpus": 0, "temp_dir": folder, "include_dashboard": False}
     common: dict[str, Any] = {"node_ip_address": HOST, "object_store_memory": STORE}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head | common)

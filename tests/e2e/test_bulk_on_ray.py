@@ -21,6 +21,9 @@ if find_spec("ray") is None:
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
 
+NO_ACTOR = b"darkroom: no actor is ready yet: they start, or wait for free CPUs or GPUs"
+"""What a command may say on a machine that starts actors slowly."""
+
 CLASSIFY = ["classify", "--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
 
@@ -82,7 +85,8 @@ def test_a_killed_or_terminated_command_goes_on_without_redoing(
     with subprocess.Popen(asked, stderr=subprocess.PIPE) as told:
         until(lambda: records(tmp_path) >= 32 or told.poll() is not None)
         told.send_signal(signal.SIGTERM)
-        assert told.communicate(timeout=PATIENCE)[1] == b""
+        printed = told.communicate(timeout=PATIENCE)[1].splitlines()
+        assert set(printed) <= {NO_ACTOR}, printed
     assert told.returncode == ExitCode.TERMINATED
     done = records(tmp_path)
     written = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}

@@ -1,8 +1,8 @@
 """Wait before a server is asked again: as long as it says, else twice as long each time."""
 
-import asyncio
 import random
 import time
+from asyncio import sleep
 from collections.abc import Callable
 
 FIRST, MOST = 0.5, 30.0
@@ -38,7 +38,7 @@ class Backoff:
         seconds = self.seconds(told)
         if self._clock() + seconds > self._end:
             return False
-        await asyncio.sleep(seconds)
+        await sleep(seconds)
         return True
 
 

@@ -4,8 +4,9 @@ A call of a Python function takes about 1 µs, a task 10, and a wake-up from a t
 """
 
 import asyncio
+import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context
 from pathlib import Path
 from types import FrameType
@@ -89,6 +90,18 @@ async def costs(path: str, body: bytes, kind: str) -> Costs:
 def run(work: Coroutine[Any, Any, Costs]) -> Costs:
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         return runner.run(work)
+
+
+@pytest.fixture(autouse=True)
+def _no_log_lines() -> Iterator[None]:
+    """Log no requests, whatever earlier tests of this process have configured: a line costs calls
+    that depend on where it goes.
+    """
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.WARNING)
+    yield
+    root.setLevel(level)
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,13 @@ def records_of(
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Wait for nothing; return the waits."""
+    """Wait for nothing; return the waits. Event loops of other threads go on to wait."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("app.bulk.engines.backoff.asyncio.sleep", sleep)
+    monkeypatch.setattr("app.bulk.engines.backoff.sleep", sleep)
     return waits
 
 

@@ -26,6 +26,7 @@ from app.jobs.submission.sources import Sources
 from models.domain.job_errors import StorageFull, TooManyJobs
 from models.settings import Settings
 from tests.fakes import GUARD
+from tests.worker_fixture import wait_until
 
 SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
 KIND = "application/x-ndjson"
@@ -73,7 +74,7 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
         try:
             flood = [accepted("one", number) for number in range(ARRIVING_OF_ONE + others)]
             other = accepted("other")
-            await asyncio.sleep(0.2)
+            await wait_until(lambda: sum([each.done() for each in flood]) >= others)
             ended.set()
             found = await asyncio.gather(*flood, other, return_exceptions=True)
         finally:
