@@ -29,7 +29,9 @@ class Departure:
             call()
 
     def watch(self, call: Callable[[], object]) -> Callable[[], object]:
-        """Call `call` once when the client leaves, or soon if it has; the result ends that."""
+        """Call `call` once when the client leaves, or in the next turn of the event loop if it has
+        left already. A call of the result ends this watch, and so does another watch.
+        """
         self._call = call
         if self._happened:
             asyncio.get_running_loop().call_soon(self.happen)
@@ -42,7 +44,8 @@ class Departure:
 class ClientLeft:
     """Waits until the client of a request has left; the request's body must have been read.
 
-    `departure` tells the same without a task, if the server does; else it is None.
+    `departure` tells the same by a call, which needs no task. It is None if the server of the
+    request does not tell.
     """
 
     __slots__ = ("_request", "departure")

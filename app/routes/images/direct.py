@@ -53,9 +53,10 @@ async def _handle(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class ErrorAnswers:
-    """Answers errors of `app` as Starlette's middleware does, but wraps nothing around the others.
+    """Answers errors of `app` as Starlette's middleware does; requests without one do not pass it.
 
-    An error after the beginning of an answer is raised; AccessLog has noted that in the scope.
+    An error that comes after the answer has begun is raised: AccessLog notes its beginning in the
+    scope.
     """
 
     def __init__(self, app: ASGIApp, handlers: Mapping[Any, ExceptionHandler]) -> None:
