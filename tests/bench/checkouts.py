@@ -1,14 +1,15 @@
 """Two checkouts of Darkroom over HTTP, in one run: what a change costs ordinary images.
 
 Method. One server of each checkout runs all the time, on the same machine and with the same flags;
-only one of them is under load at a time. wrk, a closed loop, sends every image in turn: raw bodies
-to `/classify`, raw bodies to `/filter` (a Gaussian blur of sigma 2, answered as a JPEG), PNGs to
-`/classify`, multipart bodies with 16 images, and one connection alone. Each kind is measured in
-pairs, old then new and in the next pair new then old, after one run of each that does not count.
-What counts is the median over the pairs of new rate by old rate, and of new p50 by old p50: a slow
-moment of the machine falls on both halves of a pair. A run with any error is an error of the whole.
-The CPU time of all processes of a server for an image, user and system, varies less than rates
-while other programs use the cores.
+only one of them is under load at a time, and none before both have done nothing for a while: a
+worker on a GPU serves before it has prepared everything. wrk, a closed loop, sends every image in
+turn: raw bodies to `/classify`, raw bodies to `/filter` (a Gaussian blur of sigma 2, answered as a
+JPEG), PNGs to `/classify`, multipart bodies with 16 images, and one connection alone. Each kind is
+measured in pairs, old then new and in the next pair new then old, after one run of each that does
+not count. What counts is the median over the pairs of new rate by old rate, and of new p50 by old
+p50: a slow moment of the machine falls on both halves of a pair. A run with any error is an error
+of the whole. The CPU time of all processes of a server for an image, user and system, varies less
+than rates while other programs use the cores.
 
 Run: python -m tests.bench.checkouts --old FOLDER [--pairs 5] [--seconds 4] [--connections 8]
 [--flags "--front-ends 2"] [--only raw ...] [--wrk PATH]
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +44,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 READY_WITHIN = 300.0
 """Seconds; a GPU's first start compiles every kernel."""
+
+QUIET, QUIET_WITHIN = 3, 60
+"""Seconds in a row in each of which a server must use less than a tenth of a core before it is
+measured, and seconds until it is measured in any case."""
 
 CLASSIFY = "/classify?top_k=1"
 FORM = f"multipart/form-data; boundary={BOUNDARY.decode()}"
@@ -146,6 +152,17 @@ def _served(checkout: Path, python: str, flags: list[str], stack: ExitStack) -> 
     )
 
 
+def _wait_until_quiet(subject: Subject) -> None:
+    """Wait until a server has nothing to do that it began at its start."""
+    quiet, used = 0, subject.all_cpu_seconds()
+    for _ in range(QUIET_WITHIN):
+        time.sleep(1.0)
+        before, used = used, subject.all_cpu_seconds()
+        quiet = quiet + 1 if used - before < 0.1 else 0
+        if quiet == QUIET:
+            return
+
+
 def _revision(checkout: Path) -> str | None:
     told = subprocess.run(
         ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
@@ -177,6 +194,8 @@ def main() -> None:
     with ExitStack() as stack:
         old = _served(options.old.resolve(), options.old_python, flags, stack)
         new = _served(ROOT, sys.executable, flags, stack)
+        for subject in (old, new):
+            _wait_until_quiet(subject)
         for kind in kinds(min(options.photos, len(jpegs(options.photos)[1]))):
             if options.only and kind.name not in options.only:
                 continue
