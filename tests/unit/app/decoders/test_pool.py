@@ -561,6 +561,7 @@ def test_a_frame_that_nothing_asked_for_ends_its_process() -> None:
         assert len(os.listdir("/proc/self/fd")) == before  # what came beside it was closed
         pool._idle.append(fake)
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+        assert await asyncio.wait_for(real.ended, PATIENCE) == signal.SIGKILL
         assert gone(real.pid)
         real.close()
 
@@ -599,6 +600,7 @@ def test_a_decoder_that_answers_nonsense_is_ended() -> None:
         theirs.send(b"\xc1 nonsense")
         with pytest.raises(Undecodable):
             await pixels(pool, drawn())
+        assert await asyncio.wait_for(real.ended, PATIENCE) == signal.SIGKILL
         assert gone(real.pid)
         real.close()
 
