@@ -15,6 +15,10 @@ from app.connections.slow_bodies import Arriving, SlowBodies
 LINGER = 30.0
 """Seconds for which a refused client may go on sending data that is discarded."""
 
+CLOSE = 2.0
+"""Seconds in which a client that has received its last byte can end TLS for its part. The event
+loop would wait for 30, in which the connection holds its memory, and a server that ends waits."""
+
 log = logging.getLogger("darkroom.connections")
 
 
@@ -55,6 +59,7 @@ class Guard:
             Phase.ANSWER: PROGRESS_WINDOW,
             Phase.DISCARD: LINGER,
             Phase.LINGER: LINGER,
+            Phase.CLOSING: CLOSE,
         }
         self.phases = phases = Phases(times, limits.min_rate, self.clock)
 

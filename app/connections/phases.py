@@ -38,7 +38,7 @@ class Phase(IntEnum):
     LINGER = 7
     """The client's close, after the last answer; what the client sends is discarded."""
     CLOSING = 8
-    """The client to read the last bytes; then the connection is closed."""
+    """The client to read the last bytes, and to end TLS; then the connection is closed."""
 
 
 class Connection(Protocol):

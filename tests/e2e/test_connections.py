@@ -4,6 +4,7 @@ import http.client
 import json
 import logging
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient
 
 from app.connections import body_rate, slow_bodies
+from models.exit_codes import ExitCode
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.ports import free_port
@@ -25,6 +27,9 @@ from tests.server import PATIENCE, get, serving, until
 HEALTHCHECK = Path(__file__).parents[2] / "docker/healthcheck.py"
 HOST = b"Host: x\r\n"
 JPEG = {"Content-Type": "image/jpeg"}
+
+TLS_ENDS = 30.0
+"""Seconds for which asyncio waits until a client ends TLS."""
 
 
 @pytest.fixture(scope="module")
@@ -334,6 +339,17 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
         assert re.search(r'images_total\{operation="filter",outcome="ok"\} 1', scraped.text)
         livez = get(f"http://127.0.0.1:{port}/livez")
         assert livez.status_code == 404
+
+
+def test_a_client_that_does_not_end_tls_does_not_hold_up_the_end(certificate: Path) -> None:
+    trust = ssl.create_default_context(cafile=str(certificate))
+    flags = ("--tls-certificate", str(certificate), "--weights", "random", "--precision", "fp32")
+    with serving(*flags, "--log-level", "error", tls=trust) as server:
+        with trust.wrap_socket(opened(server.port), server_hostname="127.0.0.1") as silent:
+            silent.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert silent.recv(100).startswith(b"HTTP/1.1 200")
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait(TLS_ENDS - 5) == ExitCode.INTERRUPTED
 
 
 def test_a_certificate_that_cannot_be_used_ends_the_server_at_once(tmp_path: Path) -> None:

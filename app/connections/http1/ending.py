@@ -14,6 +14,7 @@ from starlette.types import Scope
 from app.connections.body_rate import stream_of
 from app.connections.guard import Guard
 from app.connections.http1.cycle import Cycle
+from app.connections.http1.place import is_acknowledged
 from app.connections.phases import Phase
 from app.connections.refusals import refusal
 from app.connections.slow_bodies import slowest
@@ -95,6 +96,12 @@ class Ending:
     def expire(self, phase: Phase) -> None:
         """End the connection, or refuse its request, because the time of `phase` is over."""
         transport = self._connection.transport
+        if phase is Phase.CLOSING:
+            if not self._connection.unsent() and is_acknowledged(transport):
+                transport.abort()
+            else:
+                self._guard.phases.enter(self._connection, phase)  # its reading is watched
+            return
         if phase is Phase.HEAD:
             seconds = self._guard.limits.header_timeout
             self.refuse(

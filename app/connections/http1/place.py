@@ -35,3 +35,15 @@ def sends(transport: asyncio.BaseTransport) -> bool:
         return False
     # The sockets of transports cannot be read, and `select` does not tell bytes from their end.
     return any(fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))
+
+
+def is_acknowledged(transport: asyncio.BaseTransport) -> bool:
+    """Return whether the client's host has acknowledged all bytes that the transport was given.
+
+    A transport that encrypts does not tell what the one below it has not written yet, which has
+    nothing left once the kernel has nothing left: it writes whenever the kernel has room.
+    """
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return True
+    return not any(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4)))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.guard import LINGER
+from app.connections.guard import CLOSE, LINGER
 from app.connections.http1.ending import LITTLE
 from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
 from app.connections.phases import PROGRESS_WINDOW, READING, Phase
@@ -567,5 +567,21 @@ def test_a_draining_server_waits_for_requests_but_not_for_those_that_were_refuse
         await refused.send(CHUNKED + b"zz\r\n")
         refused.protocol.shutdown()
         assert refused.transport.closed
+
+    run(scenario)
+
+
+def test_a_client_that_has_all_bytes_and_does_not_end_its_connection_is_reset() -> None:
+    async def scenario() -> None:
+        line = connected(Reader())
+        await line.send(GET)
+        line.transport.unsent = 10
+        line.protocol.shutdown()
+        assert line.phase() is Phase.CLOSING
+        await line.wait(CLOSE + 1)
+        assert not line.transport.aborted
+        line.transport.unsent = 0
+        await line.wait(CLOSE + 1)
+        assert line.transport.aborted
 
     run(scenario)
