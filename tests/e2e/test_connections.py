@@ -344,12 +344,14 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
 def test_a_client_that_does_not_end_tls_does_not_hold_up_the_end(certificate: Path) -> None:
     trust = ssl.create_default_context(cafile=str(certificate))
     flags = ("--tls-certificate", str(certificate), "--weights", "random", "--precision", "fp32")
-    with serving(*flags, "--log-level", "error", tls=trust) as server:
-        with trust.wrap_socket(opened(server.port), server_hostname="127.0.0.1") as silent:
-            silent.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
-            assert silent.recv(100).startswith(b"HTTP/1.1 200")
-            server.process.send_signal(signal.SIGINT)
-            assert server.process.wait(TLS_ENDS - 5) == ExitCode.INTERRUPTED
+    with (
+        serving(*flags, "--log-level", "error", tls=trust) as server,
+        trust.wrap_socket(opened(server.port), server_hostname="127.0.0.1") as silent,
+    ):
+        silent.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert silent.recv(100).startswith(b"HTTP/1.1 200")
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(TLS_ENDS - 5) == ExitCode.INTERRUPTED
 
 
 def test_a_certificate_that_cannot_be_used_ends_the_server_at_once(tmp_path: Path) -> None:
