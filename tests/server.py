@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,15 +43,19 @@ def serving(
     program: Sequence[str] = (sys.executable, "-m", "app.cli"),
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> Iterator[Served]:
     """Start a server by `program` in `folder`, wait until it is ready, and end it by SIGINT.
 
-    `tls` trusts the server's certificate. `environment` is added to this process's own.
+    `tls` trusts the server's certificate. `environment` is added to this process's own. What the
+    server logs goes to the file `log`, or to this process's standard error.
     """
     port = free_port()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [*program, "serve", "--port", str(port), *flags]
-    process = subprocess.Popen(command, env={**inherited, **(environment or {})}, cwd=folder)
+    variables = {**inherited, **(environment or {})}
+    with log.open("wb") if log else nullcontext() as written:
+        process = subprocess.Popen(command, env=variables, cwd=folder, stderr=written)
     try:
         _wait_until_ready(port, process, ready_within, tls)
         yield Served(port, process)

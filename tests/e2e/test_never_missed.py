@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,18 +34,6 @@ def spare(pid: int) -> int | None:
     return None
 
 
-def asleep(pid: int) -> bool:
-    """Return whether a process has computed nothing for a moment, as a warm spare does."""
-
-    def ticks() -> int:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
-    before = ticks()
-    time.sleep(0.5)
-    return before > 100 and ticks() == before
-
-
 def url(server: Served, path: str) -> str:
     return f"http://127.0.0.1:{server.port}{path}"
 
@@ -74,18 +61,26 @@ def alive(server: Served) -> bool:
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
-    file = tmp_path_factory.mktemp("settings") / "darkroom.env"
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the server's settings and its log."""
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def tree(folder: Path) -> Iterator[tuple[Served, Path]]:
+    file = folder / "darkroom.env"
     file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=8\n")
-    flags = ("--log-level", "error", "--settings-file", str(file), "--spare-workers", "1")
-    with serving(*FLAGS, *flags) as server:
+    flags = ("--log-level", "info", "--settings-file", str(file), "--spare-workers", "1")
+    with serving(*FLAGS, *flags, log=folder / "log") as server:
         yield server, file
 
 
-def test_a_spare_takes_the_place_of_a_killed_worker_at_once(tree: tuple[Served, Path]) -> None:
+def test_a_spare_takes_the_place_of_a_killed_worker_at_once(
+    tree: tuple[Served, Path], folder: Path
+) -> None:
     server, _ = tree
     pid = server.process.pid
-    until(lambda: (found := spare(pid)) is not None and asleep(found))
+    until(lambda: "can work as a spare of worker" in (folder / "log").read_text())
     waiting, worker = spare(pid), children(pid)["worker"]
     os.kill(worker, signal.SIGKILL)
     assert ask(server).status_code == 200

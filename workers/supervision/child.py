@@ -119,9 +119,8 @@ class Child:
         child.tell({**given, **measured, **how, "ready": number})
         if not later:
             child.taken.set()
-        kind = "a spare of " if later else ""
         made = "forked" if child.forked else "started"
-        log.info("%s%s is process %s, which was %s", kind, member.name, child.pid, made)
+        log.info("%s is process %s, which was %s", child._described, child.pid, made)
         return child
 
     @property
@@ -215,10 +214,15 @@ class Child:
                 each.cancel()
         return self.ready.is_set() and self.alive
 
+    @property
+    def _described(self) -> str:
+        return self.name if self.taken.is_set() else f"a spare of {self.name}"
+
     def _on_ready(self) -> None:
         if given := os.read(self._ready_end, MOST_MEASURED):
             self._measured.update(json.loads(given))
             self.ready.set()
+            log.info("process %s can work as %s", self.pid, self._described)
         self._close()
 
     def _close(self) -> None:
