@@ -4,8 +4,9 @@ BIN := .venv/bin
 # uv installs where it is present; `make serve UV=` takes pip, which reads your pip settings.
 UV := $(shell command -v uv)
 PIP = $(if $(UV),$(UV) pip install -q --python $(BIN)/python,$(BIN)/python -m pip install -q)
+# The locks keep extras, because pip before 23.3 pins `coverage[toml]` only where a line names the extra.
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
+	--no-strip-extras --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu workers/kernels/headers/*.cuh workers/filters/*/*.cu* tests/emulation/*.hpp)
 
 # PyTorch's wheels without CUDA, which the package index does not have for x86-64.

@@ -17,6 +17,8 @@ BAD = {
     "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1"], "aliases": [], "description": ""}],
 }
 UNKNOWN = {"name": "torch", "skip_reason": "Dependency not found"}
+# A name, perhaps with extras, at one version.
+PINNED = r"[\w.-]+(\[[\w, -]+\])?==[\w.+!]+"
 
 
 def answering(*dependencies: object, code: int = 0) -> Run:
@@ -76,7 +78,7 @@ def test_every_locked_package_has_hashes_and_no_address_of_an_index(name: str) -
             assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", text)
             entries[current] += 1
         else:
-            assert re.match(r"[\w.-]+==[\w.+!]+", text), f"{text} is not one pinned version"
+            assert re.match(PINNED, text), f"{text} is not one pinned version"
             assert "://" not in text
             entries[current := text] = 0
     assert entries

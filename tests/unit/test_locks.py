@@ -1,10 +1,13 @@
-"""The lock files of the two GPU stacks: each has the libraries of one CUDA major."""
+"""The lock files: they pin every extra, fit beside each other, and each has one CUDA major."""
 
 import re
 import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name as canonical
 
 ROOT = Path(__file__).parents[2]
 STACKS = [
@@ -15,8 +18,37 @@ STACKS = [
 
 def versions(lock: str) -> dict[str, str]:
     """Return the version of each package; of one with several, the last."""
+    return {each.name: str(each.specifier).removeprefix("==") for each in pins(lock)}
+
+
+def pins(lock: str) -> list[Requirement]:
+    """Return the requirements that a lock file's lines state, without their hashes."""
     lines = (ROOT / lock).read_text().splitlines()
-    return dict(line.split()[0].split("==") for line in lines if re.match(r"[\w.-]+==", line))
+    return [Requirement(line.removesuffix("\\")) for line in lines if re.match(r"[\w.-]", line)]
+
+
+def required_with_extras(pin: Requirement) -> list[Requirement]:
+    """Return what an installed package requires with an extra, on this system and Python."""
+    try:
+        stated = map(Requirement, requires(pin.name) or [])
+    except PackageNotFoundError:  # it belongs to another system, or to the documentation
+        return []
+    extras = ["", *pin.extras]
+    return [
+        each
+        for each in stated
+        if each.extras
+        and (not each.marker or any(each.marker.evaluate({"extra": extra}) for extra in extras))
+    ]
+
+
+@pytest.mark.parametrize("lock", sorted(path.name for path in ROOT.glob("requirements*.lock")))
+def test_a_lock_pins_each_extra_that_a_package_requires(lock: str) -> None:
+    found = {canonical(each.name): each for each in pins(lock)}
+    for pin in found.values():
+        for required in required_with_extras(pin):
+            # pip before 23.3 takes the newest version of a package where no line names the extra.
+            assert required.extras <= found[canonical(required.name)].extras, f"{pin}: {required}"
 
 
 @pytest.mark.parametrize(("lock", "_extra", "major"), STACKS)
