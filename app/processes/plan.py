@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from prometheus_client import multiprocess
@@ -29,8 +30,9 @@ from workers.backends.quarantine import Quarantine
 from workers.supervision.binding import Placement
 from workers.supervision.forking import ForkSpec
 from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.startup import cores
-from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
+from workers.supervision.supervisor import Groups, Supervisor
 
 log = logging.getLogger("darkroom.tree")
 
@@ -162,12 +164,10 @@ async def _supervised(
         for each in sockets:
             each.close()
 
-    def on_exit(pid: int) -> None:
-        _forget(pid, folder, counters)
-
     def on_ready() -> None:
         announce(reload.settings, sockets[:1])
 
+    on_exit = partial(_forget, folder=folder, counters=counters)
     supervisor = Supervisor(groups, on_exit, close, reload.spares, reload, on_ready)
     return await supervisor.run()
 

@@ -13,12 +13,12 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec
+from workers.supervision.forking import ForkedProcess, ForkServer
+from workers.supervision.process_spec import ProcessSpec
 
 log = logging.getLogger("darkroom.supervisor")
 
@@ -40,30 +40,6 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 """The program of a child; its first argument is the name of a module, which runs as by `python -m`,
 but with the packages of its parent, even those of a checkout that is not installed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
-    """One process: `python -m module name`, its orders, and what it inherits.
-
-    Members of one `pool` differ only in their orders named in `last_orders`. A spare process of the
-    pool, started as `spare_module`, waits for these and is then like any other member.
-    """
-
-    name: str
-    module: str
-    orders: Mapping[str, Any]
-    descriptors: Sequence[int] = ()
-    environment: Mapping[str, str] | None = None
-    patience: float = 10.0
-    """Seconds in which it must end after SIGTERM."""
-    pool: str | None = None
-    spare_module: str = ""
-    last_orders: Sequence[str] = ()
-    forks: ForkSpec | None = None
-    """The server that forks processes of this pool, whose start is then shorter."""
-    measured: dict[str, Any] = field(default_factory=dict)
-    """What processes of this member or its spares have measured."""
 
 
 class Child:

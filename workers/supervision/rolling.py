@@ -5,7 +5,8 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 
-from workers.supervision.child import Child, ProcessSpec
+from workers.supervision.child import Child
+from workers.supervision.process_spec import ProcessSpec
 
 log = logging.getLogger("darkroom.supervisor")
 

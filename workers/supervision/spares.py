@@ -5,8 +5,9 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 
-from workers.supervision.child import PROGRAM, Child, ProcessSpec
+from workers.supervision.child import PROGRAM, Child
 from workers.supervision.forking import ForkServer, ForkSpec
+from workers.supervision.process_spec import ProcessSpec
 
 log = logging.getLogger("darkroom.supervisor")
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from models.exit_codes import ExitCode
-from workers.supervision.child import Child, ProcessSpec
+from workers.supervision.child import Child
 from workers.supervision.forking import ForkServer
+from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.rolling import Rolling
 from workers.supervision.spares import Spares
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from workers.supervision import supervisor
-from workers.supervision.child import Child, ProcessSpec
+from workers.supervision.child import Child
 from workers.supervision.forking import ForkServer
+from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.supervisor import Supervisor
 
 TERM, INT = signal.SIGTERM, signal.SIGINT

@@ -13,7 +13,8 @@ from tests.worker_fixture import wait_until
 from workers.supervision import supervisor
 from workers.supervision.child import Child
 from workers.supervision.forking import ForkServer
-from workers.supervision.supervisor import ProcessSpec, Supervisor
+from workers.supervision.process_spec import ProcessSpec
+from workers.supervision.supervisor import Supervisor
 
 LONG = 10 * GUARD
 """Seconds that a process lives unless it is ended: longer than any test waits for it."""
