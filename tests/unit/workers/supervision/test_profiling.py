@@ -1,6 +1,7 @@
 """What is read out of a trace."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from models.domain.backend import Load
 from models.domain.errors import WorkerLost
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Trace
-from tests.fakes import FakeEngine, FakeOperation, fake_job
+from tests.fakes import GUARD, FakeEngine, fake_job
 from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -109,13 +110,18 @@ def test_an_error_of_a_job_ends_the_load_with_that_error() -> None:
 
 
 def test_load_is_kept_up_until_the_time_is_over() -> None:
+    calls = itertools.count()
+
+    def clock() -> float:
+        """Let the time be over after a number of readings, of which each job makes two."""
+        return 0.0 if next(calls) < 4 * IN_FLIGHT else 2 * GUARD
+
     async def test() -> int:
         worker = Worker(FakeEngine(), BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30))
         worker.start()
         backend = LocalBackend(worker)
         job = fake_job(1)
-        assert isinstance(job.operation, FakeOperation)
-        done = await keep_busy(backend, job.operation, [job.image], 0.05)
+        done = await keep_busy(backend, job.operation, [job.image], GUARD, clock)
         await backend.aclose()
         return done
 
