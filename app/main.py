@@ -154,12 +154,11 @@ def _canary(executor: Executor, settings: Settings) -> Canary:
 
 def _at_scrape(source: Executor, usage: Usage) -> Collector:
     """Return what reads the state of this process when metrics are requested."""
+    load, devices = source.backend.load, source.devices
 
     def models() -> Iterator[ModelRecord]:
-        found = (each.model for each in source.computing().networks)
-        return (model.record for model in found if model is not None)
+        return (each.model.record for each in source.computing().networks if each.model is not None)
 
-    load, devices = source.backend.load, source.devices
     return AtScrape(load, usage, models, lambda: source.computing().degraded, devices)
 
 
@@ -174,6 +173,7 @@ async def stop_service(service: Service) -> None:
     await service.fetcher.aclose()
     await service.decoders.aclose()
     service.pipeline.close()
+    service.metrics.observations.flush()
 
 
 @asynccontextmanager

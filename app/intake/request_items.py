@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 
 from app.admission import Permit
-from app.http.headers import content_type
+from app.http.headers import content_type, media_type
 from app.intake import archive_items, multipart
 from app.intake.body import announced, next_piece
 from app.intake.item import Found, Item, Options, check_count, shown_url, url_content
@@ -43,7 +43,7 @@ class Intake:
 
 async def collect(request: Request, permit: Permit, settings: Settings) -> Intake:
     """Read the body of a request; `permit` grows by the images found. Raises ServiceError."""
-    kind = content_type(request.scope).split(";")[0].strip().lower()
+    kind = media_type(content_type(request.scope))
     if kind == "multipart/form-data":
         found, options = await _multipart(request, permit, settings)
     elif kind == "application/json" or kind.endswith("+json"):

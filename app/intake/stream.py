@@ -11,6 +11,7 @@ from starlette.types import Message, Receive
 
 from app.admission import Permit
 from app.admission.stream_permits import StreamPermits
+from app.http.headers import media_type
 from app.http.media_types import JSON_LINES
 from app.http.stream_window import StreamWindow
 from app.intake import framing
@@ -40,7 +41,7 @@ LINE_REST = 1 << 16
 
 def is_stream(content_type: str) -> bool:
     """Return whether a body of this type is read as a stream."""
-    return content_type.partition(";")[0].strip().lower() in MEDIA_TYPES
+    return media_type(content_type) in MEDIA_TYPES
 
 
 class ImageStream:

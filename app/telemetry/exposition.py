@@ -38,13 +38,20 @@ class _Text:
 
 
 class Exposition:
-    """The metrics as text; `snapshot` is called on the event loop and collected in a thread."""
+    """The metrics as text; `snapshot` is called on the event loop and collected in a thread.
+
+    A collection waits for `delay` seconds, in which other processes write what they have observed.
+    """
 
     def __init__(
-        self, snapshot: Callable[[], Collector], clock: Callable[[], float] = time.monotonic
+        self,
+        snapshot: Callable[[], Collector],
+        clock: Callable[[], float] = time.monotonic,
+        delay: float = 0.0,
     ) -> None:
         self._snapshot = snapshot
         self._clock = clock
+        self._delay = delay
         self._turn = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._kept: dict[str, _Text] = {}
@@ -81,9 +88,11 @@ class Exposition:
 
     async def _collect(self, kind: str, encode: Callable[[Collector], bytes]) -> None:
         begun = self._clock()
+        await asyncio.sleep(self._delay)
+        collecting = self._clock()
         body = await asyncio.to_thread(encode, self._snapshot())
         self._kept[kind] = _Text(body, begun)
-        self._credit -= self._clock() - begun
+        self._credit -= self._clock() - collecting
 
 
 def _known(accept: str) -> str:

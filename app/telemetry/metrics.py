@@ -22,7 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from app.telemetry.exposition import Exposition
-from app.telemetry.observations import ManyHistogram, Observations
+from app.telemetry.observations import DELAY, ManyHistogram, Observations
 from models.domain.job import ReleaseReason
 
 disable_created_metrics()  # they double the series and are not used
@@ -46,7 +46,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.exposition = Exposition(self.snapshot)
+        self._shared = METRICS_FOLDER in os.environ
+        self.exposition = Exposition(self.snapshot, delay=DELAY if self._shared else 0.0)
         self._prompt: Sequence[Collector] = ()
         self._slow: Sequence[Collector] = ()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -206,7 +207,7 @@ class Metrics:
         """
         self.observations.flush()
         own: Collector = self.registry
-        if METRICS_FOLDER in os.environ:
+        if self._shared:
             own = CollectorRegistry()
             MultiProcessCollector(own)
         prompt = [family for each in self._prompt for family in each.collect()]

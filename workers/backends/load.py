@@ -1,5 +1,6 @@
 """Which worker processes accept jobs, and their load together by their last reports."""
 
+import math
 from collections.abc import Sequence
 
 from models.domain.backend import Load
@@ -29,18 +30,32 @@ def combined(
     links: Sequence[WorkerConnection], device: str, waiting: int, absence: Absence, closing: bool
 ) -> Load:
     """Return the load of all workers together; `waiting` jobs have not been sent to one yet."""
-    reports = [x.load for link in links for x in link.lines if not x.gone.is_set()]
-    up = [link.line for link in links if link.line is not None]
-    alive = bool(up) and not closing
+    jobs = pixels = running = 0
+    progress = rate = 0.0
+    decoding = math.inf
+    alive = takes_jpegs = False
+    for link in links:
+        for line in link.lines:
+            if not line.gone.is_set():
+                report = line.load
+                jobs += report.queued_jobs
+                pixels += report.queued_pixels
+                running += report.running_jobs
+                progress += report.progress
+        if (up := link.line) is not None:
+            alive = not closing
+            rate += up.load.service_rate
+            decoding = min(decoding, up.load.decoding)
+            takes_jpegs = takes_jpegs or bool(up.welcome and up.welcome.takes_jpegs)
     return Load(
         device=device,
-        queued_jobs=sum([r.queued_jobs for r in reports]) + waiting,
-        queued_pixels=sum([r.queued_pixels for r in reports]),
-        running_jobs=sum([r.running_jobs for r in reports]),
-        service_rate=absence.rate(sum([line.load.service_rate for line in up]), alive),
+        queued_jobs=jobs + waiting,
+        queued_pixels=pixels,
+        running_jobs=running,
+        service_rate=absence.rate(rate, alive),
         alive=alive,
-        takes_jpegs=any([line.welcome and line.welcome.takes_jpegs for line in up]),
-        decoding=min([line.load.decoding for line in up], default=0.0),
+        takes_jpegs=takes_jpegs,
+        decoding=0.0 if math.isinf(decoding) else decoding,
         back_in=None if closing else absence.back_in(alive),
-        progress=sum([r.progress for r in reports]),
+        progress=progress,
     )

@@ -118,7 +118,7 @@ class ProcessBackend:
 
     def absence(self) -> float:
         """Return the seconds until a worker is expected to run again; 0 while one does."""
-        if self._closing or self.load().alive:
+        if self._closing or (self._load or self.load()).alive:
             return 0.0
         return self._absence.back_in(any([link.line is not None for link in self._links]))
 

@@ -14,7 +14,7 @@ MOST_TARGETS = 512
 LONGEST = 512
 """Bytes of a path and a query that are remembered."""
 
-IN_BODY = (b"multipart/form-data", b"application/json", b"application/x-www-form-urlencoded")
+IN_BODY = ("multipart/form-data", "application/json", "application/x-www-form-urlencoded")
 """Media types of bodies that may say what is wanted; for all others the path and query say it."""
 
 INFERENCE = "/v2/"
@@ -24,9 +24,11 @@ Target = tuple[str, bytes]
 """A path and a query."""
 
 
-def target_of(path: str, query: bytes, content_type: bytes) -> Target | None:
-    """Return a request's target; None where its body may say what is wanted."""
-    media_type = content_type.partition(b";")[0].strip().lower()
+def target_of(path: str, query: bytes, media_type: str) -> Target | None:
+    """Return a request's target; None where its body may say what is wanted.
+
+    `media_type` is that of the body, in lower case and without parameters.
+    """
     in_body = media_type in IN_BODY or path[: len(INFERENCE)] == INFERENCE
     return None if in_body else (path, query)
 

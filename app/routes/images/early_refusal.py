@@ -23,6 +23,7 @@ from app.admission.clients import client_of
 from app.admission.prediction.targets import target_of
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
+from app.http.headers import media_type
 from app.http.problems import INFERENCE
 from app.http.request_lifetime import seconds_before
 from app.intake.stream import is_stream
@@ -116,22 +117,22 @@ class EarlyRefusal:
         """Return the refusal of a request for the path of `route`, None if it is not refused."""
         service, path, query = self._service, scope["path"], scope["query_string"]
         admission, settings = service.admission, service.settings
-        media_type = given.get(b"content-type", b"")
+        kind = given.get(b"content-type", b"").decode("latin-1")
         n_bytes = None
-        if not is_stream(media_type.decode("latin-1")):
+        if not is_stream(kind):
             n_bytes = int(given.get(b"content-length", 0))
         most = min(settings.max_body_bytes, admission.limits.bytes)
         if admission.draining or (n_bytes or 0) > most:
             return None
         client, deadline = self._client(scope), given.get(b"x-deadline-ms")
-        request = client, path, query, deadline, media_type
+        request = client, path, query, deadline, kind
         recent = self._recent.of(request)
         seconds = 0.0 if recent else seconds_before(deadline, settings)
         error: ServiceError | None = self._rated(scope, client)
         if error is None and recent is not None:
             return recent
         if error is None:
-            target = target_of(path, query, media_type)
+            target = target_of(path, query, media_type(kind))
             error = admission.refusal(client, seconds, n_bytes, target)
         if error is None:
             scope["foreseen"] = admission.entered

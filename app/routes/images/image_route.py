@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from app.admission import Permit
 from app.admission.clients import client_of
 from app.admission.prediction.targets import target_of
-from app.http.headers import content_type
+from app.http.headers import content_type, media_type
 from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
 from app.intake.stream import is_stream
@@ -50,7 +50,7 @@ class ImageRoute(APIRoute):
             raise too_large(n_bytes, most)
         deadline = deadline_of(scope, service.settings)
         admission = service.admission
-        target = target_of(scope["path"], scope["query_string"], kind.encode("latin-1"))
+        target = target_of(scope["path"], scope["query_string"], media_type(kind))
         kinds = None if stream else admission.targets.of(target)
         rated, foreseen = scope.get("rated", False), scope.get("foreseen")
         with admission.enter(client, deadline, rated, kinds, foreseen) as permit:

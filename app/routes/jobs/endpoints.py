@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from app.http import media_types, negotiation
+from app.http.headers import content_type, media_type
 from app.intake.body import announced
 from app.jobs.keep_alive import EVERY, kept_alive
 from app.jobs.results_zip import ResultsZip, Rows
@@ -66,7 +67,7 @@ async def make_job(
     work_of(service.computing)(operation, options)
     asked = asked_for(jobs, client, operation, options, query)
     asked = replace(asked, key=idempotency_key)
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    kind = media_type(content_type(request.scope))
     job = await jobs.acceptance.accept(asked, request, kind, announced(request.scope))
     headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
     return _answer(await _record(jobs, job), 202, headers)

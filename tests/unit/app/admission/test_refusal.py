@@ -10,6 +10,7 @@ from app.admission.counts.fields import Total
 from app.admission.prediction.reservations import LONGEST as RESERVED
 from app.admission.prediction.reservations import PART
 from app.admission.prediction.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
+from app.http.headers import media_type
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import ReleaseReason, Trace
@@ -205,10 +206,10 @@ def test_reserved_work_is_taken_back_also_if_no_other_request_comes() -> None:
 
 
 def test_bodies_that_may_hold_options_have_no_target() -> None:
-    assert target_of("/filter", b"name=sobel", b"image/jpeg") == ("/filter", b"name=sobel")
-    assert target_of("/filter", b"name=sobel", b"") == ("/filter", b"name=sobel")
-    assert target_of("/filter", b"", b"Multipart/Form-Data; boundary=b") is None
-    assert target_of("/filter", b"", b"application/json") is None
+    assert target_of("/filter", b"name=sobel", "image/jpeg") == ("/filter", b"name=sobel")
+    assert target_of("/filter", b"name=sobel", "") == ("/filter", b"name=sobel")
+    assert target_of("/filter", b"", media_type("Multipart/Form-Data; boundary=b")) is None
+    assert target_of("/filter", b"", "application/json") is None
 
 
 def test_targets_are_forgotten_oldest_first_and_long_ones_are_never_remembered() -> None:
@@ -241,5 +242,5 @@ def test_a_refusal_lasts_until_the_work_that_is_done_meanwhile_makes_room() -> N
 def test_inference_requests_do_not_share_the_kinds_of_another() -> None:
     """Their bodies say whether the costly logits or labels are wanted, whatever their type is."""
     for path in ("/v2/models/resnet18/infer", "/v2/models/resnet18/versions/1/infer"):
-        assert target_of(path, b"", b"application/octet-stream") is None
-    assert target_of("/classify", b"", b"application/octet-stream") == ("/classify", b"")
+        assert target_of(path, b"", "application/octet-stream") is None
+    assert target_of("/classify", b"", "application/octet-stream") == ("/classify", b"")

@@ -1,4 +1,4 @@
-"""What a turn of the event loop observed is written at its end, and equals single observations."""
+"""What was observed is written together soon after, and equals single observations."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.exposition import generate_latest
 
 from app.telemetry.metrics import Metrics
-from app.telemetry.observations import ManyHistogram
+from app.telemetry.observations import DELAY, ManyHistogram
 
 SECONDS = (0.0, 0.001, 0.25, 0.2500001, 1.0, 1.5, 400.0)
 """Some lie on the bound of a bucket, and one above all."""
@@ -29,7 +29,7 @@ def test_many_values_at_once_are_counted_as_one_by_one() -> None:
     assert generate_latest(found) == generate_latest(expected)
 
 
-def test_a_turn_writes_equal_metrics_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_metrics_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = Metrics()
     written = list[int]()
     observe_all = ManyHistogram.observe_all
@@ -43,14 +43,14 @@ def test_a_turn_writes_equal_metrics_once(monkeypatch: pytest.MonkeyPatch) -> No
     def count(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"darkroom_{name}", labels)
 
-    async def turn() -> None:
+    async def observed() -> None:
         for _ in range(5):
             metrics.observations.image("classify", "ok", [{"decode": 0.01, "compute": 0.02}])
             metrics.observations.request("POST", "/classify", 200, 0.03)
-        await asyncio.sleep(0)
+        await asyncio.sleep(2 * DELAY)
 
     for turns in (1, 2):
-        asyncio.run(turn())
+        asyncio.run(observed())
         assert count("images_total", operation="classify", outcome="ok") == 5 * turns
         assert count("stage_duration_seconds_count", stage="decode") == 5 * turns
         route = {"method": "POST", "route": "/classify", "status": "200"}
@@ -58,7 +58,7 @@ def test_a_turn_writes_equal_metrics_once(monkeypatch: pytest.MonkeyPatch) -> No
         assert written == [5] * 3 * turns
 
 
-def test_metrics_that_are_read_within_a_turn_contain_all_before() -> None:
+def test_metrics_that_are_read_contain_all_before() -> None:
     metrics = Metrics()
 
     async def turn() -> None:
@@ -87,7 +87,7 @@ def test_a_metric_that_cannot_be_written_stops_no_later_ones(
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         for _ in range(2):
             metrics.observations.image("info", "ok", [{"decode": 0.01}])
-            await asyncio.sleep(0)
+            await asyncio.sleep(2 * DELAY)
 
     asyncio.run(turns())
     count = metrics.registry.get_sample_value
