@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+import app.cli.script  # noqa: F401  # sets the environment of thread pools before torch is imported
 from tests.postgres import Postgres, programs
 from tests.postgres import running as running_postgres
 
