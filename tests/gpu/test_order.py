@@ -83,3 +83,12 @@ def test_memory_is_flat_over_200_000_images(engine: CudaEngine) -> None:
         free, _ = torch.cuda.mem_get_info()
         before = before or free
     assert free >= before - (1 << 20)
+
+
+def test_launching_leaves_the_thread_on_the_default_stream(engine: CudaEngine) -> None:
+    slot = engine.acquire()
+    assert slot is not None
+    engine.launch(slot, [Job(INVERT, plain(3, 40))])
+    engine.collect(slot)
+    engine.release(slot)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()

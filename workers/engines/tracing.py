@@ -1,12 +1,16 @@
 """Traces of everything that happens on the device, in Chrome's format (chrome://tracing)."""
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
+
+_TRACING = threading.Event()
+"""Set while this process writes a trace: only then is it worth the time to name a stage in it."""
 
 
 @contextmanager
@@ -21,12 +25,17 @@ def traced(path: Path) -> Iterator[None]:
     everyone = _ExperimentalConfig(profile_all_threads=True)
     # Without `acc_events` torch 2.11 warns about events of earlier cycles, and there are none.
     with profile(activities=activities, experimental_config=everyone, acc_events=True) as profiler:
-        yield
+        _TRACING.set()
+        try:
+            yield
+        finally:
+            _TRACING.clear()
     profiler.export_chrome_trace(str(path))
 
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
     """Name the work that the block starts, in traces and (by NVTX) in NVIDIA's own tools."""
-    with torch.profiler.record_function(name), torch.cuda.nvtx.range(name):
+    named = torch.profiler.record_function(name) if _TRACING.is_set() else nullcontext()
+    with named, torch.cuda.nvtx.range(name):
         yield
