@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simplejpeg
 
+from models.codec.bounds.icc import is_matrix_profile
 from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
@@ -21,13 +22,6 @@ from models.codec.pixels.stripes import NewPixels, convert_in_place, converted, 
 from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
 from models.domain.image import Image, NetworkInput, Pixels, Source
-
-MAX_PLAIN_PROFILE = 16 << 10
-"""Bytes of a colour profile that is read without a sandbox: those of cameras and phones have 0.5 to
-4 KiB.
-
-Larger ones hold tables, which LittleCMS had better read where it can be ended.
-"""
 
 _PNG_DEPTH = 24
 """Offset of the bits of a sample in a PNG: IHDR is its first chunk."""
@@ -109,14 +103,14 @@ def open_file(data: bytes, *, max_pixels: int) -> Opened:
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
     """Open a certain baseline JPEG, which costs what its pixels cost; return None for all other
-    files.
+    files, and for one with a colour profile whose cost is not certain.
     """
     found = inspect(data)
     header = None if found is None else plain_header(data, found, max_pixels)
     if header is None or not header.info.fast_jpeg:
         return None
     profile = header.icc_profile
-    return None if profile and len(profile) > MAX_PLAIN_PROFILE else Opened(data, header)
+    return None if profile and not is_matrix_profile(profile) else Opened(data, header)
 
 
 def decode(data: bytes, *, max_pixels: int) -> Decoded:

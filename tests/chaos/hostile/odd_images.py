@@ -11,7 +11,7 @@ from functools import partial
 
 from PIL import Image
 
-from tests.chaos.hostile import jpeg, png
+from tests.chaos.hostile import jpeg, png, profiles
 
 _LAUGHS = (
     b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "'
@@ -189,6 +189,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     },
     "jpeg_cmyk": lambda: _saved("CMYK", 4000, "JPEG"),
     "jpeg_cmyk_profile": lambda: _with_profile("CMYK", "JPEG", _profile()),
+    "jpeg_stages_profile": lambda: _with_profile("RGB", "JPEG", profiles.of_stages()),
     "jpeg_rgb_profile": lambda: _with_profile("RGB", "JPEG", _profile(255, 3)),
     "png_profile": lambda: _with_profile("RGB", "PNG", _profile(255, 3)),
     "webp_profile": lambda: _with_profile("RGB", "WEBP", _profile(255, 3)),
