@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from models.codec.bounds.icc import is_matrix_profile
 from models.codec.decode import Decoded
 from models.codec.jpeg import inspect
 from models.codec.pixels.colour import is_srgb
@@ -23,7 +24,9 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     if found is None or found.restarts:
         return None
     info, profile, notice, exif, *_ = plain_header(data, found, max_pixels)
-    if not info.fast_jpeg or not is_srgb(profile, grey=info.mode == "L"):
+    if not info.fast_jpeg or (profile and not is_matrix_profile(profile)):
+        return None  # this runs on the event loop, and only such a profile is certain to be cheap
+    if not is_srgb(profile, grey=info.mode == "L"):
         return None
     stream = np.frombuffer(data, np.uint8, found.length)
     jpeg = Jpeg(stream, info.height, info.width, info.orientation, found.subsampling)

@@ -1,6 +1,7 @@
 """Which files are left encoded, and that they are described as decoding would describe them."""
 
 import io
+import time
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ from PIL import Image, ImageCms
 from models.codec import decode, encoded, open_plain
 from models.domain.errors import TooManyPixels
 from models.domain.image import Jpeg
+from tests.chaos.hostile.profiles import of_stages
 from tests.pictures import as_image, drawing, png
 from tests.pictures import encoded as file_of
 from tests.shared import ODD, PHOTOS
@@ -66,6 +68,20 @@ def test_what_follows_the_image_is_not_sent() -> None:
 def test_a_jpeg_in_another_colour_space_is_left_to_decoding() -> None:
     data = file_of(drawing(40, 30), icc_profile=swapped_srgb())
     assert encoded(data, max_pixels=LIMIT) is None
+
+
+@pytest.mark.parametrize("name", [b"A2B0", b"D2B1"])
+def test_a_profile_of_uncertain_cost_is_left_to_decoding(name: bytes) -> None:
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    data = file_of(drawing(40, 30), icc_profile=srgb.replace(b"cprt", name))
+    assert encoded(data, max_pixels=LIMIT) is None
+
+
+def test_a_profile_of_stages_is_not_evaluated() -> None:
+    data = file_of(drawing(40, 30), icc_profile=of_stages())
+    start = time.thread_time()
+    assert encoded(data, max_pixels=LIMIT) is None
+    assert time.thread_time() - start < 0.5  # LittleCMS takes 6 to 19 s
 
 
 def swapped_srgb() -> bytes:
