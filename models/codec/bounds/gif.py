@@ -1,4 +1,9 @@
-"""GIF: blocks up to the second frame, which is as far as the parser walks to see an animation."""
+"""GIF: blocks up to the second frame, which is as far as the parser walks to see an animation.
+
+The walk is that of Pillow's parser, also where a file breaks the rules of the format.
+"""
+
+import re
 
 from models.codec.bounds.refusal import too_large, too_many
 
@@ -9,8 +14,14 @@ _BYTES_PER_BLOCK = 1 << 6
 MAX_EXTENSIONS = 1000
 """Extensions before the second frame, at most; encoders write up to 5."""
 
+MAX_FILL = 1 << 16
+"""Bytes between blocks that belong to none, at most; the parser reads them one by one."""
+
 _PER_PIXEL = 20e-9
 _EXTENSION, _FRAME = 0x21, 0x2C
+_COMMENT, _APPLICATION = b"\xfe", b"\xff"
+_NEXT = re.compile(rb"[!,;]")
+"""The first byte of an extension, of a frame, and of the end."""
 
 
 def check_gif(data: bytes, max_pixels: int) -> float:
@@ -20,20 +31,22 @@ def check_gif(data: bytes, max_pixels: int) -> float:
     blocks = most = MAX_BLOCKS + len(data) // _BYTES_PER_BLOCK
     at = 13 + _palette(data[10])
     screen = int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
-    frames = 0
+    frames = fill = 0
     for _ in range(MAX_EXTENSIONS + 2):
+        start, at = at, _next(data, at)
+        fill += max(0, at - start)
+        if fill > MAX_FILL:
+            allowed = f"at most {MAX_FILL:,} are allowed"
+            raise too_many("GIF", f"{fill:,} bytes or more between its blocks", allowed)
         kind = data[at] if at < len(data) else 0
         if kind == _EXTENSION:
-            at += 2
+            at, blocks = _content(data, at, blocks, first_frame=not frames)
         elif kind == _FRAME and at + 11 <= len(data):
             frames += 1
             if frames == 2:
                 return _PER_PIXEL
             _check_frame(data[at + 1 : at + 9], screen, max_pixels)
             at += 11 + _palette(data[at + 9])
-        elif kind == 0 and at < len(data):
-            at += 1  # the parser skips zeros too, one by one, as part of MAX_EXTENSIONS
-            continue
         else:
             return _PER_PIXEL
         at, blocks = _behind(data, at, blocks)
@@ -42,6 +55,29 @@ def check_gif(data: bytes, max_pixels: int) -> float:
             raise too_many("GIF", f"more than {most:,} blocks before its second frame", allowed)
     found, allowed = f"more than {MAX_EXTENSIONS:,} extensions", "encoders write up to 5"
     raise too_many("GIF", found, allowed)
+
+
+def _next(data: bytes, at: int) -> int:
+    """Return where the next extension, frame or end begins; all other bytes are skipped."""
+    found = _NEXT.search(data, at)
+    return found.start() if found else len(data)
+
+
+def _content(data: bytes, at: int, blocks: int, *, first_frame: bool) -> tuple[int, int]:
+    """Return where the chain of an extension at `at` begins that is read to its end.
+
+    Only a comment ends with its first empty block: before the chain of any other extension the
+    parser reads one block, and the repetitions of an animation, whether they are empty or not.
+    """
+    label, at = data[at + 1 : at + 2], at + 2
+    if label == _COMMENT:
+        return at, blocks
+    size = data[at] if at < len(data) else 0
+    repeats = data.startswith(b"NETSCAPE2.0", at + 1) and size >= 11
+    at += size + 1
+    if first_frame and label == _APPLICATION and repeats:
+        return at + 1 + (data[at] if at < len(data) else 0), blocks - 2
+    return at, blocks - 1
 
 
 def _behind(data: bytes, at: int, blocks: int) -> tuple[int, int]:
