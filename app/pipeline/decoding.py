@@ -6,8 +6,8 @@ here depends on an operation or a backend.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -33,17 +33,31 @@ AT_ONCE = 1 << 19
 """Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
 
 Room = Callable[[Seen], int]
-"""Map the header of an image to the pixels that it takes from the budget."""
-
 Memory = Callable[[Seen], int]
-"""Map the header of an image to the most bytes that it takes at any time."""
+"""Map a header to the pixels that the image takes from the budget, or to its most bytes."""
 
 Accept = Callable[[Seen], bool]
 """Decide by the header of an image whether it is decoded now."""
 
 _TYPICAL_JPEG = typical_image(ImageFormat.JPEG, "RGB")
 
+Found = Decoded | Seen
+Decode = Callable[[Accept], Awaitable[Found]]
+Turn = Callable[[Seen], AbstractAsyncContextManager[None]]
+
 T = TypeVar("T")
+
+
+async def _in_turn(found: Seen, decode: Decode, turn: Turn, held: AsyncExitStack) -> Decoded:
+    """Decode an image that has waited; a damaged JPEG, which takes more memory, waits once more."""
+    async with turn(found):
+        decoded = await decode(lambda seen: seen.memory <= found.memory)
+    if isinstance(decoded, Seen):
+        await held.aclose()
+        async with turn(decoded):
+            decoded = await decode(lambda _seen: True)
+    assert isinstance(decoded, Decoded)
+    return decoded
 
 
 class ImageDecoder:
@@ -115,7 +129,8 @@ class ImageDecoder:
         Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
-        decode = self._decode if self.stalls.call is None else self._counted
+        function = self._decode if self.stalls.call is None else self._counted
+        decode = partial(function, content, context=context)
         async with self._budget.hold(typical := room(_TYPICAL_JPEG)):
 
             def fits(seen: Seen) -> bool:
@@ -124,27 +139,18 @@ class ImageDecoder:
                 return within and little and seen.memory <= self._decoders.limits.decode_memory
 
             with stages.measure("decode"):
-                found = await decode(content, fits, context)
+                found = await decode(fits)
             if isinstance(found, Decoded):
                 content.close()
                 image = HeldImage(found)
                 del found  # or it would stay as long as this frame
                 yield image
                 return
-        codec.check_decode_memory(found.info, found.memory, self._decoders.limits.decode_memory)
         async with AsyncExitStack() as held:
+            turn = partial(self._turn, context, room, memory, held)
             with stages.measure("decode"):
-                async with AsyncExitStack() as turn:
-                    with self.stalls.waiting():
-                        await self._present(held, memory(found), context)
-                        await turn.enter_async_context(self._decoders.queues.line(found.cost))
-                        await held.enter_async_context(self._budget.hold(room(found)))
-                        await turn.enter_async_context(self._decoders.queues.turn(found.cost))
-                    decoded = await decode(content, lambda _seen: True, context)
-            assert isinstance(decoded, Decoded)
+                image = HeldImage(await _in_turn(found, decode, turn, held))
             content.close()
-            image = HeldImage(decoded)
-            del decoded
             yield image
 
     def at_once(self, pixels: int, memory: int) -> int:
@@ -168,11 +174,22 @@ class ImageDecoder:
         self._threads.close()
         self._behind.close()
 
-    async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
-        """Wait for memory, and hold it as long as `held`.
+    @asynccontextmanager
+    async def _turn(
+        self, context: ImageContext, room: Room, memory: Memory, held: AsyncExitStack, seen: Seen
+    ) -> AsyncIterator[None]:
+        """Wait until an image may be decoded; `held` keeps its room and memory."""
+        codec.check_decode_memory(seen.info, seen.memory, self._decoders.limits.decode_memory)
+        async with AsyncExitStack() as turn:
+            with self.stalls.waiting():
+                await self._present(held, memory(seen), context)
+                await turn.enter_async_context(self._decoders.queues.line(seen.cost))
+                await held.enter_async_context(self._budget.hold(room(seen)))
+                await turn.enter_async_context(self._decoders.queues.turn(seen.cost))
+            yield
 
-        An image that waits gives its turn to others meanwhile.
-        """
+    async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
+        """Wait for memory, and hold it as long as `held`; others have the turn meanwhile."""
         queues = self._decoders.queues
         if not queues.is_small(memory):
             await held.enter_async_context(queues.present(memory, context.turn.left))
@@ -180,21 +197,16 @@ class ImageDecoder:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
-    async def _counted(
-        self, content: Blob, accept: Accept, context: ImageContext
-    ) -> Decoded | Seen:
-        """Decode, counted among the images that are being decoded.
-
-        A server has no use for the count, which takes four calls for each image.
-        """
+    async def _counted(self, content: Blob, accept: Accept, context: ImageContext) -> Found:
+        """Decode, counted among the images that are being decoded, which costs four calls."""
         self.stalls.begin()
         try:
             return await self._decode(content, accept, context)
         finally:
             self.stalls.end()
 
-    async def _decode(self, content: Blob, accept: Accept, context: ImageContext) -> Decoded | Seen:
-        """Decode a plain baseline JPEG on a thread, any other file in a process."""
+    async def _decode(self, content: Blob, accept: Accept, context: ImageContext) -> Found:
+        """Decode a plain baseline JPEG on a thread; any other or damaged file in a process."""
         behind = context.permit.in_background
         in_thread = partial(self.in_thread, background=behind)
         if not self._decoders.running:
@@ -212,7 +224,7 @@ class ImageDecoder:
             file = held.enter_context(content.shown())
             return await self._decoders.decode(file, content.size, accept, unasked)
 
-    def _decode_plain(self, blob: Blob, accept: Accept) -> Decoded | Seen | None:
+    def _decode_plain(self, blob: Blob, accept: Accept) -> Found | None:
         started = time.monotonic()
         opened = codec.open_plain(blob.read(), max_pixels=self._max_pixels)
         if opened is None:
@@ -222,11 +234,11 @@ class ImageDecoder:
         seen = Seen(opened.info, 0.0, memory)
         if not accept(seen):
             return seen
-        decoded = opened.decode()
+        decoded = opened.decode_plain()
         self._choice.measured(time.monotonic() - started)
         return decoded
 
-    def _decode_here(self, blob: Blob, accept: Accept) -> Decoded | Seen:
+    def _decode_here(self, blob: Blob, accept: Accept) -> Found:
         started = time.monotonic()
         opened = codec.open_file(blob.read(), max_pixels=self._max_pixels)
         seen = Seen(opened.info, opened.cost, opened.memory)

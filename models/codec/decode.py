@@ -85,15 +85,21 @@ class Opened:
             return decoded
         return replace(decoded, image=Image(image.pixels.copy()))
 
-    def _decoded(self, new_pixels: NewPixels) -> Decoded:
+    def decode_plain(self, new_pixels: NewPixels = new_pixels) -> Decoded | None:
+        """Return the pixels of a fast JPEG, or None for a damaged one, which takes more memory."""
         header = self._header
-        if header.info.fast_jpeg:
-            with reading(ImageFormat.JPEG):
-                pixels = _by_simplejpeg(self._data, header, new_pixels)
-            if pixels is not None:
-                return Decoded(Image(pixels), header.info, header.copyright, header.exif)
+        with reading(ImageFormat.JPEG):
+            pixels = _by_simplejpeg(self._data, header, new_pixels)
+        if pixels is None:
+            return None
+        return Decoded(Image(pixels), header.info, header.copyright, header.exif)
+
+    def _decoded(self, new_pixels: NewPixels) -> Decoded:
+        if self._header.info.fast_jpeg:
+            if decoded := self.decode_plain(new_pixels):
+                return decoded
             new_pixels((1, 1, 1))  # replaces the array of the failed attempt, which is freed
-        return _by_pillow(self._data, header, new_pixels)
+        return _by_pillow(self._data, self._header, new_pixels)
 
 
 def open_file(data: bytes, *, max_pixels: int) -> Opened:

@@ -30,8 +30,8 @@ _TURNED = 4
 """Bytes per pixel more for a TIFF with an orientation: Pillow turns its image while it loads."""
 
 _PLAIN_JPEG = 3
-"""Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once."""
-
+"""Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once; one with an
+orientation is decoded into another array, and turned into the pixels."""
 
 _PIXELS_OF_JPEG = 3.4
 """Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
@@ -64,7 +64,7 @@ def decode_memory(
     a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4.
     """
     if plain_jpeg:
-        return size + info.n_pixels * _PLAIN_JPEG
+        return size + info.n_pixels * _PLAIN_JPEG * (1 if info.orientation == 1 else 2)
     plain, other = _DECODED[info.format]
     per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:

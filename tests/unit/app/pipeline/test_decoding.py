@@ -145,6 +145,41 @@ def test_the_parts_that_run_are_those_whose_memory_was_reserved() -> None:
     assert need.pixels(seen) == need.parts * info.n_pixels
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_takes(
+    large: bool,
+) -> None:
+    pool, data = Pool(), damaged(jpeg())
+    plain = len(data) + 3 * (pixels := codec.probe(data, max_pixels=MOST).n_pixels)
+    noted: list[int] = []
+
+    def memory(seen: Seen) -> int:
+        noted.append(seen.memory)
+        return 90 << 20 if large else 1
+
+    async def scenario() -> None:
+        decoder = ImageDecoder(
+            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
+        )
+        source = decoder.decoded(
+            Blob.of(data), cast(ImageContext, Context()), lambda _seen: 1, memory
+        )
+        async with source as held:
+            assert (held.height * held.width, held.channels) == (pixels, 3)
+        decoder.close()
+
+    asyncio.run(scenario())
+    assert pool.unasked
+    assert plain in noted
+    assert max(noted[1:]) >= codec.open_file(data, max_pixels=MOST).memory > plain
+
+
+def damaged(data: bytes) -> bytes:
+    """Return a JPEG whose data hold codes that no table has, which only decoding shows."""
+    start = data.index(b"\xff\xda") + 20
+    return data[:start] + b"\xff\0" * 20 + data[start + 40 :]
+
+
 @pytest.mark.parametrize(("free", "given"), [(True, 0), (False, 1)])
 def test_an_image_gives_its_turn_to_others_only_while_it_waits_for_memory(
     free: bool, given: int

@@ -1,5 +1,6 @@
 """What decoding and encoding are estimated to take in memory."""
 
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
@@ -42,6 +43,11 @@ def test_a_photo_of_24_megapixels_takes_at_most_300_mb_in_every_format(
 
 def test_a_plain_jpeg_takes_its_file_and_its_pixels_only() -> None:
     assert decode_memory(info(ImageFormat.JPEG, "RGB"), 500, plain_jpeg=True) == 3_000_500
+
+
+def test_a_plain_jpeg_that_is_turned_takes_its_pixels_twice() -> None:
+    turned = replace(info(ImageFormat.JPEG, "RGB"), orientation=6)
+    assert decode_memory(turned, 500, plain_jpeg=True) == 6_000_500
 
 
 @pytest.mark.parametrize(
