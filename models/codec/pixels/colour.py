@@ -4,8 +4,10 @@ A profile that is broken, or of another colour space than the pixels, is ignored
 relative colorimetric with black point compensation, as in photo editors.
 """
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from io import BytesIO
+from typing import TypeVar, cast
 
 import numpy as np
 from PIL import Image as PillowImage
@@ -24,6 +26,11 @@ Over real photos the many profiles called sRGB differ by 0 or 1, all others by 5
 
 _CACHED = 16
 """Number of transforms kept: building one takes 2 ms, even to find that nothing is to be done."""
+
+MAX_CACHED_BYTES = 64 << 10
+"""Bytes of a profile up to which its transform is kept; those of nearly all photos are smaller."""
+
+F = TypeVar("F", bound=Callable[..., object])
 
 _STEPS = np.linspace(0, 255, 6).astype(np.uint8)
 _GRID = np.stack(np.meshgrid(_STEPS, _STEPS, _STEPS), axis=-1).reshape(6, 36, 3)
@@ -53,11 +60,26 @@ def is_srgb(profile: bytes | None, *, grey: bool) -> bool:
     return not _grey_curve(profile) if grey else _transform(profile, "RGB") is None
 
 
+def _cached(build: F) -> F:
+    """Keep the last results of a function of a profile, and one for large profiles.
+
+    The parts of a large image need their transform again and again. A cache holds the profiles too:
+    one of all sizes could take 64 MB in each process.
+    """
+    small, large = lru_cache(maxsize=_CACHED)(build), lru_cache(maxsize=1)(build)
+
+    @wraps(build)
+    def kept(profile: bytes, *mode: str) -> object:
+        return (small if len(profile) <= MAX_CACHED_BYTES else large)(profile, *mode)
+
+    return cast(F, kept)
+
+
 def _per_band(curve: list[int], mode: str) -> list[int]:
     return curve if mode == "L" else curve * 3 + list(range(256))
 
 
-@lru_cache(maxsize=_CACHED)
+@_cached
 def _grey_curve(profile: bytes) -> list[int] | None:
     """Return 256 sRGB levels for the 256 grey values, or None if there is nothing to convert."""
     transform = _build(profile, "GRAY", "L", "RGB")
@@ -67,7 +89,7 @@ def _grey_curve(profile: bytes) -> list[int] | None:
     return None if _close(curve, _RAMP[0]) else [int(level) for level in curve]
 
 
-@lru_cache(maxsize=_CACHED)
+@_cached
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """Return the transform from RGB, RGBA or CMYK pixels to sRGB, or None if there is nothing to
     convert.

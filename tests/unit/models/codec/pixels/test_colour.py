@@ -1,6 +1,7 @@
 """Colour profiles become sRGB; what is not a usable profile changes nothing."""
 
 import struct
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
@@ -13,6 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from models.codec import decode, encode, probe
 from models.codec.formats import ImageFormat
+from models.codec.pixels.colour import MAX_CACHED_BYTES, _transform, to_srgb
 from models.domain.image import Pixels
 from tests.pictures import as_image
 
@@ -192,3 +194,21 @@ def test_an_answer_carries_no_profile(picture: PillowImage.Image) -> None:
     data = encode(image, ImageFormat.PNG)
     assert probe(data, max_pixels=LIMIT).mode == "RGB"
     assert "icc_profile" not in PillowImage.open(BytesIO(data)).info
+
+
+def test_of_large_profiles_only_the_last_is_kept() -> None:
+    image, size = PillowImage.new("RGB", (1, 1)), 1 << 20
+    to_srgb(image, wide_rgb() + bytes(size), grey=False)
+    tracemalloc.start()
+    try:
+        for number in range(1, 9):
+            to_srgb(image, wide_rgb() + bytes(size + number), grey=False)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 3 * size
+
+
+def test_the_parts_of_an_image_share_the_transform_of_a_large_profile() -> None:
+    profile = wide_rgb() + bytes(MAX_CACHED_BYTES)
+    assert _transform(profile, "RGB") is _transform(profile, "RGB")
