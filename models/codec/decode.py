@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simplejpeg
 
-from models.codec.bounds.icc import is_matrix_profile
+from models.codec.bounds.icc import is_matrix_profile, profile_cost
 from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
@@ -61,7 +61,8 @@ class Opened:
     @property
     def cost(self) -> float:
         """Return the estimated CPU seconds of decoding."""
-        return self._header.info.n_pixels * self._header.seconds_per_pixel
+        header = self._header
+        return header.info.n_pixels * header.seconds_per_pixel + profile_cost(header.icc_profile)
 
     @property
     def memory(self) -> int:

@@ -23,6 +23,9 @@ _TAG = struct.Struct(">4sII")
 _TABLE = 132
 """Offset of the table of tags, behind the header and the number of tags."""
 
+_SECONDS_OF_STAGES = 2.0
+"""The CPU time that ends a decoder process with a small image."""
+
 _CLASSES = (b"mntr", b"scnr", b"prtr", b"spac")
 _MATRIX = (b"rXYZ", b"gXYZ", b"bXYZ")
 _CURVES = (b"rTRC", b"gTRC", b"bTRC", b"kTRC")
@@ -71,6 +74,16 @@ def _is_matrix(profile: bytes) -> bool:
             return False
         found.add(name)
     return found >= needed
+
+
+def profile_cost(profile: bytes | None) -> float:
+    """Return the CPU seconds that converting by a profile may take beside those of its pixels.
+
+    Only stages (`D2B0` to `D2B3`) take many: a profile may name one large stage a hundred times.
+    """
+    table = (profile or b"")[_TABLE : _TABLE + _TAG.size * MAX_TAGS]
+    names = (table[start : start + 3] for start in range(0, len(table), _TAG.size))
+    return _SECONDS_OF_STAGES if b"D2B" in names else 0.0
 
 
 def _is_simple(name: bytes, tag: bytes) -> bool:

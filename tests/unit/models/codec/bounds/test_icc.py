@@ -6,7 +6,8 @@ import warnings
 import pytest
 from PIL import Image, ImageCms
 
-from models.codec import open_plain
+from app.decoders import EXPENSIVE
+from models.codec import open_file, open_plain
 from models.codec.bounds.icc import MAX_BYTES, MAX_CURVE, MAX_TAGS, is_matrix_profile
 from tests.chaos.hostile.profiles import of_stages
 from tests.pictures import drawing
@@ -82,6 +83,17 @@ def test_whatever_else_is_a_doubt(profile: bytes) -> None:
 def test_a_jpeg_with_a_doubtful_profile_is_not_opened_on_a_thread(profile: bytes) -> None:
     data = file_of(drawing(40, 30), icc_profile=profile)
     assert open_plain(data, max_pixels=LIMIT) is None
+
+
+def test_an_image_with_a_profile_of_stages_counts_as_expensive() -> None:
+    for profile, expensive in (
+        (of_stages(), True),
+        (SRGB, False),
+        (bytes(200), False),
+        (b"", False),
+    ):
+        data = file_of(drawing(40, 30), icc_profile=profile)
+        assert (open_file(data, max_pixels=LIMIT).cost >= EXPENSIVE) is expensive
 
 
 @pytest.mark.skipif(not PHOTOS.exists(), reason=f"{PHOTOS} is not there")
