@@ -48,7 +48,8 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
 
     `one_scan`: the caller has seen that there is only one; then its data are not searched.
     """
-    at, fill, segments, exif, pixels, planes = 2, 0, 0, 0, 0, 0
+    at, fill, segments, pixels, planes = 2, 0, 0, 0, 0
+    exif: list[bytes] = []
     while (found := _NEXT.search(data, at)) is not None:
         marker, start = found[0][1], found.end()
         fill += start - 2 - at
@@ -59,9 +60,8 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
             at = start
             continue
         end = start + int.from_bytes(data[start : start + 2], "big")
-        if marker == 0xE1 and data.startswith(b"Exif\0\0", start + 2):
-            exif += 1
-            _check_exif(data[start + 2 : end], exif)
+        if marker in (0xE1, 0xE2):
+            _check_metadata(data[start + 2 : end], exif)
         elif marker in _SOF and not pixels:
             pixels = _pixels(data[start + 3 : start + 7], max_pixels)
             # libjpeg stops after the first scan of such a file if that holds all planes
@@ -124,12 +124,21 @@ def _pixels(size: bytes, max_pixels: int) -> int:
     return height * width
 
 
-def _check_exif(block: bytes, number: int) -> None:
-    if number > MAX_EXIF_SEGMENTS:
-        allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
-        raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
-    if number == 1 and not affordable(block):
-        raise Undecodable("the EXIF of the JPEG has too many entries; remove it")
+def _check_metadata(segment: bytes, exif: list[bytes]) -> None:
+    """Raise Undecodable for a directory that takes long to read; `exif` collects its segments.
+
+    Pillow joins those of EXIF, so the directory may stand in any of them. It reads that of an MPF,
+    an index of further images in the file, as it does EXIF's.
+    """
+    if segment.startswith(b"Exif\0\0"):
+        exif.append(segment[6:])
+        if len(exif) > MAX_EXIF_SEGMENTS:
+            allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
+            raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
+        if not affordable(b"".join(exif)):
+            raise Undecodable("the EXIF of the JPEG has too many entries; remove it")
+    elif segment.startswith(b"MPF\0") and not affordable(segment[4:]):
+        raise Undecodable("the index of images (MPF) of the JPEG has too many entries; remove it")
 
 
 def _check_resources(data: bytes, end: int) -> None:
