@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import closing
 
 from app.http.stream_window import StreamWindow
 from app.intake.spool import Blob, Spool
@@ -26,30 +27,33 @@ async def lines(
     A line is valid until the next is asked for. Raises TooLarge for one of more than `longest`
     bytes, without waiting for its end.
     """
-    parts, blank = _Parts(room, longest), 0
-    async for chunk in chunks:
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            line = chunk[start:end]
-            start = end + 1
-            window.inside_item = False
-            if parts.size:
-                parts.add(line)
-                yield parts.whole()
-                parts.clear()
-            elif line.strip():
-                yield line
-            else:
-                blank += 1
-                if blank % BLANK == 0:
-                    await asyncio.sleep(0)  # a chunk may have 100,000 of them
-        if start < len(chunk):
-            parts.add(chunk[start:])
-            window.inside_item = True
-            await arrive(len(chunk) - start, 0)
-    if parts.size and (isinstance(last := parts.whole(), ServiceError) or bytes(last[:99]).strip()):
-        yield last
-    parts.clear()
+    blank = 0
+    # The parts are cleared also when the client leaves inside a line, or the rest is not asked for.
+    with closing(_Parts(room, longest)) as parts:
+        async for chunk in chunks:
+            start = 0
+            while (end := chunk.find(b"\n", start)) >= 0:
+                line = chunk[start:end]
+                start = end + 1
+                window.inside_item = False
+                if parts.size:
+                    parts.add(line)
+                    yield parts.whole()
+                    parts.close()
+                elif line.strip():
+                    yield line
+                else:
+                    blank += 1
+                    if blank % BLANK == 0:
+                        await asyncio.sleep(0)  # a chunk may have 100,000 of them
+            if start < len(chunk):
+                parts.add(chunk[start:])
+                window.inside_item = True
+                await arrive(len(chunk) - start, 0)
+        if parts.size:
+            last = parts.whole()
+            if isinstance(last, ServiceError) or bytes(last[:99]).strip():
+                yield last
 
 
 class _Parts:
@@ -79,8 +83,8 @@ class _Parts:
         """Return the line, or the error of one that found no memory."""
         return self._arriving.text() if self._refused is None else self._refused
 
-    def clear(self) -> None:
-        """Begin the next line."""
+    def close(self) -> None:
+        """Give the memory of the line back; the next part begins another one."""
         self._arriving.__exit__()
         self._arriving, self._refused, self.size = ArrivingJson(self._room), None, 0
 

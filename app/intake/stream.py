@@ -95,15 +95,21 @@ class ImageStream:
         async with aclosing(self._chunks()) as chunks:
             if self._delimited:
                 sizes = settings.max_image_bytes, settings.spool_bytes
-                async for content in framing.images(chunks, self._arrives, window, *sizes):
-                    yield content, None, None
+                images = framing.images(chunks, self._arrives, window, *sizes)
+                async with aclosing(images):
+                    async for content in images:
+                        yield content, None, None
                 return
             longest = -(-settings.max_image_bytes // 3) * 4 + LINE_REST
-            async for line in framing.lines(chunks, self._arrives, window, longest, ROOM):
-                if isinstance(line, ServiceError):
-                    yield line, None, None
-                else:
-                    yield await json_line(line, settings)
+            # Closed, because an open one holds a share of the memory for JSON.
+            async with aclosing(
+                framing.lines(chunks, self._arrives, window, longest, ROOM)
+            ) as lines:
+                async for line in lines:
+                    if isinstance(line, ServiceError):
+                        yield line, None, None
+                    else:
+                        yield await json_line(line, settings)
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         message = self._first or await self._receive()

@@ -6,12 +6,20 @@ from collections.abc import AsyncGenerator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message
 
+from app.admission import Admission
+from app.admission.counts.limits import Limits
+from app.admission.stream_permits import StreamPermits
 from app.http.stream_window import StreamWindow
-from app.intake import framing
+from app.intake import framing, stream
 from app.intake.spool import Blob
 from app.parsing.arriving import SMALL, JsonRoom
-from models.domain.errors import MalformedRequest, Overloaded, ServiceError, TooLarge
+from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
+from models.settings import Settings
+
+
+async def nothing(_n_bytes: int, _announced: int) -> None: ...
 
 
 async def cut(body: bytes, step: int) -> AsyncGenerator[bytes, None]:
@@ -74,8 +82,6 @@ def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
         while True:
             yield b"x" * 100
 
-    async def nothing(_n_bytes: int, _announced: int) -> None: ...
-
     async def scenario() -> None:
         found = framing.lines(endless(), nothing, StreamWindow(1), 1000, JsonRoom())
         with pytest.raises(TooLarge, match="a line has more than 1000 bytes"):
@@ -99,6 +105,60 @@ def test_a_large_line_gives_its_memory_back() -> None:
     assert (room.bodies, room.held) == (0, 0)
 
 
+def test_a_body_that_fails_inside_a_large_line_gives_its_memory_back() -> None:
+    room = JsonRoom()
+
+    async def cut_off() -> AsyncGenerator[bytes, None]:
+        yield b"x" * (3 * SMALL)
+        raise Cancelled("the client left")
+
+    async def scenario() -> None:
+        found = framing.lines(cut_off(), nothing, StreamWindow(1), 4 * SMALL, room)
+        with pytest.raises(Cancelled):
+            await anext(found)
+
+    asyncio.run(scenario())
+    assert (room.bodies, room.held) == (0, 0)
+
+
+def test_a_line_that_is_too_long_gives_its_memory_back() -> None:
+    room = JsonRoom()
+    with pytest.raises(TooLarge):
+        lines(b"x" * (3 * SMALL), 1 << 18, 2 * SMALL, room)
+    assert (room.bodies, room.held) == (0, 0)
+
+
+def test_a_stream_that_is_closed_at_a_large_line_gives_its_memory_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "ROOM", room := JsonRoom())
+    line = b'{"data": "' + b"x" * (3 * SMALL)
+    left: Message = {"type": "http.disconnect"}
+    messages: list[Message] = [{"type": "http.request", "body": line, "more_body": True}, left]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def scenario() -> None:
+        admission = Admission(Limits(images=8, bytes=1 << 30, arriving=1 << 30))
+        permits = StreamPermits(admission, "client", 9.0, [])
+        read = stream.ImageStream(
+            receive, "application/x-ndjson", permits, StreamWindow(1), Settings()
+        )
+        with pytest.raises(Cancelled):
+            await anext(read.items())
+        messages.extend([{"type": "http.request", "body": line + b'"}\n', "more_body": True}])
+        whole = stream.ImageStream(
+            receive, "application/x-ndjson", permits, StreamWindow(1), Settings()
+        )
+        items = whole.items()
+        assert isinstance((await anext(items)).item.content, MalformedRequest)
+        await items.aclose()
+        assert (room.bodies, room.held) == (0, 0)
+
+    asyncio.run(scenario())
+
+
 def test_an_image_over_the_limit_is_skipped_without_being_kept() -> None:
     body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
     assert images(body, limit=50) == [TooLarge, b"good"]
@@ -119,8 +179,6 @@ def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
             while True:
                 turns += 1
                 await asyncio.sleep(0)
-
-        async def nothing(_n_bytes: int, _announced: int) -> None: ...
 
         task = asyncio.ensure_future(neighbour())
         body = cut(b"\n" * 6400, 6400)
