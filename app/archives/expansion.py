@@ -1,28 +1,18 @@
 """The content of a compressed file at any position, with bounded memory and a bounded total."""
 
-import bz2
-import gzip
-import io
 import lzma
 import tempfile
 import zlib
 from threading import Lock
-from typing import IO, Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
+from app.archives.decompression import PIECE, Decompression
 from app.archives.limits import ArchiveLimits
 from app.archives.source import FileContent
 from models.domain.errors import BadArchive
 
 MOST_UNPACKED = 4 << 30
 """Largest number of bytes of a temporary file that holds a compressed TAR unpacked."""
-
-XZ_MEMORY = 128 << 20
-"""Largest number of bytes that an .xz may ask for; `xz -9` takes 65 MiB."""
-
-_PIECE = 1 << 16
-
-MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
-"""The first bytes of compressed files, and what they are."""
 
 
 class Expansion:
@@ -35,7 +25,7 @@ class Expansion:
     def __init__(self, packed: FileContent, kind: str, limits: ArchiveLimits) -> None:
         self._packed, self._kind, self._limits = packed, kind, limits
         self._lock = Lock()
-        self._stream = self._opened()
+        self._stream = Decompression(packed, kind, limits)
         self._position = 0
         self._unpacked: FileContent | None = None
         self._damage: BadArchive | None = None
@@ -48,35 +38,31 @@ class Expansion:
                 self._unpack()
             if self._unpacked is not None:
                 return self._from_file(self._unpacked, position, size)
-            while self._position < position and self._next(min(_PIECE, position - self._position)):
+            while self._position < position and self._next(min(PIECE, position - self._position)):
                 pass
             if self._position < position:
                 return b""
             found = bytearray()
-            while len(found) < size and (piece := self._next(min(_PIECE, size - len(found)))):
+            while len(found) < size and (piece := self._next(min(PIECE, size - len(found)))):
                 found += piece
             return bytes(found)
 
     def close(self) -> None:
         """Release the files; may be called again."""
-        self._stream.close()
         if self._file is not None:
             self._file.close()
         self._packed.close()
-
-    def _opened(self) -> IO[bytes]:
-        source = cast(BinaryIO, io.BufferedReader(_Sequential(self._packed), _PIECE))
-        if self._kind == "gz":
-            return cast(IO[bytes], gzip.GzipFile(fileobj=source, mode="rb"))
-        if self._kind == "bz2":
-            return bz2.BZ2File(source, "rb")
-        return cast(IO[bytes], io.BufferedReader(_Xz(source), _PIECE))
 
     def _next(self, size: int) -> bytes:
         """Return the next bytes of the stream, none at its end."""
         try:
             found = self._stream.read(size)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            if str(error).startswith("Memory usage limit"):
+                raise BadArchive(
+                    f"the compressed TAR takes more than {self._limits.memory} bytes of memory to "
+                    "be decompressed; compress it by `xz -6`, or send it as ZIP or plain TAR"
+                ) from None
             raise BadArchive(
                 f"the compressed TAR is damaged after {self._position} unpacked bytes ({error})"
             ) from None
@@ -86,11 +72,10 @@ class Expansion:
 
     def _unpack(self) -> None:
         """Write everything, or what comes before a damage, to a temporary file."""
-        self._stream.close()
-        self._stream, self._position = self._opened(), 0
+        self._stream, self._position = Decompression(self._packed, self._kind, self._limits), 0
         self._file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  # closed by `close`
         try:
-            while piece := self._next(_PIECE):
+            while piece := self._next(PIECE):
                 if self._position > MOST_UNPACKED:
                     raise BadArchive(
                         f"the compressed TAR unpacks to more than {MOST_UNPACKED} bytes and can "
@@ -106,55 +91,3 @@ class Expansion:
         if self._damage is not None and position + size > unpacked.size:
             raise self._damage
         return unpacked.read_at(position, size)
-
-
-class _Sequential(io.RawIOBase):
-    """A reader of its own over content that several share."""
-
-    def __init__(self, content: FileContent) -> None:
-        self._content, self._position = content, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._content.read_at(self._position, len(buffer))
-        buffer[: len(found)] = found
-        self._position += len(found)
-        return len(found)
-
-
-class _Xz(io.RawIOBase):
-    """Reader of .xz streams with a bound of memory, which Python's LZMAFile cannot have.
-
-    An .xz states the size of its dictionary, up to 4 GiB, which liblzma allocates.
-    """
-
-    def __init__(self, source: BinaryIO) -> None:
-        self._source = source
-        self._decompressor = self._new()
-
-    @staticmethod
-    def _new() -> lzma.LZMADecompressor:
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while True:
-            if self._decompressor.eof:
-                rest = self._decompressor.unused_data.lstrip(b"\0") or self._source.read(_PIECE)
-                if not rest.strip(b"\0"):  # streams may be followed by padding
-                    return 0
-                self._decompressor = self._new()
-            elif self._decompressor.needs_input:
-                rest = self._source.read(_PIECE)
-                if not rest:
-                    raise EOFError("it ends early")
-            else:
-                rest = b""
-            found = self._decompressor.decompress(rest, len(buffer))
-            if found:
-                buffer[: len(found)] = found
-                return len(found)

@@ -10,7 +10,8 @@ An image inside is read by
 from pathlib import Path
 from typing import BinaryIO
 
-from app.archives.expansion import MAGIC, Expansion
+from app.archives.decompression import MAGIC
+from app.archives.expansion import Expansion
 from app.archives.limits import ArchiveLimits
 from app.archives.member import Archive
 from app.archives.source import FileContent

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.archives.expansion import MAGIC, Expansion
+from app.archives.decompression import MAGIC
+from app.archives.expansion import Expansion
 from app.archives.limits import ArchiveLimits
 from app.archives.source import FileContent
 

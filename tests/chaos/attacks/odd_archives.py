@@ -89,8 +89,9 @@ def _packed_tars() -> Iterator[bytes]:
         yield a.packed_tar(kind, plain) + b"garbage" * 1000
         yield a.packed_tar(kind, a.tar_header(b".hidden", 0) * 400_000)
         yield a.packed_tar(kind, a.packed_tar(kind, plain))
-        yield a.packed_tar(kind, b"") * 100_000
+        yield a.packed_tar(kind, b"") * 1_000_000
         yield a.bomb(kind, 400 << 20, a.tar_of([(b"a.jpg", photo)])[:-1024])
+    yield b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 100_000_000  # a name without an end
     yield b"\xfd7zXZ\x00" + b"\xff" * 1000
     yield b"BZh9" + b"\xff" * 1000
 
