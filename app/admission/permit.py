@@ -37,12 +37,12 @@ estimates vary."""
 class Permit:
     """Permit of one request: holds images, bytes and work until its `with` block ends.
 
-    `deadline` is that of the whole request.
+    `deadline` is that of the whole request, `client` the name of the client.
     """
 
     def __init__(self, admission: "Admission", client: str, key: Key, deadline: Deadline) -> None:
         self._admission = admission
-        self._client = client
+        self.client = client
         self._key = key
         self.deadline = deadline
         self._held = Amount(0, 0)
@@ -108,7 +108,7 @@ class Permit:
         held = self._held + more
         self._admission.limits.fits(held)
         if self._held.images:  # the first image was charged with the headers
-            self._admission.charge_rate(self._client, n_images)
+            self._admission.charge_rate(self.client, n_images)
         self._admission.take(self._key, more)
         self._held = held
 
@@ -165,7 +165,7 @@ class Permit:
         """Raise Overloaded if `work` more microseconds of work would end after the deadline."""
         admission = self._admission
         remaining = self.deadline.remaining(admission.clock())
-        error = admission.forecast.too_late(self._key, remaining, work, latency, self._client)
+        error = admission.forecast.too_late(self._key, remaining, work, latency, self.client)
         if error is not None:
             raise error
 
@@ -176,7 +176,7 @@ class Permit:
         batch.
         """
         cost = ImageCost(self._admission.forecast.costs, kinds, pixels)
-        client, deadline, behind = self._client, self.deadline, self._behind
+        client, deadline, behind = self.client, self.deadline, self._behind
         line = behind or self._admission.line
         share = small if behind else partial(self._share, batched)
         return line.turn(client, cost.estimate, deadline, share, cost.measured, cost.group)
@@ -189,7 +189,7 @@ class Permit:
         if self.in_background:
             return Lane.BACKGROUND
         share = self._share()
-        waits = share is Share.LARGE and self._admission.line.waits(self._client)
+        waits = share is Share.LARGE and self._admission.line.waits(self.client)
         return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE
 
     def _share(self, batched: bool = False) -> Share:

@@ -14,10 +14,10 @@ from typing import BinaryIO, cast
 from fastapi import Request
 
 from app.admission import Permit
-from app.archives.limits import ArchiveLimits
+from app.archives.limits import XZ_MEMORY_OF_REQUESTS, ArchiveLimits
 from app.archives.member import Archive, Member
 from app.archives.opening import SUFFIXES, open_archive
-from app.archives.work import REQUESTS, on_thread
+from app.archives.work import PLACES, REQUESTS, on_thread
 from app.intake.spool import Blob, Spool
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
@@ -59,14 +59,14 @@ async def unpacked(
     """Return the files in an archive, in its order, and close it.
 
     `already` is the number of images before them in the request; `permit` grows by their bytes. A
-    member that cannot be read is an error of its own, as is what comes after a damage. Raises
-    BadArchive for an archive that cannot be read at all, TooLarge for too many images, and
-    Overloaded.
+    member that cannot be read is an error of its own, as is what comes after a damage. Waits while
+    others read as many archives as there are places. Raises BadArchive for an archive that cannot
+    be read at all, TooLarge for too many images, and Overloaded.
     """
     found: list[Unpacked] = []
     most = settings.max_images_per_request
     try:
-        async with aclosing(_files(packed, settings)) as files:
+        async with PLACES.hold(permit.client), aclosing(_files(packed, settings)) as files:
             async for content, name in files:
                 if already + len(found) == most:
                     raise TooLarge(
@@ -84,7 +84,9 @@ async def unpacked(
 
 
 async def _files(packed: Blob, settings: Settings) -> AsyncGenerator[Unpacked, None]:
-    limits = ArchiveLimits(members=settings.max_images_per_request + ENTRIES)
+    limits = ArchiveLimits(
+        members=settings.max_images_per_request + ENTRIES, memory=XZ_MEMORY_OF_REQUESTS
+    )
     on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
     with (
         _file(packed) as file,

@@ -2,10 +2,11 @@
 
 import asyncio
 import io
+import lzma
 import time
 import zipfile
 from tempfile import TemporaryFile
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlencode
 
 import pytest
@@ -14,6 +15,10 @@ from starlette.types import Message
 
 from app.admission import Admission
 from app.admission.counts.limits import Limits
+from app.archives.member import Archive
+from app.archives.opening import open_archive
+from app.archives.places import Places
+from app.intake import archive_items
 from app.intake.archive_items import unpacked
 from app.intake.item import Item
 from app.intake.request_items import Intake, collect
@@ -109,6 +114,40 @@ def test_too_many_images_are_refused_by_a_text_that_says_what_to_do() -> None:
     with pytest.raises(TooLarge, match=r"takes 4 \(DARKROOM_MAX_IMAGES_PER_REQUEST\).*POST /jobs"):
         collected(body, settings=Settings(max_images_per_request=4))
     assert len(collected(body, settings=Settings(max_images_per_request=5)).items) == 5
+
+
+def test_an_xz_may_take_the_memory_of_a_usual_one() -> None:
+    body = tarred(FILES.items())
+    usual, large = lzma.compress(body), lzma.compress(body, preset=9)
+    assert [shown(item) for item in collected(usual).items] == list(FILES.items())
+    with pytest.raises(BadArchive, match="more than 9437184 bytes of memory to be decompressed"):
+        collected(large)
+
+
+def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One place: the second archive is opened after the first was closed."""
+    monkeypatch.setattr(archive_items, "PLACES", places := Places(1, 1))
+    opened = 0
+
+    def counting(*given: Any) -> Archive:
+        nonlocal opened
+        opened += 1
+        return open_archive(*given)
+
+    monkeypatch.setattr(archive_items, "open_archive", counting)
+
+    async def scenario() -> None:
+        admission = Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
+        with admission.admit(1, 0, "client") as permit:
+            async with places.hold("other"):
+                blob = Blob.of(zipped(FILES))
+                reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
+                await asyncio.sleep(0)
+                assert (len(places), opened) == (2, 0)
+            assert len(await reading) == len(FILES)
+            assert (len(places), opened) == (0, 1)
+
+    asyncio.run(scenario())
 
 
 def test_an_archive_without_images_is_refused() -> None:
