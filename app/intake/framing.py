@@ -129,7 +129,10 @@ async def _image(
             left -= len(piece)
             if refused is None:
                 await arrive(len(piece), size)
-                await spool.write(piece)
+                try:
+                    await spool.write(piece)
+                except Overloaded as error:
+                    refused = error.with_traceback(None)
         return refused or await spool.finish()
 
 

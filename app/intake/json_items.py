@@ -17,6 +17,7 @@ from models.domain.errors import (
     FieldError,
     InvalidParameter,
     MalformedRequest,
+    Overloaded,
     ServiceError,
     TooLarge,
 )
@@ -75,7 +76,7 @@ async def json_line(line: Text, settings: Settings) -> Found:
     content: Blob | Url | ServiceError
     try:
         content = await content_of("", image, line, long, settings)
-    except InvalidParameter as error:
+    except (InvalidParameter, Overloaded) as error:
         content = error.with_traceback(None)
     return content, shown_url(image.url), image.id
 

@@ -6,7 +6,6 @@ files have no names, so nothing stays on disk after a cancelled request or a kil
 
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -14,47 +13,11 @@ from typing import Any, BinaryIO
 
 from aiofiles.tempfile import TemporaryFile
 
+from app.intake.memory_use import MEMORY
 from models.domain.errors import TooLarge
-
-IN_MEMORY = 64 << 20
-"""Largest number of bytes of all finished bodies that one process keeps in memory."""
-
-PART = 16
-"""Times the size of a body that must be free of the budget, or the body does not stay in memory."""
-
-SMALL = 1 << 16
-"""Largest body, in bytes, that stays in memory even beyond IN_MEMORY."""
 
 PIECE = 1 << 20
 """Bytes of a file that are in memory at the same time while its digest is made."""
-
-
-class MemoryUse:
-    """Counter of the bytes that all blobs of a process hold in memory; `limit` is the budget.
-
-    Blobs may be closed on any thread.
-    """
-
-    def __init__(self, limit: int = IN_MEMORY) -> None:
-        self.limit = limit
-        self.held = 0
-        self._lock = threading.Lock()
-
-    def add(self, n_bytes: int) -> None:
-        """Count more bytes, or fewer where `n_bytes` is negative."""
-        with self._lock:
-            self.held += n_bytes
-
-    def full(self, more: int) -> bool:
-        """Return whether a body of `more` bytes should not stay in memory.
-
-        It may take a sixteenth of what is free, so that photos stay in memory long after larger
-        bodies go to disk, and large bodies alone never fill the budget.
-        """
-        return more > SMALL and PART * more > self.limit - self.held
-
-
-MEMORY = MemoryUse()
 
 
 class Blob:
@@ -147,9 +110,9 @@ class Blob:
 class Spool:
     """Collector of at most `limit` bytes; more than `threshold` of them move to disk.
 
-    While all bodies of the process hold too much memory, SMALL takes the place of `threshold`:
-    hundreds of requests that wait for their turn must not fill the memory with their uploads, nor
-    hundreds whose bodies arrive at the same time.
+    While all bodies of the process hold too much memory, SMALL takes the place of `threshold`, and
+    then TINY: hundreds of requests that wait for their turn must not fill the memory with their
+    uploads, nor hundreds whose bodies arrive at the same time.
 
     Use it as a context manager: at the end of the block it closes what `finish` has not returned,
     also when the block is cancelled. A body of one chunk is never copied.
@@ -182,7 +145,7 @@ class Spool:
             raise self._too_large(f"{size}")
 
     async def write(self, chunk: bytes) -> None:
-        """Add a chunk; raises TooLarge, and OSError if the disk is full."""
+        """Add a chunk; raises TooLarge, Overloaded, and OSError if the disk is full."""
         if not chunk:
             return
         self._size += len(chunk)
@@ -192,7 +155,10 @@ class Spool:
             await self._file.write(chunk)
             return
         full = self._size > self._threshold or MEMORY.full(self._size)
-        MEMORY.add(len(chunk))
+        if full:
+            MEMORY.add(len(chunk))
+        else:
+            MEMORY.take(self._size, len(chunk))
         self._chunks.append(chunk)
         if full:
             self._file = await TemporaryFile("w+b")

@@ -12,7 +12,8 @@ from app.admission import Admission
 from app.admission.counts.limits import Limits
 from app.admission.stream_permits import StreamPermits
 from app.http.stream_window import StreamWindow
-from app.intake import framing, stream
+from app.intake import framing, spool, stream
+from app.intake.memory_use import MemoryUse
 from app.intake.spool import Blob
 from app.parsing.arriving import SMALL, JsonRoom
 from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
@@ -102,7 +103,7 @@ def test_a_large_line_gives_its_memory_back() -> None:
     room = JsonRoom()
     large = b"x" * (3 * SMALL)
     assert lines(large + b"\n" + large, 1 << 18, 4 * SMALL, room) == [large, large]
-    assert (room.bodies, room.held) == (0, 0)
+    assert room == JsonRoom()
 
 
 def test_a_body_that_fails_inside_a_large_line_gives_its_memory_back() -> None:
@@ -118,14 +119,14 @@ def test_a_body_that_fails_inside_a_large_line_gives_its_memory_back() -> None:
             await anext(found)
 
     asyncio.run(scenario())
-    assert (room.bodies, room.held) == (0, 0)
+    assert room == JsonRoom()
 
 
 def test_a_line_that_is_too_long_gives_its_memory_back() -> None:
     room = JsonRoom()
     with pytest.raises(TooLarge):
         lines(b"x" * (3 * SMALL), 1 << 18, 2 * SMALL, room)
-    assert (room.bodies, room.held) == (0, 0)
+    assert room == JsonRoom()
 
 
 def test_a_stream_that_is_closed_at_a_large_line_gives_its_memory_back(
@@ -154,7 +155,7 @@ def test_a_stream_that_is_closed_at_a_large_line_gives_its_memory_back(
         items = whole.items()
         assert isinstance((await anext(items)).item.content, MalformedRequest)
         await items.aclose()
-        assert (room.bodies, room.held) == (0, 0)
+        assert room == JsonRoom()
 
     asyncio.run(scenario())
 
@@ -162,6 +163,18 @@ def test_a_stream_that_is_closed_at_a_large_line_gives_its_memory_back(
 def test_an_image_over_the_limit_is_skipped_without_being_kept() -> None:
     body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
     assert images(body, limit=50) == [TooLarge, b"good"]
+
+
+def test_an_image_that_finds_no_memory_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "MEMORY", memory := MemoryUse(60))
+    body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
+
+    async def scenario() -> list[bytes | type[ServiceError]]:
+        found = framing.images(cut(body, 7), nothing, StreamWindow(1), 1000, 1000)
+        return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
+
+    assert asyncio.run(scenario()) == [Overloaded, b"good"]
+    assert memory.held == 0
 
 
 @pytest.mark.parametrize("body", [b"\0\0", b"\0\0\0\5four"])

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.spool import PART, PIECE, SMALL, Blob, MemoryUse, Spool
-from models.domain.errors import TooLarge
+from app.intake.memory_use import PART, SMALL, TINY, MemoryUse
+from app.intake.spool import PIECE, Blob, Spool
+from models.domain.errors import Overloaded, TooLarge
 
 
 async def spooled(*chunks: bytes, limit: int = 1 << 20, threshold: int = 1 << 20) -> Blob:
@@ -97,6 +98,25 @@ def test_large_bodies_leave_room_for_smaller_ones_in_memory() -> None:
     assert memory.full(3 * SMALL)
     assert not memory.full(2 * SMALL)
     assert not memory.full(SMALL)
+
+
+def test_many_small_bodies_go_to_disk_and_many_tiny_ones_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(4 * SMALL))
+    held = [asyncio.run(spooled(bytes(SMALL))) for _ in range(7)]
+    assert [each.on_disk for each in held] == [*[False] * 5, True, True]
+    tiny = SMALL // TINY
+    held += [asyncio.run(spooled(bytes(TINY))) for _ in range(tiny)]
+    assert not any(each.on_disk for each in held[-tiny:])
+    with pytest.raises(Overloaded) as refused:
+        asyncio.run(spooled(b"1"))
+    assert refused.value.reason == "memory_bytes"
+    held.append(asyncio.run(spooled(bytes(TINY + 1))))
+    assert held[-1].on_disk
+    for each in held:
+        each.close()
+    assert memory.held == 0
 
 
 def test_nothing_written_is_an_empty_blob() -> None:

@@ -1,11 +1,11 @@
-"""JSON bodies on their way in: bounded together, and small ones never kept out by a large one."""
+"""JSON bodies on their way in: bounded together, and small ones never kept out by large ones."""
 
 import mmap
 from contextlib import ExitStack
 
 import pytest
 
-from app.parsing.arriving import SMALL, ArrivingJson, JsonRoom
+from app.parsing.arriving import SMALL, TINY, ArrivingJson, JsonRoom, RoomShare
 from app.parsing.data_uri import DataUri
 from app.parsing.structure import Bounds, cut
 from models.domain.errors import Overloaded
@@ -69,9 +69,45 @@ def test_the_largest_body_does_not_keep_smaller_ones_out() -> None:
             grown(other, SMALL)
 
 
-def test_small_bodies_are_not_counted() -> None:
-    room = JsonRoom(0)
+def test_small_bodies_together_fill_the_room_of_all_and_leave_some_to_tiny_ones() -> None:
+    room = JsonRoom(LIMIT)
+    with ExitStack() as held:
+        for _ in range(2 * LIMIT // SMALL):
+            grown(held.enter_context(ArrivingJson(room)), SMALL)
+        assert (room.bodies, room.held, room.small) == (0, 0, 2 * LIMIT)
+        with ArrivingJson(room) as one_more, pytest.raises(Overloaded) as refused:
+            one_more.write(b" " * (TINY + 1))
+        assert refused.value.reason == "json_bytes"
+        for _ in range(LIMIT // 8 // TINY):
+            held.enter_context(ArrivingJson(room)).write(b" " * TINY)
+        with ArrivingJson(room) as one_more, pytest.raises(Overloaded):
+            one_more.write(b" ")
+    assert room == JsonRoom(LIMIT)
+
+
+def test_a_body_that_is_refused_when_it_becomes_large_frees_what_it_had() -> None:
+    room = JsonRoom(LIMIT)
     with ArrivingJson(room) as first, ArrivingJson(room) as second:
-        for body in (first, second):
-            body.write(b"[" * SMALL)
-        assert (room.bodies, room.held) == (0, 0)
+        grown(first, LIMIT)
+        for _ in range(LIMIT // SMALL - 1):
+            room.resize(0, SMALL)
+        grown(second, SMALL)
+        for _ in range(2):
+            with pytest.raises(Overloaded):
+                second.write(b" ")
+        assert (room.bodies, room.held, room.small) == (1, LIMIT, LIMIT)
+    assert (room.bodies, room.held, room.small) == (0, 0, LIMIT - SMALL)
+
+
+def test_a_share_of_the_room_goes_up_and_down() -> None:
+    room = JsonRoom(LIMIT)
+    with RoomShare(room) as share:
+        for size in (5, SMALL + 1, 7, 3 * SMALL):
+            share.resize(size)
+            large = size > SMALL
+            assert (room.bodies, room.held, room.small) == (
+                large,
+                large * size,
+                size - large * size,
+            )
+    assert room == JsonRoom(LIMIT)
