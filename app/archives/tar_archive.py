@@ -22,6 +22,9 @@ _BLOCK = tarfile.BLOCKSIZE
 LONGEST_EXTENSION = 1 << 16
 """Largest number of bytes of an extended header (pax or a long GNU name)."""
 
+MOST_RECORDS = 1000
+"""Records of one pax header; programs write about ten, and one for each extended attribute."""
+
 LARGEST = 1 << 63
 """Bytes that no file has; a header can state up to 2⁸⁸."""
 
@@ -153,12 +156,18 @@ def _name(header: tarfile.TarInfo) -> str:
 
 
 def _pax(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the records `LENGTH KEY=VALUE` of a pax header; what follows a damaged one is lost."""
-    at = 0
+    """Yield the records `LENGTH KEY=VALUE` of a pax header; what follows a damaged one is lost.
+
+    Raises BadArchive for more than MOST_RECORDS.
+    """
+    at = count = 0
     while at < len(data):
         length, blank, _ = data[at : at + 20].partition(b" ")
         if not blank or not length.isdigit() or not int(length):
             return
+        count += 1
+        if count > MOST_RECORDS:
+            raise BadArchive(f"the TAR has a pax header of more than {MOST_RECORDS} records")
         key, _, value = data[at + len(length) + 1 : at + int(length)].partition(b"=")
         yield key, value.removesuffix(b"\n")
         at += int(length)

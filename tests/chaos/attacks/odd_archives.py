@@ -69,6 +69,7 @@ def _tars() -> Iterator[bytes]:
     yield a.pax((b"size", b"-1")) + a.tar_of([(b"a.jpg", photo)])
     yield a.pax((b"path", b"a" * 60_000)) * 400 + a.tar_of([(b"a.jpg", photo)])
     yield a.pax(*[(b"k", b"v")] * 8000) * 400 + a.tar_of([(b"a.jpg", photo)])
+    yield (a.tar_header(b"pax", 65536, b"x") + b"2 " * 32768) * 400 + a.tar_of([(b"a.jpg", photo)])
     yield a.pax((b"path", b"a"), kind=b"g") * 20_000 + a.tar_of([(b"a.jpg", photo)])
     yield a.tar_header(b"pax", 100_000_000, b"x") + bytes(30_000_000)
     yield (a.tar_header(b"l", 60_000, b"L") + a.padded(b"a" * 60_000)) * 400

@@ -13,6 +13,7 @@ import pytest
 from app.archives import expansion
 from app.archives.limits import ArchiveLimits
 from app.archives.opening import open_archive
+from app.archives.tar_archive import LONGEST_EXTENSION, MOST_RECORDS
 from models.domain.errors import BadArchive, TooLarge
 from tests.chaos.hostile.archives import pax, tar_header, tar_of
 
@@ -136,6 +137,17 @@ def test_an_extended_header_without_end_is_refused_before_it_is_read() -> None:
         pytest.raises(BadArchive, match="extended header of 8589934592 bytes"),
     ):
         list(archive.members())
+
+
+def test_a_pax_header_of_very_many_records_is_refused() -> None:
+    record, photo = (b"key", b"value"), tar_of([(b"a.jpg", b"photo")])
+    named = pax(*[record] * (MOST_RECORDS - 1), (b"path", b"b.jpg"))
+    assert contents(named + photo) == [("b.jpg", b"photo")]
+    empty = b"2 " * (LONGEST_EXTENSION // 2)
+    flood = tar_header(b"pax", len(empty), b"x") + empty
+    for content in (pax(*[record] * (MOST_RECORDS + 1)) + photo, flood + photo):
+        with pytest.raises(BadArchive, match="a pax header of more than 1000 records"):
+            contents(content)
 
 
 @pytest.mark.parametrize("pack", PACKINGS[1:])
