@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 
 from app.http.request_lifetime import disconnected
+from models.domain.errors import Cancelled
 
 DEPARTURE = "departure"
 """The key of a request's scope under which its Departure stands, if its server tells of it."""
+
+T = TypeVar("T")
 
 
 class Departure:
@@ -57,3 +60,30 @@ class ClientLeft:
     def __call__(self) -> Coroutine[Any, Any, None]:
         """Return a coroutine that ends when the client has left."""
         return disconnected(self._request)
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, and cancel it if the client leaves, where the server tells by a Departure.
+
+    Part of the body may be unread. Raises Cancelled once the cancelled work has ended.
+    """
+    departure: Departure | None = request.scope.get(DEPARTURE)
+    if departure is None:
+        return await work
+    working, gone = asyncio.ensure_future(work), False
+
+    def leave() -> None:
+        nonlocal gone
+        gone = working.cancel()
+
+    stop = departure.watch(leave)
+    try:
+        return await working
+    except asyncio.CancelledError:
+        # A timeout or a shutdown that has cancelled this task too must see its own CancelledError.
+        task = asyncio.current_task()
+        if gone and not (task and task.cancelling()):
+            raise Cancelled("the client left") from None
+        raise
+    finally:
+        stop()

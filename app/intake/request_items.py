@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 
 from app.admission import Permit
+from app.http.departure import unless_left
 from app.http.headers import content_type, media_type
 from app.intake import archive_items, multipart
 from app.intake.body import announced, next_piece
@@ -52,7 +53,7 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
         found, options = [(await _raw(request, settings), None, None)], []
     elif kind in archive_items.MEDIA_TYPES:
         packed = await archive_items.whole_body(request, settings)
-        found, options = await _unpacked(packed, permit, settings), []
+        found, options = await _unpacked(request, packed, permit, settings), []
     else:
         raise UnsupportedMedia(
             f"Content-Type is {kind or 'missing'}; send an image as image/* or "
@@ -96,19 +97,21 @@ async def _raw(request: Request, settings: Settings) -> Blob:
 
 
 async def _unpacked(
-    packed: Blob, permit: Permit, settings: Settings, already: int = 0
+    request: Request, packed: Blob, permit: Permit, settings: Settings, already: int = 0
 ) -> list[Found]:
-    files = await archive_items.unpacked(packed, permit, settings, already)
+    """Return the images in an archive; raises Cancelled if the client leaves meanwhile."""
+    work = archive_items.unpacked(packed, permit, settings, already)
+    files = await unless_left(request, work)
     return [(content, name, None) for content, name in files]
 
 
 async def _of_file(
-    file: multipart.File, permit: Permit, settings: Settings, already: int
+    request: Request, file: multipart.File, permit: Permit, settings: Settings, already: int
 ) -> list[Found]:
     """Return the image that a file of a form is, or those of an archive, or its error."""
     if isinstance(file.content, Blob) and file.archive:
         try:
-            return await _unpacked(file.content, permit, settings, already)
+            return await _unpacked(request, file.content, permit, settings, already)
         except (BadArchive, MalformedRequest) as error:
             return [(error.with_traceback(None), file.filename, None)]
     return [(file.content, file.filename, None)]
@@ -124,7 +127,7 @@ async def _multipart(
             if part.name not in multipart.FILES:
                 wrong = FieldError(part.name, "files are sent as `files` or `file`")
                 raise InvalidParameter(f"unknown file field {part.name[:60]!r}", [wrong])
-            found += await _of_file(part, permit, settings, len(found))
+            found += await _of_file(request, part, permit, settings, len(found))
         elif part.name == "urls":
             found.append((url_content(part.text), shown_url(part.text), None))
         else:

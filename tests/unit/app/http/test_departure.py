@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 from starlette.requests import Request
 
-from app.http.departure import DEPARTURE, ClientLeft, Departure
+from app.http.departure import DEPARTURE, ClientLeft, Departure, unless_left
+from models.domain.errors import Cancelled
 
 
 def test_the_function_is_called_once_when_the_client_leaves() -> None:
@@ -43,3 +45,59 @@ def test_a_request_of_a_server_that_does_not_tell_has_no_departure() -> None:
     assert ClientLeft(Request({"type": "http"})).departure is None
     told = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
     assert told.departure is departure
+
+
+class Work:
+    """Work that goes on until it is cancelled, and then ends after one more turn."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.ended = False
+
+    async def go_on(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            self.ended = True
+
+
+def test_work_ends_when_the_client_leaves() -> None:
+    async def scenario() -> None:
+        departure, work = Departure(), Work()
+        request = Request({"type": "http", DEPARTURE: departure})
+        doing = asyncio.create_task(unless_left(request, work.go_on()))
+        await work.begun.wait()
+        departure.happen()
+        with pytest.raises(Cancelled):
+            await doing
+        assert work.ended
+
+    asyncio.run(scenario())
+
+
+def test_work_that_is_cancelled_by_others_ends_as_cancelled() -> None:
+    async def scenario() -> None:
+        departure, work = Departure(), Work()
+        request = Request({"type": "http", DEPARTURE: departure})
+        doing = asyncio.create_task(unless_left(request, work.go_on()))
+        await work.begun.wait()
+        doing.cancel()
+        departure.happen()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+        assert work.ended
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_work_of_a_client_that_stays_has_its_result(told: bool) -> None:
+    async def result() -> int:
+        return 5
+
+    departure = Departure()
+    request = Request({"type": "http", DEPARTURE: departure} if told else {"type": "http"})
+    assert asyncio.run(unless_left(request, result())) == 5
+    departure.happen()  # it is watched no more

@@ -5,6 +5,7 @@ import io
 import lzma
 import time
 import zipfile
+from collections.abc import Callable
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlencode
@@ -15,17 +16,28 @@ from starlette.types import Message
 
 from app.admission import Admission
 from app.admission.counts.limits import Limits
+from app.archives.limits import ArchiveLimits
 from app.archives.member import Archive
 from app.archives.opening import open_archive
 from app.archives.places import Places
+from app.archives.work import PLACES
+from app.http.departure import DEPARTURE, Departure
 from app.intake import archive_items
 from app.intake.archive_items import unpacked
 from app.intake.item import Item
 from app.intake.request_items import Intake, collect
 from app.intake.spool import Blob
-from models.domain.errors import BadArchive, MalformedRequest, Overloaded, ServiceError, TooLarge
+from models.domain.errors import (
+    BadArchive,
+    Cancelled,
+    MalformedRequest,
+    Overloaded,
+    ServiceError,
+    TooLarge,
+)
 from models.settings import Settings
 from tests.chaos.hostile.archives import bomb
+from tests.server import PATIENCE
 from tests.unit.app.archives.test_tar_archive import packed as tarred
 from tests.unit.app.archives.test_zip_archive import packed as zipped
 
@@ -38,6 +50,7 @@ def collected(
     settings: Settings | None = None,
     admission: Admission | None = None,
     query: dict[str, str] | None = None,
+    departure: Departure | None = None,
 ) -> Intake:
     """Return what intake finds in a body of that type, sent in pieces."""
     pieces = [body[n : n + 999] for n in range(0, len(body), 999)]
@@ -54,6 +67,7 @@ def collected(
             "path": "/classify",
             "headers": headers,
             "query_string": urlencode(query or {}).encode(),
+            DEPARTURE: departure,
         }
         used = admission or Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
         with used.admit(1, 0) as permit:
@@ -148,6 +162,37 @@ def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch)
             assert (len(places), opened) == (0, 1)
 
     asyncio.run(scenario())
+
+
+class Watched(Departure):
+    """A Departure with the event loop of its watch."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def watch(self, call: Callable[[], object]) -> Callable[[], object]:
+        self.loop = asyncio.get_running_loop()
+        return super().watch(call)
+
+
+@pytest.mark.parametrize("in_form", [False, True])
+def test_reading_ends_when_the_client_leaves(
+    in_form: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread goes on until it is told to stop."""
+    departure = Watched()
+
+    def open_forever(_file: BinaryIO, limits: ArchiveLimits) -> Archive:
+        departure.loop.call_soon_threadsafe(departure.happen)
+        assert limits.stop.wait(PATIENCE)
+        raise BadArchive("the request has ended")
+
+    monkeypatch.setattr(archive_items, "open_archive", open_forever)
+    body, kind = zipped(FILES), "application/zip"
+    if in_form:
+        body, kind = form(("x.zip", kind, body)), FORM
+    with pytest.raises(Cancelled, match="the client left"):
+        collected(body, kind, departure=departure)
+    assert not len(PLACES)
 
 
 def test_an_archive_without_images_is_refused() -> None:
