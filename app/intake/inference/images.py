@@ -72,13 +72,16 @@ async def files(reader: BodyReader, size: int, n: int, settings: Settings) -> li
 
 
 async def base64_files(body: Text, array: JsonArray, settings: Settings) -> list[Content]:
-    """Return the files that the strings of a JSON array hold as base64, or as data URIs."""
+    """Return the files that the strings of a JSON array hold as base64, or as data URIs.
+
+    One that is no base64, or over the limit of a file, is an error of its own.
+    """
     found = list[Content]()
     for start, end in array.strings:
         uri = DataUri(body, start, end, bare=bytes(body[start : start + 5]) != b"data:")
         try:
             found.append(await _spooled(threaded(uri.pieces()), uri.size, settings))
-        except MalformedRequest as error:
+        except (MalformedRequest, TooLarge) as error:  # its size is not known before it is decoded
             found.append(error.with_traceback(None))
     return found
 

@@ -171,6 +171,15 @@ def test_tensors_in_json_are_those_behind_it() -> None:
     assert isinstance(asked.images.items[2].content, MalformedRequest)
 
 
+def test_a_large_file_whose_size_escapes_hide_is_an_error_of_its_own() -> None:
+    """An escaped `/` stands for one digit, so the size is known only after decoding."""
+    files = [base64.b64encode(b"\xff" * 1002).decode(), base64.b64encode(b"small").decode()]
+    body = document({"name": "IMAGE", "datatype": "BYTES", "shape": [2], "data": files})
+    asked = read(body.replace(b"/", b"\\/"))
+    assert contents(asked) == [b"small"]
+    assert isinstance(asked.images.items[0].content, TooLarge)
+
+
 def test_a_large_file_is_an_error_of_its_own() -> None:
     asked = of_binary("IMAGE", "BYTES", [3], elements(b"a", b"b" * 1001, b"c"))
     assert contents(asked) == [b"a", b"c"]
