@@ -85,6 +85,8 @@ async def decompressed(
     """
     inflater, came, made = zlib.decompressobj(WINDOWS[coding]), 0, 0
     async for chunk in chunks:
+        if chunk and inflater.eof:
+            raise _goes_on(coding)
         came += len(chunk)
         left, full = chunk, False
         while (left or full) and not inflater.eof:
@@ -98,9 +100,13 @@ async def decompressed(
             grow(len(piece))
             yield piece
         if inflater.unused_data:
-            raise MalformedRequest(f"the body goes on after the end of its {coding} data")
+            raise _goes_on(coding)
     if not inflater.eof:
         raise MalformedRequest(f"the body ends before its {coding} data do")
+
+
+def _goes_on(coding: str) -> MalformedRequest:
+    return MalformedRequest(f"the body goes on after the end of its {coding} data; send it as one")
 
 
 async def _next_piece(inflater: Any, packed: bytes, made: int) -> tuple[bytes, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.intake.inference.body_reader import FIRST, PIECE, decompressed
+from models.domain.errors import MalformedRequest
 
 MOST = 1 << 30
 
@@ -49,3 +50,24 @@ def test_only_the_first_bytes_are_decompressed_on_the_event_loop(
     assert unpacked(zlib.compress(content), 1 << 20, lambda _n: None) == content
     assert sum(map(len, on_threads)) == len(content) - FIRST
     assert max(map(len, on_threads)) <= PIECE
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("behind", [b"x", bytes(3), zlib.compress(b"more")])
+def test_bytes_behind_the_end_are_an_error_however_they_arrive(behind: bytes, size: int) -> None:
+    for content in (b"", b"content" * 5):
+        with pytest.raises(MalformedRequest, match="goes on after the end of its deflate data"):
+            unpacked(zlib.compress(content) + behind, size, lambda _n: None)
+
+
+def test_bytes_that_come_alone_behind_the_end_are_an_error() -> None:
+    async def in_two() -> AsyncIterator[bytes]:
+        yield zlib.compress(b"content")
+        yield b""
+        yield b"x"
+
+    async def read() -> list[bytes]:
+        return [piece async for piece in decompressed(in_two(), "deflate", MOST, lambda _n: None)]
+
+    with pytest.raises(MalformedRequest, match="goes on after the end"):
+        asyncio.run(read())
