@@ -4,20 +4,24 @@ Ownership: a Spool owns the bytes until `finish`, then the Blob does, and its ho
 files have no names, so nothing stays on disk after a cancelled request or a killed process.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from aiofiles.tempfile import TemporaryFile
 
 from app.intake.memory_use import MEMORY
-from models.domain.errors import TooLarge
+from models.domain.errors import Overloaded, TooLarge
 
 PIECE = 1 << 20
 """Bytes of a file that are in memory at the same time while its digest is made."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Errors of a full disk, and of a process or system that has no descriptor left: both pass."""
 
 
 class Blob:
@@ -89,7 +93,8 @@ class Blob:
             return
         if self._file is None:
             raise ValueError("the blob is closed")
-        descriptor = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        with _as_overload():
+            descriptor = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             yield descriptor
         finally:
@@ -137,7 +142,8 @@ class Spool:
         if self._chunks:
             self._forget_chunks()
         if self._file is not None:
-            await self._file.close()
+            with suppress(OSError):  # closing writes what a full disk did not take before
+                await self._file.close()
 
     def expect(self, size: int) -> None:
         """Raise TooLarge if `size`, the announced number of bytes, is over the limit."""
@@ -145,14 +151,15 @@ class Spool:
             raise self._too_large(f"{size}")
 
     async def write(self, chunk: bytes) -> None:
-        """Add a chunk; raises TooLarge, Overloaded, and OSError if the disk is full."""
+        """Add a chunk; raises TooLarge, Overloaded (also for a full disk), and OSError."""
         if not chunk:
             return
         self._size += len(chunk)
         if self._size > self._limit:
             raise self._too_large(f"more than {self._limit}")
         if self._file is not None:
-            await self._file.write(chunk)
+            with _as_overload():
+                await self._file.write(chunk)
             return
         full = self._size > self._threshold or MEMORY.full(self._size)
         if full:
@@ -161,17 +168,19 @@ class Spool:
             MEMORY.take(self._size, len(chunk))
         self._chunks.append(chunk)
         if full:
-            self._file = await TemporaryFile("w+b")
-            await self._file.writelines(self._chunks)
+            with _as_overload():
+                self._file = await TemporaryFile("w+b")
+                await self._file.writelines(self._chunks)
             self._forget_chunks()
 
     async def finish(self) -> Blob:
-        """Return all bytes as a Blob, which owns them from now on."""
+        """Return all bytes as a Blob, which owns them from now on; raises as `write` does."""
         if self._file is None:
             chunks, self._chunks = self._chunks, []  # the Blob has to give their count back
             data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             return Blob(data, None, self._size, counted=True)
-        await self._file.flush()
+        with _as_overload():
+            await self._file.flush()
         file, self._file = self._file._file, None
         return Blob(None, file, self._size)
 
@@ -183,6 +192,22 @@ class Spool:
         return TooLarge(
             f"the image has {size} bytes; one has at most {self._limit} (DARKROOM_MAX_IMAGE_BYTES)"
         )
+
+
+@contextmanager
+def _as_overload() -> Iterator[None]:
+    """Raise Overloaded in place of an OSError of NO_ROOM."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise Overloaded(
+            "the server has no room on its disk, or no free descriptor, for this body; "
+            "try again later",
+            retry_after=1.0,
+            reason="disk",
+        ) from error
 
 
 def _sha256(content: bytes | int) -> bytes:

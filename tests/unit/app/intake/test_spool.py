@@ -1,16 +1,19 @@
 import asyncio
+import errno
 import gc
 import hashlib
 import os
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import aiofiles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.memory_use import PART, SMALL, TINY, MemoryUse
+from app.intake.memory_use import MEMORY, PART, SMALL, TINY, MemoryUse
 from app.intake.spool import PIECE, Blob, Spool
 from models.domain.errors import Overloaded, TooLarge
 
@@ -225,3 +228,44 @@ def test_a_file_has_no_name_from_the_start() -> None:
 
     before = open_files()
     asyncio.run(scenario())
+
+
+needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no /dev/full")
+
+
+async def on_full_disk(*_mode: str) -> Any:
+    """Return a file whose disk is full, in place of a temporary one."""
+    return await aiofiles.open("/dev/full", "w+b")
+
+
+@needs_full
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_full_disk_is_an_overload(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small body fails when it is flushed, a large one when it is written."""
+    monkeypatch.setattr(spool_module, "TemporaryFile", on_full_disk)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(Overloaded) as refused:
+        asyncio.run(spooled(bytes(size), threshold=0))
+    assert (refused.value.reason, refused.value.status) == ("disk", 503)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_no_free_descriptor_is_an_overload(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without_descriptors(*_mode: str) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(spool_module, "TemporaryFile", without_descriptors)
+    memory = MEMORY.held
+    with pytest.raises(Overloaded, match="no free descriptor"):
+        asyncio.run(spooled(b"on disk", threshold=0))
+    assert MEMORY.held == memory
+
+
+def test_another_error_of_the_disk_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_mode: str) -> Any:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(spool_module, "TemporaryFile", broken)
+    with pytest.raises(OSError, match="broken"):
+        asyncio.run(spooled(b"on disk", threshold=0))
