@@ -83,7 +83,7 @@ async def json_line(line: Text, settings: Settings) -> Found:
 
 def _parsed(kind: type[JsonT], body: Text, bounds: Bounds) -> tuple[JsonT, Cut]:
     """Parse JSON without its long `data`, whose places are in the second value."""
-    found = cut(body, bounds)
+    found = cut(body, bounds, one_image=kind is JsonImage)
     try:
         return kind.model_validate_json(found.text), found
     except ValidationError as error:

@@ -25,7 +25,7 @@ DEEPEST = 32
 """Levels of objects and lists within each other."""
 
 LONGEST_STRING = 1 << 20
-"""Bytes of a string other than `data`."""
+"""Bytes of a string other than `data` of an image."""
 
 LONGEST_KEY = 1000
 """Bytes of a key."""
@@ -34,7 +34,7 @@ LONGEST_GAP = 1 << 16
 """Bytes between two tokens: a number, a word or white space."""
 
 MOST_TEXT = 4 << 20
-"""Bytes of the text apart from `data`."""
+"""Bytes of the text apart from `data` of images."""
 
 TEXT_PER_IMAGE = 1 << 14
 """More bytes for each image that a request may have: its URL and its id."""
@@ -65,7 +65,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A JSON text without its long `data` strings.
+    """A JSON text without the long `data` strings of its images.
 
     Each of them is replaced by a string that is a key of `spans`: the range of the string's content
     in the original, escapes included.
@@ -75,21 +75,29 @@ class Cut:
     spans: dict[str, tuple[int, int]]
 
 
-def cut(body: Text, bounds: Bounds) -> Cut:
+def cut(body: Text, bounds: Bounds, *, one_image: bool = False) -> Cut:
     """Check the structure of `body` and cut it.
+
+    Images are the objects in its list `images`, or with `one_image` the body itself. Any other
+    `data` stays, because its replacement would be shown to the client as a wrong value.
 
     Raises TooLarge over a bound, InvalidParameter for a key that stands twice in one object, and
     MalformedRequest for some texts that are not JSON; a parser finds the others.
     """
-    return _Scan(body, bounds).run()
+    return _Scan(body, bounds, one_image).run()
 
 
 @dataclass(slots=True)
 class _Scan:
-    """One pass over `body`; `keys` has a set for each open object and None for each open list."""
+    """One pass over `body`; `keys` has a set for each open object and None for each open list.
+
+    `top` is the key of the outermost object whose value is read.
+    """
 
     body: Text
     bounds: Bounds
+    one_image: bool
+    top: str = ""
     keys: list[set[str] | None] = field(default_factory=list)
     kept: list[Text] = field(default_factory=list)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -102,7 +110,7 @@ class _Scan:
         for kind, start, end in self._tokens():
             if kind == b'"' and wants_key:
                 key, wants_key = self._key(start, end), False
-            elif kind == b'"' and end - start > SHORT and key == "data":
+            elif kind == b'"' and end - start > SHORT and key == "data" and self._in_image():
                 self._keep(copied, start)
                 copied = self._remember(start, end)
             elif kind == b'"':
@@ -178,7 +186,15 @@ class _Scan:
             wrong = FieldError(key, "given more than once")
             raise InvalidParameter(f"{key[:60]}: {wrong.message}", [wrong])
         there.add(key)
+        if len(self.keys) == 1:
+            self.top = key
         return key
+
+    def _in_image(self) -> bool:
+        """Return whether the innermost object is an image."""
+        if self.one_image:
+            return len(self.keys) == 1
+        return self.top == "images" and len(self.keys) == 3 and self.keys[1] is None
 
     def _check_string(self, size: int) -> None:
         if size > LONGEST_STRING:
@@ -198,7 +214,7 @@ class _Scan:
         self.size += end - start
         if self.size > self.bounds.text:
             raise TooLarge(
-                f"the JSON has more than {self.bounds.text} bytes apart from `data`; "
+                f"the JSON has more than {self.bounds.text} bytes apart from `data` of images; "
                 "send several requests"
             )
         self.kept.append(self.body[start:end])
