@@ -26,6 +26,7 @@ from tests.chaos.attacks import (
     slow_rates,
     tensors,
     trickled,
+    unfinished_bodies,
     workers_killed,
 )
 from tests.chaos.harness.attack import DEADLINE, SLACK, Attack
@@ -153,6 +154,9 @@ _BATCHES = (
     Attack(odd_streams.stream_slow_readers, patience=90, own_addresses=True),
     Attack(odd_streams.stream_slow_writers, patience=120),
     Attack(odd_streams.stream_many, patience=120, own_addresses=True),
+    Attack(unfinished_bodies.unfinished_forms, patience=120, resets_allowed=True),
+    Attack(unfinished_bodies.unfinished_json, patience=120, resets_allowed=True),
+    Attack(unfinished_bodies.unfinished_lines, patience=90),
     Attack(odd_jobs.job_manifests, flags=odd_jobs.FLAGS, patience=300, resets_allowed=True),
     Attack(odd_jobs.job_forms, flags=odd_jobs.FLAGS, patience=120),
     Attack(odd_jobs.job_flood, flags=odd_jobs.FLAGS, patience=900),
