@@ -37,12 +37,13 @@ estimates vary."""
 class Permit:
     """Permit of one request: holds images, bytes and work until its `with` block ends.
 
-    `deadline` is that of the whole request, `client` the name of the client.
+    `deadline` is that of the whole request, `client` the name of the client; URLs are fetched at
+    the cost of `fetches_for`.
     """
 
     def __init__(self, admission: "Admission", client: str, key: Key, deadline: Deadline) -> None:
         self._admission = admission
-        self.client = client
+        self.client = self.fetches_for = client
         self._key = key
         self.deadline = deadline
         self._held = Amount(0, 0)

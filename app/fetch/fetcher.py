@@ -15,11 +15,13 @@ import httpcore
 import httpx
 
 from app.admission.counts.counters import Counters
+from app.fetch.client_shares import asking
 from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.name_cache import CachingResolver
 from app.fetch.origin import Again, Origins
-from app.fetch.pinned_network import PinnedBackend, Resolve, SystemResolver, pinned_transport
+from app.fetch.pinned_network import PinnedBackend, Resolve, pinned_transport
 from app.fetch.stored import StoredImages
+from app.fetch.system_resolver import SystemResolver
 from app.fetch.url_rules import UrlRules
 from app.intake.spool import Blob, Spool
 from app.storage.location import is_stored
@@ -125,8 +127,7 @@ class Fetcher:
         self._sleep = sleep
         self._chance = chance
         self._turns = KeyedLimiter(limits.concurrency, limits.per_host, counters)
-        self._resolver = SystemResolver(limits.concurrency)
-        names = CachingResolver(resolve or self._resolver, limits.names_kept)
+        names = CachingResolver(resolve or SystemResolver(), limits.names_kept)
         backend = PinnedBackend(limits.allowed_networks, names, network)
         self._origins = Origins(
             pinned_transport(backend, limits.concurrency),
@@ -148,19 +149,23 @@ class Fetcher:
         assert self.stored is not None
         return self.stored.storage
 
-    async def fetch(self, url: str, deadline: Deadline) -> Blob:
+    async def fetch(self, url: str, deadline: Deadline, client: str = "") -> Blob:
         """Return the body of `url`, before `deadline`; the caller closes it.
 
-        Raises InvalidParameter, AddressRefused, NotFound (of storage), OriginFailed,
-        OriginTimedOut, TooLarge and DeadlineExceeded.
+        `client` is the one whose share of lookups of names it takes. Raises InvalidParameter,
+        AddressRefused, NotFound (of storage), OriginFailed, OriginTimedOut, TooLarge and
+        DeadlineExceeded.
         """
         clock = asyncio.get_running_loop().time
         start = clock()
+        token = asking.set(client)
         try:
             blob = await self._in_time(url, deadline)
         except ServiceError as error:
             self._observe(_outcome(error), clock() - start)
             raise
+        finally:
+            asking.reset(token)
         self._observe("ok", clock() - start)
         return blob
 
@@ -175,7 +180,6 @@ class Fetcher:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._origins.aclose()
-        self._resolver.close()
         if self.stored is not None:
             self.stored.close()
 

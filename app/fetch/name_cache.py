@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from app.fetch.client_shares import asking
 from app.fetch.pinned_network import MOST_ADDRESSES, Resolve
 from app.urls.address_policy import Address
 
@@ -27,12 +28,21 @@ class _Known:
     until: float
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A resolution that has not ended, and the number of callers that wait for it."""
+
+    task: asyncio.Task[Sequence[Address] | OSError]
+    callers: int = 0
+
+
 class CachingResolver:
     """Resolver that keeps what `resolve` returns for `seconds`, and its errors for FAILURE.
 
     The system's resolver does not tell how long an address is valid, so `seconds` is the same for
-    all names. Callers that ask for the same name at the same time share one resolution; it goes on
-    if some of them leave.
+    all names. Callers of one client that ask for the same name at the same time share one
+    resolution; it is cancelled when all of them have left. Other clients do not share it, because
+    it may wait for the turn of a client that has many lookups.
     """
 
     def __init__(
@@ -42,7 +52,7 @@ class CachingResolver:
         self._seconds = seconds
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._known: dict[str, _Known] = {}
-        self._asked: dict[str, asyncio.Task[Sequence[Address] | OSError]] = {}
+        self._asked: dict[tuple[str, str], _Asked] = {}
 
     def __len__(self) -> int:
         """Return the number of names that are kept."""
@@ -61,11 +71,18 @@ class CachingResolver:
         return found
 
     async def _shared(self, name: str, host: str, port: int) -> Sequence[Address] | OSError:
-        task = self._asked.get(name)
-        if task is None:
-            task = self._asked[name] = asyncio.create_task(self._fresh(name, host, port))
-            task.add_done_callback(lambda _: self._asked.pop(name, None))
-        return await asyncio.shield(task)
+        key = (asking.get(), name)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = _Asked(asyncio.create_task(self._fresh(name, host, port)))
+        asked.callers += 1
+        try:
+            return await asyncio.shield(asked.task)
+        finally:
+            asked.callers -= 1
+            if not asked.callers:
+                self._asked.pop(key)
+                asked.task.cancel()
 
     async def _fresh(self, name: str, host: str, port: int) -> Sequence[Address] | OSError:
         found: Sequence[Address] | OSError

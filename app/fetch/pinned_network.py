@@ -6,11 +6,8 @@ connection that is used again was checked when it was made, by the same networks
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
 from typing import Any
 
 import httpcore
@@ -25,25 +22,6 @@ MOST_ADDRESSES = 128
 """Addresses of a name, at most: checking one takes 40 µs."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
-
-
-class SystemResolver:
-    """Resolver of the system, on threads of its own: a stuck name server must not stop file
-    work.
-    """
-
-    def __init__(self, threads: int = 16) -> None:
-        self._threads = ThreadPoolExecutor(threads, "resolve")
-
-    async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Return the addresses of `host` in the system's order; raise OSError."""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host, port)
-        return [ip_address(entry.partition("%")[0]) for entry in dict.fromkeys(found)]
-
-    def close(self) -> None:
-        """Accept no more names; a running resolution ends by itself."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
@@ -138,8 +116,3 @@ def pinned_transport(
         network_backend=backend,
     )
     return transport
-
-
-def _look_up(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]

@@ -131,7 +131,7 @@ class Endings:
         body = ending.body or message(job)
         if ending.body is None:
             await self.rows.keep(ending, body)
-        tried = await self.sender.send(ending.target, f"msg_{job.id}", body.encode())
+        tried = await self.sender.send(ending.target, f"msg_{job.id}", body.encode(), job.client)
         if tried.delivery is Delivery.DELIVERED:
             await self.rows.finish(ending, DONE, tried.reason)
         elif tried.delivery is Delivery.GONE:

@@ -92,7 +92,7 @@ class ImageDecoder:
         if isinstance(content, ServiceError):
             raise content
         with stages.measure("fetch"), permit.awaiting():
-            fetched = await self._fetcher.fetch(content.url, permit.deadline)
+            fetched = await self._fetcher.fetch(content.url, permit.deadline, permit.fetches_for)
         try:
             permit.grow(0, fetched.size)
         except BaseException:

@@ -14,9 +14,11 @@ import httpcore
 import httpx
 
 from app.fetch.bounded_stream import answered
+from app.fetch.client_shares import asking
 from app.fetch.fetcher import FetchLimits
 from app.fetch.origin import retry_after
-from app.fetch.pinned_network import PinnedBackend, Resolve, SystemResolver, pinned_transport
+from app.fetch.pinned_network import PinnedBackend, Resolve, pinned_transport
+from app.fetch.system_resolver import SystemResolver
 from app.urls.url_policy import parse_url
 from app.webhooks.signature import headers, parse_secrets
 from models.domain.errors import InvalidParameter, ServiceError
@@ -61,8 +63,7 @@ class WebhookSender:
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
-        self._resolver = SystemResolver(4)
-        backend = PinnedBackend(limits.allowed_networks, resolve or self._resolver, network)
+        backend = PinnedBackend(limits.allowed_networks, resolve or SystemResolver(), network)
         self._transport = pinned_transport(backend, CONNECTIONS)
         timeout = httpx.Timeout(limits.read_timeout, connect=limits.connect_timeout, pool=None)
         self._extensions = {"timeout": timeout.as_dict()}
@@ -85,8 +86,12 @@ class WebhookSender:
             )
         self._limits.urls.check(parse_url(url))
 
-    async def send(self, url: str, id_: str, body: bytes) -> Try:
-        """Try to deliver a message in JSON once; it has the same `id_` at every try."""
+    async def send(self, url: str, id_: str, body: bytes, client: str = "") -> Try:
+        """Try to deliver a message in JSON once; it has the same `id_` at every try.
+
+        `client` is the one whose share of all lookups of names it takes.
+        """
+        asking.set(client)
         try:
             self.check(url)
             async with asyncio.timeout(TIMEOUT):
@@ -101,7 +106,6 @@ class WebhookSender:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._transport.aclose()
-        self._resolver.close()
 
     async def _sent(self, url: httpx.URL, id_: str, body: bytes) -> Try:
         signed = headers(self._secrets, id_, int(self._clock()), body)

@@ -34,8 +34,10 @@ class Permission:
         admission.forecast.background = admission.counters.key(f"client {JOBS}")
 
     @asynccontextmanager
-    async def image(self, seconds: float) -> AsyncIterator[Permit]:
+    async def image(self, seconds: float, client: str) -> AsyncIterator[Permit]:
         """Hold a permit for one image, which has `seconds` once it is given; raises Draining.
+
+        Its URL is fetched at the cost of `client`, so that the jobs of others find their share.
 
         Where threads of low priority work on it, it has BEHIND times as many: it must not fail
         because requests take the time.
@@ -47,6 +49,7 @@ class Permission:
             except Overloaded as error:
                 await asyncio.sleep(min(error.retry_after, LONGEST_WAIT))
         with permit:
+            permit.fetches_for = client
             yield permit
 
     def _permit(self, seconds: float) -> Permit:

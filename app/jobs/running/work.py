@@ -74,7 +74,7 @@ class ImageWorker:
         self, job: Job, work: Work, index: int, given: StoredLine, inputs: Inputs
     ) -> tuple[bytes, bool]:
         """Return the record of an item as a line, and whether the item failed."""
-        answer = await self._persistently(work, index, given, inputs)
+        answer = await self._persistently(job.client, work, index, given, inputs)
         if job.destination is not None:
             made = record(answer, work.labels, named=True, vectors=work.vectors)
             made = await self._output.write(job.destination, answer, made)
@@ -89,14 +89,14 @@ class ImageWorker:
             await self._output.settle(job.destination)
 
     async def _persistently(
-        self, work: Work, index: int, given: StoredLine, inputs: Inputs
+        self, client: str, work: Work, index: int, given: StoredLine, inputs: Inputs
     ) -> Answer:
         """Try an image again whose failure may pass: the server was busy, or its origin."""
         host = _host(given.url)
         for attempt in itertools.count(1):
             if host and (ahead := self._patience.ahead(host)):
                 await asyncio.sleep(ahead)
-            answer = await self._answer(work, index, given, inputs)
+            answer = await self._answer(client, work, index, given, inputs)
             busy = next((e for e in _errors(answer) if isinstance(e, OriginBusy)), None)
             if host and busy is None:
                 self._patience.answered(host)
@@ -110,8 +110,10 @@ class ImageWorker:
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: the last try returns")
 
-    async def _answer(self, work: Work, index: int, given: StoredLine, inputs: Inputs) -> Answer:
-        async with self._permission.image(self._seconds) as permit:
+    async def _answer(
+        self, client: str, work: Work, index: int, given: StoredLine, inputs: Inputs
+    ) -> Answer:
+        async with self._permission.image(self._seconds, client) as permit:
             content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)
             return await self._pipeline.answer(item, work.wanted, permit)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.fetch.pinned_network import PinnedBackend, SystemResolver, pinned_transport
+from app.fetch.pinned_network import PinnedBackend, pinned_transport
 from app.urls.address_policy import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed
@@ -82,17 +82,6 @@ def test_unix_sockets_are_refused() -> None:
     backend = PinnedBackend((), Names({}), Wires())
     with pytest.raises(AddressRefused):
         asyncio.run(backend.connect_unix_socket("/var/run/docker.sock"))
-
-
-def test_the_systems_resolver_answers_addresses_without_zones_and_raises_os_errors() -> None:
-    async def scenario() -> None:
-        resolver = SystemResolver()
-        assert [str(found) for found in await resolver("127.0.0.1", 80)] == ["127.0.0.1"]
-        with pytest.raises(OSError, match=r"\d"):
-            await resolver("no-such-name.invalid", 80)
-        resolver.close()
-
-    asyncio.run(scenario())
 
 
 @pytest.fixture(scope="module")

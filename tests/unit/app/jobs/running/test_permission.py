@@ -15,7 +15,7 @@ def test_an_image_that_yields_to_requests_has_more_time(yields: bool, seconds: f
         admission = Admission(Limits(images=2, bytes=100, arriving=100), clock=lambda: 1000.0)
         if yields:
             admission.line.behind = FairLine(2)
-        async with Permission(admission).image(120.0) as permit:
+        async with Permission(admission).image(120.0, "b") as permit:
             assert permit.deadline.remaining(1000.0) == seconds
 
     asyncio.run(scenario())

@@ -1,0 +1,83 @@
+"""Resolve host names with the system's resolver, on threads of which every client has a share.
+
+A call of getaddrinfo cannot be ended: where no name server answers it takes from 10 s to minutes.
+So a lookup keeps its thread and its client's turn until it has ended, also if its request is gone.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
+from threading import Thread
+
+import httpcore
+
+from app.fetch.client_shares import ClientShares, asking
+from app.urls.address_policy import Address
+
+LOOKUPS = 128
+"""Names that one resolver looks up at a time, by default."""
+
+_Found = Sequence[str] | OSError
+
+
+class SystemResolver:
+    """Resolver with a thread for each running lookup; callers of the same name share one.
+
+    The threads are daemons, because a process that ends must not wait for name servers.
+    """
+
+    def __init__(self, lookups: int = LOOKUPS) -> None:
+        self._shares = ClientShares(lookups)
+        self._running: dict[str, asyncio.Future[_Found]] = {}
+
+    async def __call__(self, host: str, _port: int) -> Sequence[Address]:
+        """Return the addresses of `host` in the system's order; raise OSError, or ConnectError if
+        there are too many lookups.
+
+        A caller that is cancelled while it waits for its turn is forgotten.
+        """
+        if host not in self._running:
+            client = asking.get()
+            await self._shares.take(client)
+            if host in self._running:
+                self._shares.give_back(client)
+            else:
+                self._start(host, client)
+        found = await asyncio.shield(self._running[host])
+        if isinstance(found, OSError):
+            raise OSError(*found.args)
+        return [ip_address(entry.partition("%")[0]) for entry in dict.fromkeys(found)]
+
+    def _start(self, host: str, client: str) -> None:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Found] = loop.create_future()
+
+        def ended(found: _Found) -> None:
+            del self._running[host]
+            self._shares.give_back(client)
+            answer.set_result(found)
+
+        def run() -> None:
+            found = _look_up(host)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(partial(ended, found))
+
+        try:
+            Thread(target=run, name="resolve", daemon=True).start()
+        except RuntimeError:
+            self._shares.give_back(client)
+            raise httpcore.ConnectError("no thread can be started to resolve a name") from None
+        self._running[host] = answer
+
+
+def _look_up(host: str) -> _Found:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error.with_traceback(None)
+    except UnicodeError as error:  # a label that IDNA does not allow
+        return OSError(str(error))
+    return [str(address[0]) for *_, address in found]

@@ -1,0 +1,160 @@
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from threading import Event, Thread
+from typing import Any
+
+import httpcore
+import pytest
+
+from app.fetch import system_resolver
+from app.fetch.client_shares import asking
+from app.fetch.system_resolver import SystemResolver
+from app.urls.address_policy import Address
+
+
+class NameServer:
+    """A name server that answers for names that begin with `stuck` only once it is `released`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.released = Event()
+        monkeypatch.setattr(system_resolver, "_look_up", self._look_up)
+
+    def _look_up(self, host: str) -> list[str]:
+        self.asked.append(host)
+        if host.startswith("stuck"):
+            assert self.released.wait(60)
+        return ["93.184.216.34"]
+
+
+def ask(resolver: SystemResolver, client: str, host: str) -> asyncio.Task[Sequence[Address]]:
+    async def one() -> Sequence[Address]:
+        asking.set(client)
+        return await resolver(host, 80)
+
+    return asyncio.create_task(one())
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def run(scenario: Callable[[], Awaitable[None]], server: NameServer) -> None:
+    async def main() -> None:
+        try:
+            async with asyncio.timeout(60):
+                await scenario()
+        finally:
+            server.released.set()
+
+    asyncio.run(main())
+
+
+def test_addresses_have_no_zones_and_errors_are_os_errors() -> None:
+    async def scenario() -> None:
+        resolver = SystemResolver()
+        assert [str(found) for found in await resolver("127.0.0.1", 80)] == ["127.0.0.1"]
+        with pytest.raises(OSError, match=r"\d"):
+            await resolver("no-such-name.invalid", 80)
+        with pytest.raises(OSError, match="label"):
+            await resolver("a" * 64, 80)
+
+    asyncio.run(scenario())
+
+
+def test_other_clients_find_threads_while_one_has_names_that_are_never_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = NameServer(monkeypatch)
+
+    async def scenario() -> None:
+        resolver = SystemResolver(4)
+        tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(100)]
+        await settle()
+        assert [str(each) for each in await ask(resolver, "b", "good.example")] == ["93.184.216.34"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        # The requests have gone, their lookups have not: they count all the same.
+        tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(100, 200)]
+        await settle()
+        assert await ask(resolver, "c", "fine.example")
+        assert sum(host.startswith("stuck") for host in server.asked) == 2
+        server.released.set()
+        await asyncio.gather(*tasks)
+
+    run(scenario, server)
+
+
+def test_a_name_without_a_waiting_caller_is_not_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = NameServer(monkeypatch)
+
+    async def scenario() -> None:
+        resolver = SystemResolver(2)
+        first = ask(resolver, "a", "stuck.example")
+        left, last = ask(resolver, "a", "left.example"), ask(resolver, "a", "last.example")
+        await settle()
+        left.cancel()
+        server.released.set()
+        await asyncio.gather(first, last)
+        assert server.asked == ["stuck.example", "last.example"]
+
+    run(scenario, server)
+
+
+def test_a_lookup_that_runs_answers_all_that_ask_for_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = NameServer(monkeypatch)
+
+    async def scenario() -> None:
+        resolver = SystemResolver(2)
+        gone = ask(resolver, "a", "stuck.example")
+        await settle()
+        gone.cancel()
+        others = [ask(resolver, client, "stuck.example") for client in "abc"]
+        await settle()
+        server.released.set()
+        assert len(await asyncio.gather(*others)) == 3
+        assert server.asked == ["stuck.example"]
+
+    run(scenario, server)
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(_thread: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario() -> None:
+        resolver = SystemResolver(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(Thread, "start", fails)
+            with pytest.raises(httpcore.ConnectError, match="no thread"):
+                await resolver("good.example", 80)
+        assert await resolver("127.0.0.1", 80)
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_ends_does_not_wait_for_name_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, daemons = NameServer(monkeypatch), list[bool]()
+    start = Thread.start
+
+    def noted(thread: Thread) -> None:
+        daemons.append(thread.daemon)
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", noted)
+
+    async def scenario() -> None:
+        await SystemResolver(1)("good.example", 80)
+
+    run(scenario, server)
+    assert daemons == [True]
