@@ -33,6 +33,7 @@ REFUSED: tuple[Network, ...] = tuple(
         "240.0.0.0/4",  # reserved, and broadcast
         "2001::/23",  # IETF protocol assignments: Teredo, benchmarks, ORCHID
         "2001:db8::/32",  # documentation
+        "2620:4f:8000::/48",  # AS112
         "3fff::/20",  # documentation
     )
 )
