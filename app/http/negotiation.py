@@ -1,45 +1,80 @@
 """Content negotiation by the Accept header (RFC 9110, section 12.5.1), for any media types."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+
+from models.domain.errors import HeadersTooLarge
+
+MOST_PARTS = 200
+"""Media ranges and parameters of a header, all together; browsers send about 15."""
 
 REMEMBERED = 256
 """Characters of the longest header whose parsed form is kept: a client chooses its header, so what
 is kept of 128 headers must stay small."""
 
-Ranges = tuple[tuple[str, float], ...]
-"""The media ranges of a header, each with its quality from 0 to 1."""
 
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """A parsed header: the quality of each media range, from 0 to 1; none accept everything.
 
-def best(header: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offer of the highest quality, the earlier one on a tie; None: none is acceptable.
-
-    `offers` are media types, most preferred first. Without a header every offer is acceptable.
+    Where the header has a range twice, the first one counts.
     """
-    if takes_all(header):
-        return next(iter(offers), None)
-    ranges = _ranges(header or "")
-    ranked = [(_quality(offer, ranges), -rank, offer) for rank, offer in enumerate(offers)]
-    quality, _, offer = max(ranked, default=(0.0, 0, ""))
-    return offer if quality > 0 else None
+
+    ranges: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def takes_all(self) -> bool:
+        """Return whether the header is missing, empty or `*/*`, as it is for most clients."""
+        return not self.ranges or self.ranges == {"*/*": 1.0}
+
+    def best(self, offers: Sequence[str]) -> str | None:
+        """Return the offer of the highest quality, the earlier one on a tie; None: none is
+        acceptable.
+
+        `offers` are media types, most preferred first.
+        """
+        if self.takes_all:
+            return next(iter(offers), None)
+        ranked = [(self._quality(offer), -rank, offer) for rank, offer in enumerate(offers)]
+        quality, _, offer = max(ranked, default=(0.0, 0, ""))
+        return offer if quality > 0 else None
+
+    def names(self, media_type: str) -> bool:
+        """Return whether the header names exactly this type; a wildcard does not count."""
+        return self.ranges.get(media_type, 0.0) > 0
+
+    def _quality(self, offer: str) -> float:
+        """Return the quality of the most specific range that covers the offer, 0 without one."""
+        for wanted in (offer, offer.split("/", 1)[0] + "/*", "*/*"):
+            if wanted in self.ranges:
+                return self.ranges[wanted]
+        return 0.0
 
 
-def names(header: str | None, media_type: str) -> bool:
-    """Return whether the header names exactly this type; a wildcard does not count."""
-    return any(name == media_type and q > 0 for name, q in _ranges(header or ""))
+EVERYTHING = Accept()
+"""What a client accepts that sends no header."""
 
 
-def takes_all(header: str | None) -> bool:
-    """Return whether the header is missing, empty or `*/*`, as it is for most clients."""
-    return not header or header == "*/*"
+def parse(header: str | None) -> Accept:
+    """Parse a header, once for each request; raise HeadersTooLarge if it has too many parts.
+
+    RFC 9110, section 5.4, asks for an error where a field is larger than a server wishes to
+    process: to ignore the rest could choose what the client ruled out there.
+    """
+    if not header or header == "*/*":
+        return EVERYTHING
+    if len(header) <= REMEMBERED:
+        return _remembered(header)
+    if header.count(",") + header.count(";") >= MOST_PARTS:
+        raise HeadersTooLarge(
+            f"Accept may have {MOST_PARTS} media ranges and parameters; name fewer types"
+        )
+    return _parse(header)
 
 
-def _ranges(header: str) -> Ranges:
-    return _remembered(header) if len(header) <= REMEMBERED else _parse(header)
-
-
-def _parse(header: str) -> Ranges:
-    ranges = []
+def _parse(header: str) -> Accept:
+    ranges: dict[str, float] = {}
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
         quality = 1.0
@@ -50,17 +85,8 @@ def _parse(header: str) -> Ranges:
                 except ValueError:
                     quality = 0.0
         if name:
-            ranges.append((name, quality))
-    return tuple(ranges)
+            ranges.setdefault(name, quality)
+    return Accept(ranges)
 
 
 _remembered = lru_cache(128)(_parse)
-
-
-def _quality(offer: str, ranges: Ranges) -> float:
-    """Return the quality of the most specific range that covers the offer, 0 without one."""
-    for wanted in (offer, offer.split("/", 1)[0] + "/*", "*/*"):
-        for name, quality in ranges:
-            if name == wanted:
-                return quality
-    return 0.0

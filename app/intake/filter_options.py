@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from app.http.negotiation import Accept
 from app.http.options import read_with_encoding
-from app.intake.output_format import named_format, output_format
+from app.intake.output_format import FixedFormat, OutputFormat, named_format, output_format
 from app.intake.wanted import Output, Version
 from app.parsing.structure import Bounds, cut
 from models.api.schemas import EncodingOptions, FilterOptions
@@ -45,9 +46,9 @@ def chain_of(options: FilterOptions) -> FilterChain:
 
 
 def versions_of(
-    wanted: str | list[Any], shared: EncodingOptions, header: str | None
+    wanted: str | list[Any], shared: EncodingOptions, accept: Accept
 ) -> tuple[Version, ...]:
-    """Return the versions of `POST /process`; `header` is the Accept header.
+    """Return the versions of `POST /process`.
 
     Raises InvalidParameter with the errors of all versions and their paths.
     """
@@ -55,11 +56,12 @@ def versions_of(
     if not isinstance(given, list) or len(given) > MAX_VERSIONS:
         message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
         raise InvalidParameter(f"versions: {message}", [FieldError("versions", message)])
+    unnamed = output_format(None, accept)
     versions: list[Version] = []
     errors: list[FieldError] = []
     for number, each in enumerate(given):
         try:
-            versions.append(_version(each, shared, header))
+            versions.append(_version(each, shared, unnamed))
         except InvalidParameter as error:
             errors.extend(
                 FieldError(f"versions[{number}].{e.path}".rstrip("."), e.message, e.given)
@@ -105,8 +107,11 @@ def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -
     return replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
 
 
-def _version(given: object, shared: EncodingOptions, header: str | None) -> Version:
-    """Return one version; raises InvalidParameter, whose paths start at the version."""
+def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> Version:
+    """Return one version, in the format `unnamed` if neither it nor the request names one.
+
+    Raises InvalidParameter, whose paths start at the version.
+    """
     if not isinstance(given, Mapping):
         message = 'an object is needed: {"ops": [{"name": …}]}'
         raise InvalidParameter(message, [FieldError("", message, given)])
@@ -119,7 +124,8 @@ def _version(given: object, shared: EncodingOptions, header: str | None) -> Vers
     format_ = own.format or shared.format
     encoding = encoding_of(own, shared)
     chain = encoded_there(chain_of(options), encoding, format_)
-    return Version(chain, Output(output_format(format_, header), encoding), id_)
+    chosen = unnamed if format_ is None else FixedFormat(named_format(format_))
+    return Version(chain, Output(chosen, encoding), id_)
 
 
 def _decoded(name: str, given: object) -> object:

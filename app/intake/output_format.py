@@ -7,7 +7,8 @@ here once for a request; the pipeline gets one of three values and never sees th
 
 from dataclasses import dataclass
 
-from app.http import media_types, negotiation
+from app.http import media_types
+from app.http.negotiation import EVERYTHING, Accept
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import NotAcceptable
 
@@ -67,7 +68,7 @@ _WILDCARDS = ("image/*", "*/*")
 
 
 def output_format(
-    asked: str | None, accept: str | None = None, *, strict: bool = False
+    asked: str | None, accept: Accept = EVERYTHING, *, strict: bool = False
 ) -> OutputFormat:
     """Decide by the option `format` first, else by the Accept header, else as the source.
 
@@ -80,16 +81,14 @@ def output_format(
     """
     if asked is not None:
         return FixedFormat(named_format(asked))
-    if negotiation.takes_all(accept):
+    if accept.takes_all:
         return _AS_SOURCE
-    named = [f for f in reversed(ENCODABLE) if negotiation.names(accept, f.media_type)]
+    named = [f for f in reversed(ENCODABLE) if accept.names(f.media_type)]
     if named:
         return _preferred(named, accept)
-    if not strict or any(negotiation.names(accept, kind) for kind in media_types.STREAMS):
+    if not strict or any(map(accept.names, media_types.STREAMS)):
         return _AS_SOURCE
-    return SourceFormat(
-        frozenset(f for f in ENCODABLE if negotiation.best(accept, [f.media_type]) is None)
-    )
+    return SourceFormat(frozenset(f for f in ENCODABLE if accept.best([f.media_type]) is None))
 
 
 def named_format(name: str) -> ImageFormat:
@@ -97,18 +96,14 @@ def named_format(name: str) -> ImageFormat:
     return ImageFormat("jpeg" if name == "jpg" else name)
 
 
-def _preferred(named: list[ImageFormat], accept: str | None) -> OutputFormat:
+def _preferred(named: list[ImageFormat], accept: Accept) -> OutputFormat:
     """Return the format of the highest quality among `named`, or the source's beside a wildcard."""
-    kept = frozenset(
-        f
-        for f in ENCODABLE
-        if any(negotiation.names(accept, wildcard) for wildcard in _WILDCARDS)
-        and negotiation.best(accept, [f.media_type]) is not None
-    )
+    wild = any(map(accept.names, _WILDCARDS))
+    kept = frozenset(f for f in ENCODABLE if wild and accept.best([f.media_type]) is not None)
     if kept == _ALL:
         return _AS_SOURCE
     types = {f.media_type: f for f in named}
-    best = negotiation.best(accept, [*types])
+    best = accept.best([*types])
     assert best is not None  # each of them is named with a quality above 0
     return PreferredFormat(types[best], kept)
 

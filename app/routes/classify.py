@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app.http import media_types
+from app.http.negotiation import Accept
 from app.http.options import read
 from app.routes.documentation.openapi import LABELS
 from app.routes.documentation.request_documents import classify_document
@@ -40,9 +41,9 @@ def classify_wanted(given: Mapping[str, Any], computing: Computing) -> Classify:
     return wanted
 
 
-def _wanted(given: Mapping[str, Any], _accept: str | None, service: Service) -> Classify:
+def _wanted(given: Mapping[str, Any], _accept: Accept, service: Service) -> Classify:
     return classify_wanted(given, service.computing())
 
 
-def _form(accept: str | None, _single: bool) -> str:
+def _form(accept: Accept, _single: bool) -> str:
     return negotiated(accept, _OFFERS, "/classify answers")

@@ -6,7 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.http import media_types, negotiation
+from app.http import media_types
+from app.http.negotiation import Accept
 from app.http.options import read_with_encoding
 from app.intake.filter_options import chain_of, encoded_there, encoding_of
 from app.intake.output_format import output_format
@@ -37,7 +38,7 @@ async def filter_images(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def filter_wanted(given: Mapping[str, Any], accept: str | None) -> Version:
+def filter_wanted(given: Mapping[str, Any], accept: Accept) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
     options, asked = read_with_encoding(FilterOptions, given)
     encoding = encoding_of(asked)
@@ -45,14 +46,14 @@ def filter_wanted(given: Mapping[str, Any], accept: str | None) -> Version:
     return Version(operation, Output(output_format(asked.format, accept, strict=True), encoding))
 
 
-def _wanted(given: Mapping[str, Any], accept: str | None, _service: Service) -> Version:
+def _wanted(given: Mapping[str, Any], accept: Accept, _service: Service) -> Version:
     return filter_wanted(given, accept)
 
 
-def _form(accept: str | None, single: bool) -> str:
+def _form(accept: Accept, single: bool) -> str:
     """Return the form of the response: one image is its bytes unless Accept names a stream."""
     if not single:
         return negotiated(accept, _SEVERAL, "several images are answered as")
-    named = [kind for kind in media_types.STREAMS if negotiation.names(accept, kind)]
-    liked = negotiation.best(accept, [*named, *(each.media_type for each in ENCODABLE)])
+    named = [kind for kind in media_types.STREAMS if accept.names(kind)]
+    liked = accept.best([*named, *(each.media_type for each in ENCODABLE)])
     return liked if liked in named else media_types.IMAGE

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app.http import media_types
+from app.http.negotiation import Accept
 from app.http.options import read
 from app.intake.wanted import Describe
 from app.routes.documentation.openapi import DESCRIPTIONS
@@ -28,9 +29,9 @@ async def info(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], _accept: str | None, _service: Service) -> Describe:
+def _wanted(given: Mapping[str, Any], _accept: Accept, _service: Service) -> Describe:
     return Describe(read(InfoOptions, given).colour)
 
 
-def _form(accept: str | None, _single: bool) -> str:
+def _form(accept: Accept, _single: bool) -> str:
     return negotiated(accept, _OFFERS, "/info answers")

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app.http import media_types
+from app.http.negotiation import Accept
 from app.http.options import read_with_encoding
 from app.intake.filter_options import versions_of
 from app.intake.wanted import Parts
@@ -35,7 +36,7 @@ async def process(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def process_wanted(given: Mapping[str, Any], accept: str | None, computing: Computing) -> Parts:
+def process_wanted(given: Mapping[str, Any], accept: Accept, computing: Computing) -> Parts:
     """Return the parts that the options ask for; raises InvalidParameter.
 
     Without weights only the labels fail, unless nothing else is wanted.
@@ -51,9 +52,9 @@ def process_wanted(given: Mapping[str, Any], accept: str | None, computing: Comp
     return wanted
 
 
-def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Parts:
+def _wanted(given: Mapping[str, Any], accept: Accept, service: Service) -> Parts:
     return process_wanted(given, accept, service.computing())
 
 
-def _form(accept: str | None, _single: bool) -> str:
+def _form(accept: Accept, _single: bool) -> str:
     return negotiated(accept, _OFFERS, "/process answers")

@@ -95,7 +95,7 @@ class UrlTooLong(ServiceError):
 
 
 class HeadersTooLarge(ServiceError):
-    """The headers of a request have too many bytes or lines."""
+    """The headers of a request have too many bytes or lines, or Accept has too many parts."""
 
     status, code, title = 431, "headers_too_large", "Headers too large"
 

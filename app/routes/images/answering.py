@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request
 
-from app.http import negotiation
+from app.http.negotiation import Accept
 from app.intake.wanted import ImageRequest, Wanted
 from app.pipeline.results.timings import Timings
 from app.responses.rendering import Rendering, headers_of
@@ -14,13 +14,13 @@ from app.routes.images.entity_tags import caching_headers
 from app.service import Service
 from models.domain.errors import NotAcceptable
 
-WantedOf = Callable[[Mapping[str, Any], str | None, Service], Wanted]
+WantedOf = Callable[[Mapping[str, Any], Accept, Service], Wanted]
 """Map the options of a request and its Accept header to what is wanted of each image."""
 
 
-def negotiated(accept: str | None, offers: tuple[str, ...], refusal: str) -> str:
+def negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
     """Return the offer that Accept likes best; raises NotAcceptable that begins with `refusal`."""
-    chosen = negotiation.best(accept, offers)
+    chosen = accept.best(offers)
     if chosen is None:
         raise NotAcceptable(f"{refusal} {', '.join(offers)}")
     return chosen

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from app.admission import Permit
 from app.http.departure import ClientLeft
 from app.http.headers import content_type, header
+from app.http.negotiation import Accept, parse
 from app.http.request_lifetime import before
 from app.intake.request_items import collect
 from app.intake.stream import is_stream
@@ -22,7 +23,7 @@ from app.service import service_in
 from models.domain.errors import TooLarge
 from models.settings import Settings
 
-FormOf = Callable[[str | None, bool], str]
+FormOf = Callable[[Accept, bool], str]
 """Map the Accept header, and whether there is exactly one image, to the form of the response."""
 
 
@@ -35,7 +36,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    accept = header(request.scope, b"accept")
+    accept = parse(header(request.scope, b"accept"))
     asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
     _charge(asked, permit, service.settings)
     form = form_of(accept, intake.single)

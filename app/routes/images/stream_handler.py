@@ -6,6 +6,7 @@ from fastapi.responses import Response
 from app.admission.stream_permits import StreamPermits
 from app.connections.body_rate import STREAM
 from app.http.media_types import JSON_LINES
+from app.http.negotiation import parse
 from app.http.request_lifetime import seconds_of
 from app.http.stream_window import StreamWindow
 from app.intake.request_items import options_of
@@ -27,7 +28,7 @@ async def stream_answered(request: Request, wanted_of: WantedOf) -> Response:
     request, whatever is wrong with an image is its own.
     """
     service, settings = service_of(request), service_of(request).settings
-    accept = request.headers.get("accept")
+    accept = parse(request.headers.get("accept"))
     form = negotiated(accept, JSON_LINES, "a stream is answered as")
     options = options_of(request, [])
     wanted = wanted_of(options, accept, service)

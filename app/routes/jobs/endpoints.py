@@ -171,7 +171,7 @@ def _zip(archive: ResultsZip, id_: str, headers: dict[str, str]) -> Response:
 def _accepted(request: Request) -> str:
     """Return the form of results that the client prefers."""
     offers = (*media_types.JSON_LINES, media_types.ZIP)
-    chosen = negotiation.best(request.headers.get("accept"), offers)
+    chosen = negotiation.parse(request.headers.get("accept")).best(offers)
     return "zip" if chosen == media_types.ZIP else "jsonl"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.http.negotiation import EVERYTHING
 from app.intake.wanted import ImageRequest, Wanted
 from app.jobs.running.work import Work, WorkOf
 from app.responses.vectors import VectorStyle
@@ -32,8 +33,8 @@ def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> W
     if operation == "classify":
         return classify_wanted(given, computing)
     if operation == "filter":
-        return filter_wanted(given, None)
+        return filter_wanted(given, EVERYTHING)
     if operation == "process":
-        return process_wanted(given, None, computing)
+        return process_wanted(given, EVERYTHING, computing)
     text = f"one of {', '.join(OPERATIONS)} is needed, not {operation[:60]!r}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])

@@ -4,15 +4,17 @@ Promise: an answer below 500 or the end of the connection, in time, and neighbou
 """
 
 import gzip
+import json
 import socket
 import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from urllib.parse import quote
 
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
-from tests.chaos.harness.http import answer, ask, ask_all, close_all, connect, post
+from tests.chaos.harness.http import answer, ask, ask_all, close_all, connect
 from tests.pictures import jpeg
 
 _HOST = "Host: a\r\n"
@@ -173,6 +175,7 @@ _LISTS = (
     "Accept: " + ",".join(f"image/*;q=0.{n % 10};a=b" for n in range(2500)),
     "Accept: " + ";" * 60_000,
     "Accept: " + "," * 60_000,
+    "Accept: image/png" + ",image/png;q=0.5" * 99,
     "Accept: application/openmetrics-text" + "; version=1.0.0" * 3500,
     "Accept-Language: " + "a-b;q=0.1," * 5500,
     "Range: bytes=" + ",".join(f"{n}-{n}" for n in range(5000)),
@@ -195,17 +198,18 @@ def list_floods(target: Target) -> Steps:
     """Send headers of thousands of members to every page, from 8 connections for 3 s each."""
     photo = jpeg(2)
     paths = ("/", "/docs", "/openapi.json", "/filters", "/models", "/metrics", "/readyz?verbose")
+    versions = quote(json.dumps([{"ops": [{"name": "invert"}]}] * 63))
     requests = []
     for each in _LISTS:
         for path in paths:
             head = f"GET {path} HTTP/1.1\r\n{_HOST}{each}\r\nConnection: close\r\n\r\n"
             requests.append(head.encode("latin-1"))
-        requests.append(post("/filter?name=invert", photo, "image/jpeg", "X-B: b\r\n"))
-        head = (
-            f"POST /classify HTTP/1.1\r\n{_HOST}{each}\r\nContent-Type: image/jpeg\r\n"
-            f"Content-Length: {len(photo)}\r\nConnection: close\r\n\r\n"
-        )
-        requests.append(head.encode("latin-1") + photo)
+        for path in ("/classify", "/filter?name=invert", f"/process?versions={versions}"):
+            head = (
+                f"POST {path} HTTP/1.1\r\n{_HOST}{each}\r\nContent-Type: image/jpeg\r\n"
+                f"Content-Length: {len(photo)}\r\nConnection: close\r\n\r\n"
+            )
+            requests.append(head.encode("latin-1") + photo)
     yield None
     for start in range(0, len(requests), 24):
         yield from ask_all(target, requests[start : start + 24], 30.0, 1.0)

@@ -1,6 +1,7 @@
 import pytest
 
-from app.http import negotiation
+from app.http.negotiation import MOST_PARTS, parse
+from models.domain.errors import HeadersTooLarge
 
 OFFERS = ("application/json", "application/x-ndjson", "text/event-stream")
 
@@ -10,6 +11,7 @@ OFFERS = ("application/json", "application/x-ndjson", "text/event-stream")
     [
         (None, "application/json"),
         ("", "application/json"),
+        (", ;", "application/json"),
         ("*/*", "application/json"),
         ("application/x-ndjson", "application/x-ndjson"),
         ("application/*;q=0.5, text/event-stream", "text/event-stream"),
@@ -24,10 +26,18 @@ OFFERS = ("application/json", "application/x-ndjson", "text/event-stream")
 def test_the_best_offer_is_the_one_the_client_ranks_highest(
     header: str | None, chosen: str | None
 ) -> None:
-    assert negotiation.best(header, OFFERS) == chosen
+    assert parse(header).best(OFFERS) == chosen
 
 
 def test_a_wildcard_does_not_name_a_type() -> None:
-    assert not negotiation.names("*/*, image/*", "image/png")
-    assert negotiation.names("image/png;q=0.1", "image/png")
-    assert not negotiation.names("image/png;q=0", "image/png")
+    assert not parse("*/*, image/*").names("image/png")
+    assert parse("image/png;q=0.1").names("image/png")
+    assert not parse("image/png;q=0").names("image/png")
+
+
+@pytest.mark.parametrize("part", [",image/png", ";a=b", ","])
+def test_a_header_of_more_parts_than_any_client_needs_is_refused(part: str) -> None:
+    header = "application/json" + part * (MOST_PARTS - 1) + " " * 300
+    assert parse(header).best(OFFERS) == "application/json"
+    with pytest.raises(HeadersTooLarge, match="Accept may have 200"):
+        parse(header + part)

@@ -1,12 +1,16 @@
 """What a request says of filters, as JSON."""
 
 import time
+from typing import Any
 
 import pytest
 
-from app.intake.filter_options import chain_of, encoded_there, parsed_json
-from models.api.schemas import FilterOptions
-from models.codec import Encoding
+from app.http.negotiation import parse
+from app.intake import filter_options
+from app.intake.filter_options import chain_of, encoded_there, parsed_json, versions_of
+from app.intake.output_format import FixedFormat, OutputFormat, output_format
+from models.api.schemas import EncodingOptions, FilterOptions
+from models.codec import Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from workers.filters.registry import parse_one
@@ -94,6 +98,21 @@ def test_a_chain_as_text_is_bounded_before_it_is_parsed() -> None:
         parsed_json("[" + "[]," * 100_000 + "[]]")
     with pytest.raises(ValueError, match="sigma: given more than once"):
         parsed_json('[{"name": "gaussian_blur", "sigma": 1, "sigma": 2}]')
+
+
+def test_all_versions_without_a_format_share_one_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[OutputFormat] = []
+
+    def choose(*given: Any) -> OutputFormat:
+        made.append(output_format(*given))
+        return made[-1]
+
+    monkeypatch.setattr(filter_options, "output_format", choose)
+    plain = [{"ops": [{"name": "invert"}]}] * 63
+    named = {"ops": [{"name": "invert"}], "format": "png"}
+    found = versions_of([*plain, named], EncodingOptions(), parse("image/webp, image/avif;q=0.1"))
+    assert [each.output.format for each in found[:63]] == made * 63
+    assert found[63].output.format == FixedFormat(ImageFormat.PNG)
 
 
 def test_few_of_many_wrong_parameters_are_told() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.http.negotiation import parse
 from app.intake.output_format import (
     FixedFormat,
     OutputFormat,
@@ -45,7 +46,7 @@ IMAGE_OF_SAFARI = "image/webp,image/avif,image/heic,video/*;q=0.8,image/*;q=0.8,
 def test_the_option_wins_then_what_accept_names_then_the_source(
     asked: str | None, accept: str | None, chosen: OutputFormat
 ) -> None:
-    assert output_format(asked, accept) == chosen
+    assert output_format(asked, parse(accept)) == chosen
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_the_option_wins_then_what_accept_names_then_the_source(
 )
 @pytest.mark.parametrize("source", ENCODABLE)
 def test_a_browser_gets_the_format_that_it_sent(accept: str, source: ImageFormat) -> None:
-    assert output_format(None, accept, strict=True).of(source) is source
+    assert output_format(None, parse(accept), strict=True).of(source) is source
 
 
 @pytest.mark.parametrize(
@@ -74,15 +75,15 @@ def test_a_format_follows_from_the_choice_and_the_source(
 
 
 def test_a_strict_choice_refuses_what_accept_rules_out() -> None:
-    chosen = output_format(None, "image/*, image/png;q=0", strict=True)
+    chosen = output_format(None, parse("image/*, image/png;q=0"), strict=True)
     assert chosen.of(JPEG) is JPEG
     with pytest.raises(NotAcceptable, match="images are encoded as"):
         chosen.of(GIF)
 
 
 def test_accept_that_names_a_container_says_nothing_about_the_images_in_it() -> None:
-    assert output_format(None, "application/zip", strict=True) == SourceFormat()
+    assert output_format(None, parse("application/zip"), strict=True) == SourceFormat()
 
 
 def test_without_strictness_nothing_is_refused() -> None:
-    assert output_format(None, "text/html").of(JPEG) is JPEG
+    assert output_format(None, parse("text/html")).of(JPEG) is JPEG
