@@ -7,6 +7,7 @@ from typing import Any
 
 from app.http.negotiation import Accept
 from app.http.options import read_with_encoding
+from app.http.problems import MOST_ERRORS
 from app.intake.output_format import FixedFormat, OutputFormat, named_format, output_format
 from app.intake.wanted import Output, Version
 from app.parsing.structure import Bounds, cut
@@ -50,7 +51,7 @@ def versions_of(
 ) -> tuple[Version, ...]:
     """Return the versions of `POST /process`.
 
-    Raises InvalidParameter with the errors of all versions and their paths.
+    Raises InvalidParameter with the first errors of the versions, and their paths.
     """
     given = _decoded("versions", wanted)
     if not isinstance(given, list) or len(given) > MAX_VERSIONS:
@@ -67,6 +68,8 @@ def versions_of(
                 FieldError(f"versions[{number}].{e.path}".rstrip("."), e.message, e.given)
                 for e in error.errors
             )
+            if len(errors) >= MOST_ERRORS:  # an answer has no more, and each takes 100 µs
+                break
     if errors:
         raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
     return tuple(versions)

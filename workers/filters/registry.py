@@ -121,7 +121,8 @@ MAX_CHAIN = 32
 """The largest number of filters in one chain."""
 
 MOST_WRONG = 20
-"""The largest number of wrong parameters that one error reports for a filter."""
+"""The largest number of wrong parameters that one error reports for a filter, and the number of
+errors after which the other filters of a chain are not checked: each takes 60 to 120 µs."""
 
 _ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
 
@@ -129,7 +130,7 @@ _ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
 def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
     """Parse `[{"name": …, parameter: …}, …]` into filters.
 
-    Raises InvalidParameter, which lists the path and the message of every wrong value.
+    Raises InvalidParameter, which lists the paths and the messages of the first wrong values.
     """
     if not isinstance(ops, list | tuple) or not 1 <= len(ops) <= MAX_CHAIN:
         message = f'a list of 1 to {MAX_CHAIN} filters is needed: [{{"name": "invert"}}, …]'
@@ -141,6 +142,8 @@ def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
             chain.append(_parse(op, f"ops[{index}]", text=False))
         except InvalidParameter as error:
             errors.extend(error.errors)
+            if len(errors) >= MOST_WRONG:
+                break
     if errors:
         raise _invalid(errors)
     return tuple(chain)
@@ -191,8 +194,11 @@ def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
         for key, schema in parameters.items()
         if key in op and is_number(schema) and _is_no_number(op[key], text=text)
     }
+    # The first unknown ones suffice: pydantic describes all of them, which takes 6 µs each.
+    known = {key: given for key, given in op.items() if key in parameters or key == "name"}
+    unknown = itertools.islice((key for key in op if key not in known), MOST_WRONG)
     try:
-        parsed = _ADAPTER.validate_python(op)
+        parsed = _ADAPTER.validate_python(known | {key: op[key] for key in unknown})
     except ValidationError as error:
         found = itertools.islice(error.errors(include_url=False), MOST_WRONG)
         keys = (str(e["loc"][1]) for e in found)  # [0] is the filter

@@ -59,6 +59,8 @@ _CHAINS = (
     json.dumps([{"name": "a" * 1_000_000}]),
     json.dumps([{"name": "invert", f"k{n}": n} for n in range(30)]),
     json.dumps([{"name": "invert"} | {f"k{n}": n for n in range(9000)}]),
+    json.dumps([{"ops": [{"name": "gausian_blurr"}] * 32}] * 64),
+    json.dumps([{"ops": [{"name": "canny", "sigmaa": 1, "lowest": 2}] * 32}] * 64),
     json.dumps([None, 1, "invert", [], {"name": None}, {"name": ["invert"]}]),
     '[{"name": "invert", "name": "median"}]',
     '[{"name": "\\ud800"}]',

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.http.negotiation import parse
+from app.http.negotiation import EVERYTHING, parse
+from app.http.problems import MOST_ERRORS
 from app.intake import filter_options
 from app.intake.filter_options import chain_of, encoded_there, parsed_json, versions_of
 from app.intake.output_format import FixedFormat, OutputFormat, output_format
@@ -13,7 +14,8 @@ from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
-from workers.filters.registry import parse_one
+from workers.filters import messages
+from workers.filters.registry import MOST_WRONG, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
 INVERT = FilterChain((parse_one("invert", {}),))
@@ -126,3 +128,29 @@ def test_a_long_wrong_name_is_not_compared_for_long() -> None:
     with pytest.raises(InvalidParameter, match="no filter"):
         parse_one("gaussian" * 100_000, {})
     assert time.thread_time() - began < 0.2
+
+
+@pytest.mark.parametrize(
+    "op",
+    [{"name": "gausian_blurr"}, {"name": "gaussian_blur", "sigmaa": 1}],
+    ids=["filter", "parameter"],
+)
+def test_of_thousands_of_wrong_filters_few_are_checked(
+    monkeypatch: pytest.MonkeyPatch, op: dict[str, Any]
+) -> None:
+    searches: list[str] = []
+
+    def hint(given: str, _known: object) -> str:
+        searches.append(given)
+        return ""
+
+    monkeypatch.setattr(messages, "hint", hint)
+    with pytest.raises(InvalidParameter) as refused:
+        versions_of([{"ops": [op] * 32}] * 64, EncodingOptions(), EVERYTHING)
+    assert len(searches) == len(refused.value.errors) == MOST_WRONG
+    assert refused.value.errors[-1].path.startswith(f"versions[0].ops[{MOST_WRONG - 1}].")
+    searches.clear()
+    with pytest.raises(InvalidParameter) as refused:
+        versions_of([{"ops": [op]}] * 64, EncodingOptions(), EVERYTHING)
+    assert len(searches) == len(refused.value.errors) == MOST_ERRORS
+    assert refused.value.errors[-1].path.startswith(f"versions[{MOST_ERRORS - 1}].ops[0].")
