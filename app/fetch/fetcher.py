@@ -14,6 +14,7 @@ from itertools import count
 import httpcore
 import httpx
 
+from app.admission.clients import LOCAL
 from app.admission.counts.counters import Counters
 from app.fetch.client_shares import asking
 from app.fetch.keyed_limiter import KeyedLimiter
@@ -152,13 +153,13 @@ class Fetcher:
     async def fetch(self, url: str, deadline: Deadline, client: str = "") -> Blob:
         """Return the body of `url`, before `deadline`; the caller closes it.
 
-        `client` is the one whose share of lookups of names it takes. Raises InvalidParameter,
-        AddressRefused, NotFound (of storage), OriginFailed, OriginTimedOut, TooLarge and
-        DeadlineExceeded.
+        `client` is the one whose shares of fetches and of lookups of names it takes; LOCAL has all
+        fetches. Raises InvalidParameter, AddressRefused, NotFound (of storage), OriginFailed,
+        OriginTimedOut, TooLarge and DeadlineExceeded.
         """
         clock = asyncio.get_running_loop().time
         start = clock()
-        token = asking.set(client)
+        token = asking.set("" if client == LOCAL else client)
         try:
             blob = await self._in_time(url, deadline)
         except ServiceError as error:
@@ -211,7 +212,8 @@ class Fetcher:
     async def _follow(self, url: httpx.URL, allowance: _Allowance) -> Blob:
         for _ in range(self._limits.max_redirects + 1):
             self._limits.urls.check(url)
-            async with self._turns.take(host_of(url).rstrip(".")), allowance.spend():
+            turn = self._turns.take(host_of(url).rstrip("."), asking.get())
+            async with turn, allowance.spend():
                 found = await self._origins.ask(url)
             if isinstance(found, Blob):
                 return found

@@ -142,7 +142,11 @@ class Gate:
         """
         return Hold(self, amount, waiting)
 
-    async def take(self, amount: int, waiting: Waiting) -> int:
+    def take_now(self, amount: int) -> bool:
+        """Return whether `amount` was taken, which is not waited for."""
+        return self._queue.take_now(amount) is not None
+
+    async def take(self, amount: int, waiting: Waiting = nullcontext) -> int:
         """Wait for `amount`; return what `give_back` must be called with."""
         taken = self._queue.take_now(amount)
         if taken is None:

@@ -18,14 +18,16 @@ class Crowd:
         self.inside: list[str] = []
         self.leave = asyncio.Semaphore(0)
         self.tasks: list[asyncio.Task[None]] = []
+        self.came = asyncio.Queue[str]()
 
-    def come(self, *names: str) -> None:
+    def come(self, *names: str, client: str = "") -> None:
         """Enter the limiter under the first letter of each name, which is its key."""
-        self.tasks += [asyncio.create_task(self._one(name)) for name in names]
+        self.tasks += [asyncio.create_task(self._one(name, client)) for name in names]
 
-    async def _one(self, name: str) -> None:
-        async with self.turns.take(name[0]):
+    async def _one(self, name: str, client: str) -> None:
+        async with self.turns.take(name[0], client):
             self.inside.append(name)
+            self.came.put_nowait(name)
             try:
                 await self.leave.acquire()
             finally:
@@ -87,5 +89,72 @@ def test_keys_without_users_are_forgotten() -> None:
         crowd.tasks[1].cancel()
         await crowd.end()
         assert len(crowd.turns) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_client_leaves_turns_to_others_and_takes_more_when_they_are_free() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=8, per_key=2))
+        crowd.come(*"abcdefghij", client="one")
+        await settle()
+        assert crowd.inside == list("abcdef")
+        crowd.come("y", client="two")
+        await settle()
+        assert crowd.inside == [*"abcdef", "y"]
+        crowd.leave.release()
+        await settle()
+        assert crowd.inside == [*"bcdef", "y"]
+        crowd.tasks[-1].cancel()
+        async with asyncio.timeout(60):
+            while await crowd.came.get() != "g":
+                pass
+        assert crowd.inside == list("bcdefg")
+        await crowd.end()
+        assert len(crowd.turns) == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_first_turn_of_a_client_waits_for_no_share() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=1, per_key=1))
+        crowd.come("a", "b", client="one")
+        await settle()
+        assert crowd.inside == ["a"]
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["still waits", "cancelled"])
+def test_a_client_that_waits_for_its_share_holds_no_turn_of_a_key(ends: bool) -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=4, per_key=1))
+        crowd.come(*"abc", client="one")
+        await settle()
+        crowd.come("p1", "p2", client="one")
+        await settle()
+        assert crowd.inside == list("abc")
+        if ends:
+            crowd.tasks[3].cancel()
+        crowd.come("p3", client="two")
+        await settle()
+        assert crowd.inside == [*"abc", "p3"]
+        await crowd.end()
+        assert len(crowd.turns) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_waits_for_a_key_holds_nothing_of_its_share() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=4, per_key=1))
+        crowd.come("p1", client="two")
+        await settle()
+        crowd.come("p2", "p3", "p4", "a", "b", client="one")
+        await settle()
+        assert crowd.inside == ["p1", "a", "b"]
+        await crowd.end()
 
     asyncio.run(scenario())
