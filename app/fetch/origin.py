@@ -11,7 +11,7 @@ import httpx
 
 from app.fetch.bounded_stream import ContentMeter, answered
 from app.intake.spool import Blob, Spool
-from app.urls.url_policy import host_of, parse_url
+from app.urls.url_policy import MAX_URL, host_of, parse_url
 from models.domain.errors import (
     InvalidParameter,
     OriginBusy,
@@ -22,6 +22,9 @@ from models.domain.errors import (
 from models.version import VERSION
 
 RETRIED = frozenset((429, 502, 503, 504))
+LONGEST_DATE = 100
+"""Characters of a date in Retry-After that is parsed; usual ones have 29."""
+
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _HEADERS = {
@@ -111,6 +114,8 @@ def _redirect(url: httpx.URL, location: str) -> httpx.URL:
     http.
     """
     host = host_of(url)
+    if len(location) > MAX_URL:  # before it is escaped and joined, which takes 1 µs a character
+        raise OriginFailed(f"{host} redirects to a URL of more than {MAX_URL} characters")
     try:
         target = parse_url(str(url.join(location)))
     except (httpx.InvalidURL, InvalidParameter, ValueError):
@@ -127,6 +132,8 @@ def retry_after(headers: httpx.Headers) -> float | None:
     text = headers.get("retry-after", "")
     if text.isascii() and text.isdigit():
         return float(text)
+    if len(text) > LONGEST_DATE:
+        return None
     try:
         until = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
     except (TypeError, ValueError, OverflowError):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+import h11
 import pytest
 
 from app.fetch import bounded_stream
@@ -73,7 +74,8 @@ def test_some_interim_answers_are_passed_over() -> None:
 
 
 def test_interim_answers_without_end_are_an_error() -> None:
-    fails(raw(*[CONTINUE * 100] * 1000), "65536 bytes of headers and no end")
+    fails(raw(*[CONTINUE * 100] * 1000), "more than 400 lines of headers")
+    assert fetched(raw(CONTINUE * 190, GOOD)) == (b"image", 1)
 
 
 @pytest.mark.parametrize("line", [b"a: b\r\n", b"a: " + b"b" * 8000 + b"\r\n", b"\r", b"x"])
@@ -86,6 +88,34 @@ def test_headers_without_end_are_an_error(line: bytes) -> None:
 def test_more_header_lines_than_an_answer_has_are_an_error() -> None:
     lines = b"".join(b"x-%d: y\r\n" % n for n in range(201))
     fails(raw(GOOD.replace(b"\r\n\r\n", b"\r\n" + lines + b"\r\n")), "more than 200 header lines")
+
+
+@pytest.mark.parametrize(
+    "filler", [b"a:\r\n" * 15_000, b"a: b\r\n" + b" c\r\n" * 15_000], ids=["headers", "folded"]
+)
+def test_few_of_thousands_of_header_lines_are_parsed(
+    monkeypatch: pytest.MonkeyPatch, filler: bytes
+) -> None:
+    parsed: list[bytes] = []
+    receive = h11.Connection.receive_data
+
+    def noted(connection: h11.Connection, data: bytes) -> None:
+        if connection.our_role is h11.CLIENT:
+            parsed.append(data)
+        receive(connection, data)
+
+    monkeypatch.setattr(h11.Connection, "receive_data", noted)
+    fails(raw(GOOD.replace(b"\r\n\r\n", b"\r\n" + filler + b"\r\n")), "400 lines of headers")
+    assert b"".join(parsed).count(b"\n") < bounded_stream.MOST_LINES + bounded_stream.STEP
+
+
+def test_lines_of_the_body_do_not_count_as_headers() -> None:
+    lines = b"\n" * 100_000
+    assert fetched(body(lines)) == (lines, 1)
+
+
+def test_a_redirect_to_a_long_url_is_refused_before_it_is_parsed() -> None:
+    fails(redirect("/" + "é" * 10_000), "redirects to a URL of more than 8192 characters")
 
 
 def test_the_bound_of_the_head_is_of_each_answer_on_a_connection() -> None:
