@@ -86,7 +86,12 @@ class BoundedStream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
     ) -> httpcore.AsyncNetworkStream:
         """Encrypt it; the bounds are those of what is decrypted."""
-        return BoundedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        try:
+            encrypted = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:  # httpcore leaves it open where the request is cancelled
+            await self._inner.aclose()
+            raise
+        return BoundedStream(encrypted)
 
     def get_extra_info(self, info: str) -> Any:
         """Return what httpcore asks about the socket."""

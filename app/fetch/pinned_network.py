@@ -14,6 +14,7 @@ import httpcore
 import httpx
 
 from app.fetch.bounded_stream import BoundedStream
+from app.fetch.connection_pool import ConnectionPool
 from app.urls.address_policy import Address, is_allowed, parse_host
 from models.domain.errors import AddressRefused
 from models.settings import Network
@@ -102,17 +103,18 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
 def pinned_transport(
     backend: PinnedBackend, connections: int, tls: ssl.SSLContext | None = None
 ) -> httpx.AsyncHTTPTransport:
-    """Return a transport that connects only through `backend`.
+    """Return a transport that connects only through `backend`, and keeps idle `connections`.
 
     `tls` holds the trusted certificates; by default they are the public authorities'.
     """
     tls = tls or httpx.create_ssl_context(trust_env=False)
+
+    def connection(origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
+        return httpcore.AsyncHTTPConnection(
+            origin, ssl_context=tls, keepalive_expiry=5.0, network_backend=backend
+        )
+
     transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
-    transport._pool = httpcore.AsyncConnectionPool(  # httpx has no public way to a network backend
-        ssl_context=tls,
-        max_connections=connections,
-        max_keepalive_connections=connections,
-        keepalive_expiry=5.0,
-        network_backend=backend,
-    )
+    pool: Any = ConnectionPool(connection, connections)
+    transport._pool = pool  # httpx has no public way to a network backend
     return transport

@@ -1,0 +1,88 @@
+"""Connections to origins, kept for a while for further requests.
+
+httpcore's own pool has a place for each connection, and loses one whenever a request is cancelled
+before its connection is begun (https://github.com/encode/httpcore/issues/1093): clients that leave
+early would end all fetches for good. Here a connection belongs to its request until that has ended,
+then it is closed or idle. How many requests there are is up to the caller.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpcore
+
+MakeConnection = Callable[[httpcore.Origin], httpcore.AsyncHTTPConnection]
+
+
+class ConnectionPool:
+    """Pool for the transport of httpx, of one event loop; keeps at most `most_idle` connections."""
+
+    def __init__(self, make: MakeConnection, most_idle: int) -> None:
+        self._make = make
+        self._most_idle = most_idle
+        self._idle: list[httpcore.AsyncHTTPConnection] = []
+
+    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
+        """Send a request; the connection is free again when the response is closed."""
+        await self._close_expired()
+        connection = self._taken(request.url.origin)
+        try:
+            response = await connection.handle_async_request(request)
+        except BaseException:
+            await connection.aclose()
+            raise
+        return httpcore.Response(
+            response.status,
+            headers=response.headers,
+            content=_Body(response.stream, lambda: self._end(connection)),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close the idle connections; the others end with their requests."""
+        self._most_idle = 0
+        while self._idle:
+            await self._idle.pop().aclose()
+
+    async def _close_expired(self) -> None:
+        for each in [each for each in self._idle if each.has_expired()]:
+            if each in self._idle:  # while another one was closed it may have been taken
+                self._idle.remove(each)
+                await each.aclose()
+
+    def _taken(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
+        """Return the connection to `origin` that was used last, or a new one."""
+        for n in reversed(range(len(self._idle))):
+            if self._idle[n].can_handle_request(origin):
+                return self._idle.pop(n)
+        return self._make(origin)
+
+    async def _end(self, connection: httpcore.AsyncHTTPConnection) -> None:
+        if not connection.is_idle() or self._most_idle == 0:
+            await connection.aclose()
+            return
+        self._idle.append(connection)
+        if len(self._idle) > self._most_idle:
+            await self._idle.pop(0).aclose()
+
+
+class _Body:
+    """The body of a response; `end` is called when it is closed."""
+
+    def __init__(self, stream: Any, end: Callable[[], Awaitable[None]]) -> None:
+        self._stream = stream
+        self._end = end
+        self._closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            yield piece
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._stream.aclose()
+        finally:
+            await self._end()
