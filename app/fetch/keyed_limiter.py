@@ -15,7 +15,7 @@ PART = 3
 
 
 class SharePool(KeyPool):
-    """Turns that one client holds of those of `total`."""
+    """Turns that one client holds of those of `total`, where they are counted too."""
 
     def __init__(self, counters: Counters, key: Key, total: TotalPool) -> None:
         super().__init__(counters, key, ByKey.FETCHES, 1)
@@ -23,14 +23,23 @@ class SharePool(KeyPool):
         self.shared = self.hands_over = True  # turns of other clients make room too: look for them
 
     def take(self, amount: int, _since: int) -> bool:
-        """Take `amount` if it leaves enough to others; the first turn of a client always does."""
-        self._counters.add_for(self._key, self._field, amount)
-        held = self._counters.of(self._key, self._field)
-        free = self._total.limit - self._counters.total(Total.FETCHES) - amount
-        if held <= amount or held <= PART * free:
+        """Take `amount` if it leaves enough to others; the first turn of a client always does.
+
+        Both are counted at once, because a turn that is given to a waiter is used only later.
+        """
+        counters, limit = self._counters, self._total.limit
+        counters.add_for(self._key, self._field, amount)
+        counters.add(Total.FETCHES, amount)
+        held, free = counters.of(self._key, self._field), limit - counters.total(Total.FETCHES)
+        if free >= 0 and (held <= amount or held <= PART * free):
             return True
-        self._counters.add_for(self._key, self._field, -amount)
+        self.give_back(amount)
         return False
+
+    def give_back(self, amount: int) -> None:
+        """Count less, of the client and of all."""
+        super().give_back(amount)
+        self._counters.add(Total.FETCHES, -amount)
 
 
 @dataclass(slots=True)
@@ -117,11 +126,11 @@ class KeyedLimiter:
             with self._clients.used(f"client {client}") as share:
                 await _take_both(gate, share)
                 try:
-                    async with self._total.hold(1):
-                        yield
+                    yield
                 finally:
                     gate.give_back(1)
                     share.give_back(1)
+                    self._total.wake()
 
     def _gate_of_key(self, name: str) -> Gate:
         cells = self._counters.key(name)

@@ -158,3 +158,41 @@ def test_a_client_that_waits_for_a_key_holds_nothing_of_its_share() -> None:
         await crowd.end()
 
     asyncio.run(scenario())
+
+
+def test_turns_that_end_together_do_not_give_a_client_more_than_its_share() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=8, per_key=8))
+        crowd.come(*[f"a{n}" for n in range(6)], client="one")
+        await settle()
+        crowd.come(*[f"b{n}" for n in range(30)], client="one")
+        await settle()
+        for _ in range(6):
+            crowd.leave.release()
+        async with asyncio.timeout(60):
+            for _ in range(12):
+                await crowd.came.get()
+        await settle()
+        assert len(crowd.inside) == 6
+        crowd.come("c", client="two")
+        await settle()
+        assert crowd.inside[-1] == "c"
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+def test_a_user_without_a_client_gets_the_turn_that_a_client_gives_back() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=1, per_key=1))
+        crowd.come("a", client="one")
+        await settle()
+        crowd.come("b")
+        await settle()
+        assert crowd.inside == ["a"]
+        crowd.leave.release()
+        await settle()
+        assert crowd.inside == ["b"]
+        await crowd.end()
+
+    asyncio.run(scenario())
