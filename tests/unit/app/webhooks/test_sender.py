@@ -1,9 +1,12 @@
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from app.fetch.client_shares import asking
 from app.fetch.fetcher import FetchLimits
+from app.urls.address_policy import Address
 from app.webhooks.sender import Delivery, Try, WebhookSender
 from app.webhooks.signature import headers
 from models.domain.errors import AddressRefused, InvalidParameter
@@ -85,3 +88,20 @@ def test_addresses_are_checked_before_a_job_is_taken() -> None:
         await without.aclose()
 
     asyncio.run(main())
+
+
+def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
+    clients: list[str] = []
+
+    async def resolve(_host: str, _port: int) -> Sequence[Address]:
+        clients.append(asking.get())
+        raise OSError("unknown")
+
+    async def main() -> None:
+        sender = WebhookSender(LIMITS, (SECRET,), resolve, Wires())
+        tried = await sender.send("http://hook.example/", "msg_1", b"{}", "a")
+        assert tried.delivery is Delivery.FAILED
+        await sender.aclose()
+
+    asyncio.run(main())
+    assert clients == ["a"]

@@ -17,5 +17,6 @@ def test_an_image_that_yields_to_requests_has_more_time(yields: bool, seconds: f
             admission.line.behind = FairLine(2)
         async with Permission(admission).image(120.0, "b") as permit:
             assert permit.deadline.remaining(1000.0) == seconds
+            assert permit.fetches_for == "b"
 
     asyncio.run(scenario())
