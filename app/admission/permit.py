@@ -37,8 +37,7 @@ estimates vary."""
 class Permit:
     """Permit of one request: holds images, bytes and work until its `with` block ends.
 
-    `deadline` is that of the whole request, `client` the name of the client; URLs are fetched at
-    the cost of `fetches_for`.
+    `deadline` is that of the request, `client` its client; `fetches_for` pays for fetched URLs.
     """
 
     def __init__(self, admission: "Admission", client: str, key: Key, deadline: Deadline) -> None:
