@@ -20,7 +20,7 @@ from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
 from app.webhooks.sender import Delivery, WebhookSender
-from models.domain.errors import ServiceError
+from models.domain.errors import InvalidParameter, ServiceError
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -118,10 +118,13 @@ class Endings:
             return
         try:
             folder = self._storage.writable(ending.target)
+            await self._storage.check_folder(folder)
             target = folder.below(RESULTS)
             async with aclosing(self._results(job)) as results:
                 await self._storage.write(target, _bytes(results))
             await self._storage.settle(folder)
+        except InvalidParameter as error:  # a webhook that waits for this must not wait for days
+            await self.rows.finish(ending, FAILED, error.detail)
         except ServiceError as error:
             await self._again(ending, error.detail, None)
         else:

@@ -13,8 +13,12 @@ from pathlib import Path
 import aiofiles
 
 from app.jobs.store.values import Rows
+from models.domain.errors import NotFound
 
 JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
+
+PAIR = "id"
+"""The file that has the number of the database; it is in every data folder that is in use."""
 
 PIECE = 1 << 18
 """Bytes that are read at a time."""
@@ -22,6 +26,10 @@ PIECE = 1 << 18
 ABANDONED = 3600.0
 """Seconds without a change after which a folder that is no job's is removed. Bodies that are still
 arriving change their folder every few seconds (DARKROOM_BODY_TIMEOUT)."""
+
+
+class FolderMissing(OSError):
+    """The data folder itself is not there: its disk is not mounted any more."""
 
 
 class DataFolder:
@@ -52,6 +60,14 @@ class DataFolder:
         folder = self.of(job)
         folder.mkdir(mode=0o700)
         return folder
+
+    def check(self, job: str) -> None:
+        """Raise NotFound if a job has no manifest any more, FolderMissing if no job has files."""
+        if (self.of(job) / MANIFEST).exists():
+            return
+        if not (self.root / PAIR).exists():
+            raise FolderMissing(f"the data folder {self.root} is not there")
+        raise NotFound("the files of the job are not in the data folder any more")
 
     def remove(self, job: str) -> None:
         """Remove all files of a job; does nothing if there are none."""

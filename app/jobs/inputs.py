@@ -13,7 +13,14 @@ from app.intake.spool import Blob, Spool
 from app.jobs.files import ARCHIVE, MANIFEST
 from app.jobs.manifest import StoredLine, data_at
 from app.parsing.data_uri import DataUri
-from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import (
+    BadArchive,
+    InternalError,
+    MalformedRequest,
+    NotFound,
+    ServiceError,
+    TooLarge,
+)
 from models.settings import Settings
 
 
@@ -31,7 +38,11 @@ class Inputs:
         self._opening = threading.Lock()
 
     async def content(self, line: StoredLine) -> Blob | Url | ServiceError:
-        """Return the content of an item, or its error; raises OSError if files are missing."""
+        """Return the content of an item, or its error.
+
+        Raises NotFound if the archive is missing, InternalError if it may not be read, and OSError
+        if the disk fails.
+        """
         if line.url is not None:
             return Url(line.url)
         if line.at is not None:
@@ -76,10 +87,22 @@ class Inputs:
             return b"".join(_bounded(DataUri.of(line.data or ""), most))
         with self._opening:
             if self._archive is None:
-                self._archive = open_archive(self._folder / ARCHIVE)
+                self._archive = self._opened()
             archive = self._archive
         index, size, place = line.member
         return archive.read(Member(index, line.path or "", size, place), most)
+
+    def _opened(self) -> Archive:
+        try:
+            return open_archive(self._folder / ARCHIVE)
+        except FileNotFoundError:
+            if not (self._folder / MANIFEST).exists():  # the disk may be gone, with all jobs
+                raise
+            text = "the archive of the job is not in the data folder any more"
+            raise NotFound(text) from None
+        except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+            text = f"the archive of the job cannot be read: {error.strerror}"
+            raise InternalError(text) from None
 
 
 def _bounded(uri: DataUri, most: int) -> Iterator[bytes]:

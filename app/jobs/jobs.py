@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs
+from app.jobs.output import ImageOutput
 from app.jobs.running.runner import Runner
 from app.jobs.running.work import ImageWorker, WorkOf
 from app.jobs.store.arrivals import Arrivals
@@ -24,6 +25,7 @@ from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
 from app.jobs.submission.acceptance import Acceptance
+from app.jobs.submission.asked import Asked
 from app.jobs.submission.room import DataRoom
 from app.jobs.submission.sources import Sources
 from app.jobs.sweep import Sweep
@@ -133,6 +135,11 @@ class Jobs:
             await self._owner.leave()
         await self.endings.sender.aclose()
         await self._engine.dispose()
+
+    async def check(self, asked: Asked) -> None:
+        """Refuse a job whose results could not be written; raises ServiceError."""
+        if asked.destination is not None:
+            await ImageOutput(self.storage).check(asked.destination)
 
     async def find(self, id_: str, client: str) -> Job:
         """Return a job of a client; raises NotFound."""

@@ -17,7 +17,7 @@ import msgspec
 from app.archives.member import Member
 from app.jobs.store.values import SMALLEST_CHUNK, Span
 from app.urls.url_policy import MAX_URL
-from models.domain.errors import FieldError, MalformedRequest, TooLarge
+from models.domain.errors import FieldError, InternalError, MalformedRequest, TooLarge
 
 LONGEST_ID = 256
 LONGEST_PATH = 1000
@@ -207,13 +207,28 @@ def place_of(member: Member) -> tuple[int, int, int]:
 
 
 def read(path: Path, span: Span) -> list[StoredLine]:
-    """Return the items of a chunk; a large one is without its `data`, see `data_at`."""
-    if span.stop - span.start > LARGEST_SPAN:  # then it is one line
-        line = _line_at(path, span.start, span.stop)
-        return [StoredLine(line.id, at=(span.start, span.stop))]
-    with path.open("rb") as file:
-        file.seek(span.start)
-        return [_DECODE_STORED(line) for line in file.read(span.stop - span.start).splitlines()]
+    """Return the items of a chunk; a large one is without its `data`, see `data_at`.
+
+    Raises InternalError where the disk has damaged the file: chunks of which a part was done would
+    else count as whole ones, and their job would never end.
+    """
+    try:
+        if span.stop - span.start > LARGEST_SPAN:  # then it is one line
+            line = _line_at(path, span.start, span.stop)
+            return [StoredLine(line.id, at=(span.start, span.stop))]
+        with path.open("rb") as file:
+            file.seek(span.start)
+            text = file.read(span.stop - span.start)
+        found = [_DECODE_STORED(line) for line in text.splitlines()]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _damaged() from None
+    if len(found) != span.count:
+        raise _damaged()
+    return found
+
+
+def _damaged() -> InternalError:
+    return InternalError("the manifest of the job is damaged on the server's disk; make it anew")
 
 
 def data_at(path: Path, at: tuple[int, int]) -> str:

@@ -48,6 +48,14 @@ class ImageOutput:
                 shown.name = f"{IMAGES}/{shown.name}"
         return made
 
+    async def check(self, target: str) -> None:
+        """Raise InvalidParameter if a file is where the images or the results must have a folder.
+
+        Without it, every chunk of such a job would be computed in vain. Raises AddressRefused and
+        OriginFailed too.
+        """
+        await self._storage.check_folder(self._storage.writable(target).below(IMAGES))
+
     async def settle(self, target: str) -> None:
         """Let the images that were written survive a power failure; raises OriginFailed.
 

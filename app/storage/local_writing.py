@@ -81,6 +81,22 @@ class Writing:
             os.unlink(self._temporary, dir_fd=self._folder)
 
 
+def check_folder(folder: Location, root: Location) -> None:
+    """Raise InvalidParameter if `folder`, or a part on the way to it, exists and is no folder.
+
+    Such a file makes every write below it fail, however often it is tried. Raises OriginFailed.
+    """
+    with explained(folder), suppress(FileNotFoundError):  # the first write makes it
+        try:
+            with walked(root, folder.parts[len(root.parts) :]):
+                pass
+        except NotADirectoryError as error:
+            raise InvalidParameter(
+                f"{folder}: {error.filename} is no folder; choose another address (links are not "
+                "followed)"
+            ) from None
+
+
 def sync(folder: Location, root: Location) -> None:
     """Force the names of the files in a folder, and of the folders on the way, to the disk.
 

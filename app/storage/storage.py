@@ -127,6 +127,15 @@ class Storage:
             self._later(writing.abort)
             raise
 
+    async def check_folder(self, folder: Location) -> None:
+        """Raise InvalidParameter if no file can be written below `folder`, because it is a file.
+
+        Raises AddressRefused and OriginFailed too. Buckets have no folders.
+        """
+        root = _root(folder, self._writable)
+        if folder.scheme == "file":
+            await self._run(partial(local_writing.check_folder, folder, root))
+
     async def settle(self, folder: Location) -> None:
         """Let the files that were written to a folder survive a power failure: their names too.
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.http.problems import problem
 from app.jobs.chunk_records import ChunkRecords
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.manifest import StoredLine, read
 from app.jobs.running.claims_ahead import ClaimsAhead
 from app.jobs.running.committer import Committer
+from app.jobs.running.faults import Faults
 from app.jobs.running.job_in_work import JobInWork, JobSlots
 from app.jobs.running.slots import SharedSlots
 from app.jobs.running.suspects import CAREFUL, Suspects
@@ -25,7 +25,6 @@ from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import RUNNABLE, Claim, Job, State
-from models.domain.errors import InvalidParameter, NotFound, ServiceError
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -34,9 +33,6 @@ LOOK = 1.0
 
 KNOWN = 256
 """Jobs with work that one look finds at most."""
-
-PAUSE = 5.0
-"""Seconds for which a job rests whose files or database failed."""
 
 
 class Runner:
@@ -65,6 +61,7 @@ class Runner:
         self._work_of = work_of
         self._slots = SharedSlots(most)
         self._turns = Turns()
+        self._faults = Faults(jobs, retention)
         self._alone = asyncio.Lock()
         self._retention = retention
         self._stopping = stopping
@@ -134,6 +131,7 @@ class Runner:
                 task.cancel()
         if not (self._stopping() or self.full) and self._turns.is_due():
             known = await self._jobs.runnable(KNOWN, self._owner.id, self.full_clients)
+            known = [job for job in known if not self._faults.resting(job.id)]
             for job in self._turns.choose(known):
                 self._begin(job)
 
@@ -149,21 +147,16 @@ class Runner:
         task.add_done_callback(ended)
 
     async def _feed(self, job: Job) -> None:
-        """Work on chunks of one job until none is free; after a fault it rests."""
+        """Work on chunks of one job until none is free; after a fault it fails or rests."""
         try:
-            if not (self._folder.of(job.id) / MANIFEST).exists():
-                raise NotFound("the files of the job are not in the data folder any more")
+            await asyncio.to_thread(self._folder.check, job.id)
+            await self._worker.check(job)
             await self._work(job, self._work_of(job.operation, job.options))
-        except (InvalidParameter, NotFound) as error:  # other networks than before, another folder
-            cause = problem(error).model_dump(exclude_none=True)
-            await self._jobs.fail(job.id, cause, self._retention)
-        except (ServiceError, SQLAlchemyError, OSError) as error:
-            log.warning("job %s rests: %s", job.id, error)
-            await asyncio.sleep(PAUSE)
         except Exception as error:  # other jobs are protected from a fault of ours
             if not self._stopping():
-                log.error("job %s rests", job.id, exc_info=error)
-                await asyncio.sleep(PAUSE)
+                await self._faults.take(job, error)
+        else:
+            self._faults.ended(job.id)
 
     async def _work(self, job: Job, work: Work) -> None:
         inputs = self._inputs(self._folder.of(job.id))

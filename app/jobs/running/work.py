@@ -83,6 +83,11 @@ class ImageWorker:
         made = record(answer, work.labels, inline=inline, vectors=work.vectors)
         return b"".join(inline.pieces(line(made))), made.status != "ok"
 
+    async def check(self, job: Job) -> None:
+        """Raise InvalidParameter if the destination of a job can take no images."""
+        if job.destination is not None:
+            await self._output.check(job.destination)
+
     async def settle(self, job: Job) -> None:
         """Let the images of finished items survive a power failure; raises OriginFailed."""
         if job.destination is not None:

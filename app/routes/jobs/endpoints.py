@@ -67,6 +67,7 @@ async def make_job(
     work_of(service.computing)(operation, options)
     asked = asked_for(jobs, client, operation, options, query)
     asked = replace(asked, key=idempotency_key)
+    await jobs.check(asked)
     kind = media_type(content_type(request.scope))
     job = await jobs.acceptance.accept(asked, request, kind, announced(request.scope))
     headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}

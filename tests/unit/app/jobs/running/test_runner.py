@@ -15,8 +15,7 @@ from app.jobs.chunk_records import ChunkRecords
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.manifest import ManifestWriter, StoredLine
-from app.jobs.running import runner as running
-from app.jobs.running import turns
+from app.jobs.running import faults, turns
 from app.jobs.running.committer import Committer
 from app.jobs.running.runner import Runner
 from app.jobs.running.work import ImageWorker, Work
@@ -131,7 +130,7 @@ def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: P
 def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "PAUSE", 0.1)
+    monkeypatch.setattr(faults, "PAUSE", 0.1)
 
     async def scenario(
         _runner: Runner, _rows: JobRows, chunks: UnansweredClaims, worker: Endless

@@ -40,6 +40,9 @@ class Deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         return msgspec.json.encode({"index": index, "status": "ok"}) + b"\n", False
 
+    async def check(self, _job: Job) -> None:
+        """Do nothing: the job has no destination."""
+
     async def settle(self, _job: Job) -> None:
         """Do nothing: the job has no destination."""
 
