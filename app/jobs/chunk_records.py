@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from app.jobs.files import sync_path
 from app.jobs.store.values import Claim, Stored
 
 IN_MEMORY = 1 << 20
@@ -65,7 +66,7 @@ def store(chunks: Sequence[ChunkRecords], folder: Path, owner: str) -> list[Stor
         stored = [each.append_to(descriptor, name) for each in chunks]
         os.fsync(descriptor)
         if new:
-            sync_folder(folder)
+            sync_path(folder)
     except BaseException:
         if new:  # or the next call would find it, and leave its name unsynced
             os.unlink(folder / name)
@@ -73,17 +74,3 @@ def store(chunks: Sequence[ChunkRecords], folder: Path, owner: str) -> list[Stor
     finally:
         os.close(descriptor)
     return stored
-
-
-def sync_folder(folder: Path) -> None:
-    """Make new names of a folder durable."""
-    sync_path(folder)
-
-
-def sync_path(path: Path) -> None:
-    """Make the content of a file or a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

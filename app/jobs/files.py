@@ -46,6 +46,8 @@ class DataFolder:
             probe = self._jobs / f".probe-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
+            for each in (self._jobs, self.root):
+                sync_path(each)
         except OSError as error:
             raise ValueError(
                 f"DARKROOM_DATA_FOLDER {self.root} cannot be written: {error.strerror}"
@@ -60,6 +62,11 @@ class DataFolder:
         folder = self.of(job)
         folder.mkdir(mode=0o700)
         return folder
+
+    def sync(self, job: str) -> None:
+        """Let the folder of a job and the names of its files survive a power failure."""
+        sync_path(self.of(job))
+        sync_path(self._jobs)
 
     def check(self, job: str) -> None:
         """Raise NotFound if a job has no manifest any more, FolderMissing if no job has files."""
@@ -95,6 +102,15 @@ class DataFolder:
                 seen += piece.count(b"\n")
                 if start < stop:
                     yield piece[start:stop]
+
+
+def sync_path(path: Path) -> None:
+    """Let the content of a file, or the names in a folder, survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _between(piece: bytes, skip: int, wanted: int) -> tuple[int, int]:

@@ -133,3 +133,8 @@ def _write(file: Path, text: str) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(temporary, file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)  # a database without its number would be refused
+    finally:
+        os.close(folder)

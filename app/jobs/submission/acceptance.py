@@ -85,9 +85,11 @@ class Acceptance:
             folder = await asyncio.to_thread(self._folder.add, id_)
             if asked.source is None:
                 receiver = Receiver(folder, self._settings, digested, self._chunk, room)
-                found = await receiver.receive(request, kind)
+                made = await receiver.receive(request, kind)
             else:
-                found = await self._sources.manifest(asked, asked.source, folder, digested, room)
+                made = await self._sources.manifest(asked, asked.source, folder, digested, room)
+            await asyncio.to_thread(self._folder.sync, id_)
+            found = made
         except OSError as error:
             raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
         finally:

@@ -17,7 +17,6 @@ from typing import Literal
 
 import msgspec
 
-from app.jobs.chunk_records import sync_folder
 from app.jobs.files import MANIFEST
 from app.jobs.lines import whole_lines
 from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine
@@ -67,7 +66,6 @@ async def made_of(
         if not writer.total:
             raise InvalidParameter(empty)
         await asyncio.to_thread(writer.finish)
-        await asyncio.to_thread(sync_folder, folder)
     digest = hashlib.sha256(asked).hexdigest()
     return Received(writer.total, FOLDER + writer.size, writer.spans, digest)
 

@@ -20,8 +20,7 @@ from app.http.request_lifetime import while_connected
 from app.intake import archive_items
 from app.intake.json_items import ROOM
 from app.intake.multipart import segments
-from app.jobs.chunk_records import sync_folder, sync_path
-from app.jobs.files import ARCHIVE, MANIFEST
+from app.jobs.files import ARCHIVE, MANIFEST, sync_path
 from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
 from app.jobs.store.values import Span
 from app.jobs.submission.manifest_parser import ManifestParser
@@ -187,8 +186,6 @@ class Receiver:
         if archive.exists():
             sync_path(archive)
             stored += archive.stat().st_size
-        sync_folder(self.folder)
-        sync_folder(self.folder.parent)
         return Received(writer.total, stored, writer.spans, self._digest.hexdigest())
 
     def _writer(self, find: Find | None = None) -> ManifestWriter:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from app.jobs.chunk_records import sync_path
-from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, sync_path
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import UNFINISHED, Job, State
 from app.jobs.submission.asked import Asked, Source

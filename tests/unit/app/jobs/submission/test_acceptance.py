@@ -1,9 +1,12 @@
 """Places for bodies that arrive: few for one client, whatever arrives at the same moment."""
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -11,18 +14,21 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.jobs.files import MANIFEST, DataFolder
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.database import opened
 from app.jobs.store.endings import Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
-from app.jobs.store.values import Job, Span
+from app.jobs.store.values import Job, Span, State
 from app.jobs.submission.acceptance import Acceptance
-from app.jobs.submission.asked import Asked
+from app.jobs.submission.asked import Asked, Source
 from app.jobs.submission.places import ARRIVING_OF_ONE
 from app.jobs.submission.room import DataRoom
 from app.jobs.submission.sources import Sources
+from app.storage.local_files import Entry
+from app.storage.location import parse
+from app.storage.storage import Storage
 from models.domain.job_errors import StorageFull, TooManyJobs
 from models.settings import Settings
 from tests.fakes import GUARD
@@ -130,6 +136,66 @@ def test_a_job_whose_commit_was_made_keeps_its_files(tmp_path: Path, lost: bool)
             (made,) = await rows.listed("me", None, None, 10)
             assert (folder.of(made.id) / MANIFEST).exists()
             assert lost is not task.cancelled()
+        finally:
+            await engine.dispose()
+
+    asyncio.run(test())
+
+
+ADDRESS = "https://a.example/photo.jpg"
+
+
+async def _storage_lines(_location: object) -> AsyncIterator[Entry]:
+    yield Entry("photo.jpg", 1)
+
+
+async def _failed_records(_job: Job) -> AsyncIterator[bytes]:
+    yield b'{"index": 0, "status": "error"}\n'
+
+
+@pytest.mark.parametrize("source", [None, Source(parse("s3://bucket/a")), Source(retry_of="0")])
+def test_what_is_accepted_survives_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source | None
+) -> None:
+    """All files of the job, their names and that of its folder are on the disk before its row."""
+    synced: dict[str, set[str]] = {}
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced[str(path)] = {*os.listdir(path)} if path.is_dir() else set()
+        sync(descriptor)
+
+    class Noted(JobRows):
+        async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
+            if job.id != "0":
+                files = {MANIFEST} | ({ARCHIVE} if source and source.retry_of else set())
+                assert synced[str(folder.of(job.id))] == files
+                assert job.id in synced[str(folder.of(job.id).parent)]
+                assert str(folder.of(job.id) / MANIFEST) in synced
+            return await super().add(job, spans, endings)
+
+    folder = DataFolder(tmp_path)
+
+    async def test() -> None:
+        engine = await opened(None, tmp_path)
+        folder.make()
+        rows, owner = Noted(engine), Owner(engine)
+        await owner.enter()
+        old = Job("0", "me", State.SUCCEEDED, "classify", {}, 1, 1, 1, 5, 1000.0)
+        await rows.add(old, [Span(0, 1, 0, 5)])
+        (folder.add("0") / MANIFEST).write_text(f'{{"url": "{ADDRESS}"}}\n')
+        (folder.of("0") / ARCHIVE).write_bytes(b"archive")
+        storage = cast(Storage, SimpleNamespace(list=_storage_lines))
+        settings, most = Settings(), 1 << 30
+        sources = Sources(storage, folder, rows, settings, 32, cast(Any, _failed_records))
+        room = DataRoom(Arrivals(engine, owner.id), most, most)
+        accepting = Acceptance(folder, rows, room, settings, 32, lambda: None, sources)
+        monkeypatch.setattr(os, "fsync", noted)
+        try:
+            given = replace(asked("me"), source=source)
+            job = await accepting.accept(given, Request(SCOPE, _small_body), KIND, 0)
+            assert job.total == 1
         finally:
             await engine.dispose()
 
