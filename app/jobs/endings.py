@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.output import RESULTS
-from app.jobs.store.endings import DESTINATION, DONE, FAILED, Ending, EndingRows
+from app.jobs.store.endings import DESTINATION, DONE, FAILED, Claimed, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
@@ -26,9 +26,6 @@ log = logging.getLogger("darkroom.jobs")
 
 LOOK = 1.0
 """Seconds between two looks for jobs that have ended."""
-
-AT_ONCE = 8
-"""Endings that one process works on at a time."""
 
 AGAIN = 5.0
 """Seconds after which an ending is tried again whose files or database failed."""
@@ -60,26 +57,26 @@ class Endings:
         self._storage = storage
         self.sender = sender
         self._chance = chance
-        self._held: set[Ending] = set()
+        self._held: set[Claimed] = set()
+        self._one_ended = asyncio.Event()
 
     async def run(self) -> None:
         """Work until this is cancelled."""
-        turns = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             while True:
-                await turns.acquire()
-                ending = await self._claimed()
-                if ending is None:
-                    turns.release()
-                    await asyncio.sleep(LOOK)
+                self._one_ended.clear()
+                claimed = await self._claimed()
+                if claimed is None:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._one_ended.wait(), LOOK)
                 else:
-                    self._held.add(ending)  # now: the next claim comes before the task's first step
-                    task = group.create_task(self.end(ending))
-                    task.add_done_callback(lambda _: turns.release())
-                    task.add_done_callback(partial(self._dropped, ending))
+                    self._held.add(claimed)  # now: the next claim comes before the first step
+                    task = group.create_task(self.end(claimed.ending))
+                    task.add_done_callback(partial(self._dropped, claimed))
 
-    def _dropped(self, ending: Ending, _task: object) -> None:
-        self._held.discard(ending)
+    def _dropped(self, claimed: Claimed, _task: object) -> None:
+        self._held.discard(claimed)
+        self._one_ended.set()
 
     async def end(self, ending: Ending) -> None:
         """Try an ending once and record the result; a fault of ours does not stop the others."""
@@ -101,7 +98,7 @@ class Endings:
             except (SQLAlchemyError, OSError):  # it must not end the work on all others
                 await self._give_back(ending)
 
-    async def _claimed(self) -> Ending | None:
+    async def _claimed(self) -> Claimed | None:
         try:
             return await self.rows.claim(self._held)
         except (SQLAlchemyError, OSError) as error:

@@ -38,7 +38,7 @@ def test_webhooks_are_tried_although_the_job_has_expired_meanwhile(run: Run) -> 
         rows = EndingRows(store.one._engine, store.one.id, store.clock)
         first = await rows.claim()
         assert first is not None
-        await rows.postpone(first, 2 * RETENTION, "the receiver does not answer")
+        await rows.postpone(first.ending, 2 * RETENTION, "the receiver does not answer")
         store.clock.advance(RETENTION + 1)
         assert await store.jobs.expire() == ["1"]
         store.clock.advance(2 * RETENTION)
@@ -47,8 +47,8 @@ def test_webhooks_are_tried_although_the_job_has_expired_meanwhile(run: Run) -> 
         await rows.forget()
         again = await rows.claim()
         assert again is not None
-        assert again.kind == WEBHOOK
-        await rows.finish(again, "done", "200")
+        assert again.ending.kind == WEBHOOK
+        await rows.finish(again.ending, "done", "200")
         await store.jobs.forget(store.clock())
         assert await store.jobs.find("1") is None
 
@@ -62,8 +62,8 @@ def test_a_process_that_stood_still_changes_no_ending_that_is_done(run: Run) -> 
         rows = EndingRows(store.one._engine, store.one.id, store.clock)
         found = await rows.claim()
         assert found is not None
-        await rows.finish(found, "done", "there")
-        await rows.finish(found, "failed", "late")
+        await rows.finish(found.ending, "done", "there")
+        await rows.finish(found.ending, "failed", "late")
         assert (await rows.of(["1"]))["1"][DESTINATION].state == "done"
 
     run(test)

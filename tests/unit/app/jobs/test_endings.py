@@ -1,0 +1,106 @@
+"""The endings of jobs: those of one client wait for no receiver and no file of another one."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from app.jobs.endings import Endings
+from app.jobs.store.database import opened
+from app.jobs.store.endings import DESTINATION, FAILED, OF_ONE, WAITING, WEBHOOK, Ending, EndingRows
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.owners import Owner
+from app.jobs.store.values import Job, State
+from app.storage.storage import Storage
+from app.webhooks.sender import Delivery, Try, WebhookSender
+from models.settings import Settings
+from tests.fakes import GUARD
+
+ENDED = Job("1", "me", State.SUCCEEDED, "classify", {}, 1, 1, 0, 5, 1000.0, finished=1001.0)
+
+
+class Sender:
+    """Delivers messages to `quick` at once, and none to any other receiver."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.held = asyncio.Event()
+        self.delivered = asyncio.Event()
+
+    async def send(self, url: str, _id: str, _body: bytes, _client: str) -> Try:
+        self.begun += 1
+        if url == "quick":
+            self.delivered.set()
+            return Try(Delivery.DELIVERED, "status 204")
+        if self.begun == OF_ONE[WEBHOOK]:
+            self.held.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+
+async def results(_job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+    yield b"{}\n"
+
+
+def with_endings(
+    root: Path, scenario: Callable[[JobRows, EndingRows, Sender], Awaitable[None]]
+) -> None:
+    """Run a scenario while a process works on endings."""
+
+    async def main() -> None:
+        engine, sender = await opened(None, root), Sender()
+        storage = Storage.from_settings(Settings(storage_allow_write=((root / "out").as_uri(),)))
+        try:
+            jobs, owner = JobRows(engine), Owner(engine)
+            await owner.enter()
+            rows = EndingRows(engine, owner.id)
+            endings = Endings(rows, jobs, results, storage, cast(WebhookSender, sender))
+            working = asyncio.create_task(endings.run())
+            try:
+                await asyncio.wait_for(scenario(jobs, rows, sender), GUARD)
+            finally:
+                working.cancel()
+                await asyncio.wait([working])
+        finally:
+            storage.close()
+            await engine.dispose()
+
+    asyncio.run(main())
+
+
+async def add(jobs: JobRows, id_: str, client: str, **targets: str) -> None:
+    endings = [Ending(id_, kind, to, WAITING, 0, 0.0, None, None) for kind, to in targets.items()]
+    await jobs.add(replace(ENDED, id=id_, client=client), [], endings)
+
+
+def test_receivers_that_give_no_answer_hold_up_no_other_client(tmp_path: Path) -> None:
+    async def scenario(jobs: JobRows, _rows: EndingRows, sender: Sender) -> None:
+        for number in range(40):
+            await add(jobs, f"{number}", "one", webhook="slow")
+        await sender.held.wait()
+        await add(jobs, "yours", "other", webhook="quick")
+        await sender.delivered.wait()
+        assert sender.begun == OF_ONE[WEBHOOK] + 1
+
+    with_endings(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("taken", ["out", "out/1"])
+def test_a_destination_that_is_a_file_ends_at_the_first_try(tmp_path: Path, taken: str) -> None:
+    """The webhook waits for it, and would else come after three days."""
+    (tmp_path / taken).parent.mkdir(exist_ok=True)
+    (tmp_path / taken).write_text("a file")
+
+    async def scenario(jobs: JobRows, rows: EndingRows, sender: Sender) -> None:
+        target = (tmp_path / "out" / "1").as_uri()
+        await add(jobs, "1", "me", destination=target, webhook="quick")
+        await sender.delivered.wait()
+        found = (await rows.of(["1"]))["1"][DESTINATION]
+        assert found.state == FAILED
+        assert found.reason is not None
+        assert "no folder" in found.reason
+
+    with_endings(tmp_path, scenario)
