@@ -77,8 +77,13 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     app = main.create_app(settings, workers, counters, given["quarantine"])
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped), Alone())]
-    uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
-    return 0
+    try:
+        uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
+    except SystemExit:  # uvicorn's, after a start that failed
+        if not getattr(app.state, "wrong_settings", False):
+            raise
+        return ExitCode.WRONG_USAGE  # it would be the same the next time
+    return ExitCode.OK
 
 
 async def _worker(settings: Settings, orders: Orders) -> int:

@@ -203,3 +203,16 @@ def test_settings_that_can_never_work_end_the_server_at_once(tmp_path: Path) -> 
     flags = ("--weights", str(weights), "--weights-labels", str(labels))
     with pytest.raises(RuntimeError, match="exit code 2"), serving(*TREE, *flags):
         pass
+
+
+def test_a_database_of_jobs_that_can_never_work_ends_the_server(
+    without_weights: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each front end finds that when it starts; they would else be started again without end."""
+    (data := tmp_path / "data").mkdir()
+    (data / "jobs.sqlite3").write_bytes(b"not a database, and none that SQLite could open" * 100)
+    flags = (*without_weights, "--data-folder", str(data))
+    log = tmp_path / "log"
+    with pytest.raises(RuntimeError, match="exit code 2"), serving(*flags, log=log):
+        pass
+    assert "cannot be used: file is not a database" in log.read_text()

@@ -6,7 +6,7 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sqlalchemy import Connection, event, insert, select
 from sqlalchemy.engine import make_url
@@ -40,11 +40,11 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
         ) from None
     if sqlite or chosen.get_backend_name() == "postgresql":
         event.listen(engine.sync_engine, "connect", _prepare if sqlite else _bound)
-    lock = await asyncio.to_thread(_locked, folder / "lock")
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(_create)
-            await connection.run_sync(_paired, folder / "id")
+        with await asyncio.to_thread(_locked, folder / "lock"):
+            async with engine.begin() as connection:
+                await connection.run_sync(_create)
+                await connection.run_sync(_paired, folder / "id")
     except (SQLAlchemyError, OSError) as error:
         await engine.dispose()
         shown = chosen.render_as_string(hide_password=True)
@@ -53,16 +53,18 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
     except BaseException:
         await engine.dispose()
         raise
-    finally:
-        os.close(lock)
     return engine
 
 
-def _locked(path: Path) -> int:
-    """Return the descriptor of a locked file: one process at a time makes tables."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return descriptor
+def _locked(path: Path) -> BinaryIO:
+    """Return a file that is locked until it is closed: one process at a time makes tables."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _prepare(connection: Any, _record: object) -> None:

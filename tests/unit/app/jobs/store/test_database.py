@@ -56,3 +56,10 @@ def test_a_folder_without_the_files_of_the_jobs_is_refused(
     (folders[1] / "id").write_text("0")
     with pytest.raises(ValueError, match="not the folder of the jobs"):
         asyncio.run(start(folders[1]))
+
+
+@pytest.mark.parametrize("name", ["lock", "id", "jobs.sqlite3"])
+def test_a_data_folder_with_files_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=r"the database of jobs at .* cannot be used"):
+        asyncio.run(opened(None, tmp_path))
