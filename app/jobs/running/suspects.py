@@ -48,8 +48,9 @@ class Suspects:
     @asynccontextmanager
     async def under_way(self, index: int) -> AsyncIterator[None]:
         """Note that an item is under way during the block; raises OSError."""
-        await asyncio.to_thread(self._add, f"{_BEGUN}{index}\n")
         try:
+            # A thread that has begun writes its line also after a cancellation, perhaps last.
+            await asyncio.to_thread(self._add, f"{_BEGUN}{index}\n")
             yield
         finally:
             # It does not wait: a task that is cancelled must write it all the same.

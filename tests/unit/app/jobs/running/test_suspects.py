@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
@@ -22,6 +24,7 @@ from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import Job, State
 from models.settings import Settings
+from tests.fakes import GUARD
 
 KILLER = 3
 TOTAL = 8
@@ -130,6 +133,35 @@ def test_an_item_that_was_cancelled_or_failed_is_no_suspect(tmp_path: Path) -> N
     suspects = Suspects(tmp_path / "suspects")
     suspects.read()
     assert not suspects.blames(7)
+
+
+def test_an_item_that_was_cancelled_while_it_was_noted_is_no_suspect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspects, add = Suspects(tmp_path / "suspects"), Suspects._add
+    begun, released = threading.Event(), threading.Event()
+
+    def slow(self: Suspects, text: str) -> None:
+        if text.startswith("+"):
+            begun.set()
+            released.wait(GUARD)
+        add(self, text)
+
+    monkeypatch.setattr(Suspects, "_add", slow)
+
+    async def work() -> None:
+        async with suspects.under_way(7):
+            pytest.fail("it was cancelled before")
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(work())
+        await asyncio.to_thread(begun.wait, GUARD)
+        task.cancel()
+        await asyncio.wait([task])
+        released.set()
+
+    asyncio.run(cancelled())  # it waits for the thread
+    assert sorted((tmp_path / "suspects").read_text().split()) == ["+7", "-7"]
 
 
 def test_an_unfinished_line_of_the_file_does_not_count(tmp_path: Path) -> None:
