@@ -14,7 +14,7 @@ from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.output import RESULTS
+from app.jobs.output import IMAGES, RESULTS
 from app.jobs.store.endings import DESTINATION, DONE, FAILED, Claimed, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
@@ -115,7 +115,9 @@ class Endings:
             return
         try:
             folder = self._storage.writable(ending.target)
-            await self._storage.check_folder(folder)
+            await self._storage.check_folder(folder.below(IMAGES))
+            for each in (folder, folder.below(IMAGES)):
+                await self._storage.tidy(each)
             target = folder.below(RESULTS)
             async with aclosing(self._results(job)) as results:
                 await self._storage.write(target, _bytes(results))

@@ -3,10 +3,10 @@
 import errno
 import os
 from contextlib import ExitStack, suppress
-from secrets import token_hex
 from threading import Lock
 from typing import BinaryIO
 
+from app.storage import temporary_files
 from app.storage.local_files import explained, walked
 from app.storage.location import Location
 from models.domain.errors import InvalidParameter
@@ -32,7 +32,7 @@ class Writing:
         self._held = ExitStack()
         self._file: BinaryIO | None = None
         self._folder = -1
-        self._temporary = f".darkroom-{token_hex(8)}.tmp"
+        self._temporary = ""
         self._aborted = False
 
     def add(self, piece: bytes) -> None:
@@ -70,14 +70,13 @@ class Writing:
         if self._file is None:
             walk = walked(self._root, self._names[:-1], make=True)
             self._folder = self._held.enter_context(walk)
+            self._temporary, descriptor = temporary_files.make(self._folder)
             self._held.callback(self._remove)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._temporary, flags, 0o666, dir_fd=self._folder)
             self._file = self._held.enter_context(os.fdopen(descriptor, "wb"))
         return self._file
 
     def _remove(self) -> None:
-        with suppress(FileNotFoundError):  # it has got its name, or was never made
+        with suppress(FileNotFoundError):  # it has got its name
             os.unlink(self._temporary, dir_fd=self._folder)
 
 
@@ -95,6 +94,19 @@ def check_folder(folder: Location, root: Location) -> None:
                 f"{folder}: {error.filename} is no folder; choose another address (links are not "
                 "followed)"
             ) from None
+
+
+def remove_abandoned(folder: Location, root: Location) -> None:
+    """Remove what processes that died have left of their writes to a folder.
+
+    Raises OriginFailed.
+    """
+    with (
+        explained(folder),
+        suppress(FileNotFoundError, PermissionError),  # it is not there, or cannot be listed
+        walked(root, folder.parts[len(root.parts) :]) as found,
+    ):
+        temporary_files.remove_abandoned(found)
 
 
 def sync(folder: Location, root: Location) -> None:

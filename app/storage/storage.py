@@ -15,15 +15,14 @@ from collections.abc import (
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from threading import Lock
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from app.storage import local_files, local_writing
 from app.storage.buckets import MISSING, Buckets, installed
 from app.storage.local_files import Entry
 from app.storage.location import AllowList, Location, parse
+from app.storage.steps import Steps
 from models.domain.errors import AddressRefused, OriginTimedOut, ServiceError
 from models.settings import Settings
 
@@ -146,6 +145,15 @@ class Storage:
         if folder.scheme == "file":
             await self._run(partial(local_writing.sync, folder, root))
 
+    async def tidy(self, folder: Location) -> None:
+        """Remove what processes that were killed have left of their writes to a folder.
+
+        Files of running processes stay. Raises AddressRefused and OriginFailed.
+        """
+        root = _root(folder, self._writable)
+        if folder.scheme == "file":
+            await self._run(partial(local_writing.remove_abandoned, folder, root))
+
     def close(self) -> None:
         """Accept no more work; threads finish what they have, such as removing unfinished files."""
         self._threads.shutdown(wait=False)
@@ -159,7 +167,7 @@ class Storage:
 
     async def _on_thread(self, source: Generator[T, None, None], n: int) -> AsyncGenerator[T, None]:
         """Yield from a blocking generator, which runs on a thread for `n` items at a time."""
-        steps = _Steps(source)
+        steps = Steps(source)
         try:
             taken = [*await self._run(partial(steps.take, n))]
             while taken:
@@ -185,22 +193,6 @@ class Storage:
                     text = f"{location.root} did not answer for {self._timeout:g} seconds"
                     raise OriginTimedOut(text) from None
                 yield found
-
-
-class _Steps(Generic[T]):
-    """A generator that threads advance, one at a time, and that may be closed at any time."""
-
-    def __init__(self, source: Generator[T, None, None]) -> None:
-        self._source = source
-        self._lock = Lock()
-
-    def take(self, n: int) -> list[T]:
-        with self._lock:
-            return [*islice(self._source, n)]
-
-    def close(self) -> None:
-        with self._lock:
-            self._source.close()
 
 
 def _allowed(prefixes: Sequence[str], setting: str, data_folder: Path | None) -> AllowList:
