@@ -145,7 +145,8 @@ class Endings:
         """Let an ending be due soon, as soon as the database takes that."""
         while True:
             with suppress(SQLAlchemyError, OSError):
-                await self.rows.postpone(ending, AGAIN, "the server's files or database failed")
+                reason = "the server's files or database failed"
+                await self.rows.postpone(ending, AGAIN, reason, counts=False)
                 return
             await asyncio.sleep(AGAIN)
 

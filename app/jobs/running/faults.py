@@ -26,6 +26,10 @@ log = logging.getLogger("darkroom.jobs")
 PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds for which a job rests after its first fault, doubled for each further one; at most."""
 
+MOST_WAITED = 4
+"""Faults in a row that count while a job waits for the database or for room: it never fails, and
+rests for at most 40 seconds, so that it goes on soon after."""
+
 MOST = 24
 """Faults in a row without progress after which a job fails: some 95 minutes."""
 
@@ -101,7 +105,7 @@ class Faults:
         known = self._known.get(job.id)
         faults = known.faults + 1 if known is not None and known.done == job.done else 1
         if any(_is_waited_for(each) for each in causes):
-            faults = 1
+            faults = min(faults, MOST_WAITED)
         elif faults >= MOST:
             return _public(causes[0])
         self._rest(job, faults)

@@ -10,6 +10,7 @@ from app.jobs.store.tables import CHUNKS, CLAIMED, DONE, JOBS, OWNERS, WAITING, 
 from app.jobs.store.values import (
     LARGEST_CHUNK,
     RUNNABLE,
+    UNFINISHED,
     Claim,
     Rows,
     Span,
@@ -87,7 +88,8 @@ class ChunkRows:
         """Add records to the results of one job; return those that count."""
         # The row of the job is locked first, so that rows of results are numbered one after the
         # other although several hosts commit.
-        this = update(JOBS).where(JOBS.c.id == job)
+        # One that has ended, because another process found that it cannot go on, changes no more.
+        this = update(JOBS).where(JOBS.c.id == job, JOBS.c.state.in_(_values(UNFINISHED)))
         row = await connection.scalar(this.values(done=JOBS.c.done).returning(JOBS.c.done))
         if row is None:
             return []

@@ -138,11 +138,17 @@ class EndingRows:
                 self._one(ending).values(state=state, reason=reason, owner=None)
             )
 
-    async def postpone(self, ending: Ending, seconds: float, reason: str) -> None:
-        """Try an ending again after some seconds."""
+    async def postpone(
+        self, ending: Ending, seconds: float, reason: str, *, counts: bool = True
+    ) -> None:
+        """Try an ending again after some seconds; if it `counts`, this was one of its attempts.
+
+        Do nothing where another process has taken it meanwhile.
+        """
+        mine = self._one(ending).where(ENDINGS.c.attempts == ending.attempts + 1)
         values = {"due": self._clock() + seconds, "reason": reason, "owner": None}
         async with self._engine.begin() as connection:
-            await connection.execute(self._one(ending).values(**values))
+            await connection.execute(mine.values(attempts=ending.attempts + counts, **values))
 
     async def forget(self) -> None:
         """Remove the endings of jobs that are gone."""

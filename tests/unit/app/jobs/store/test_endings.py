@@ -121,3 +121,32 @@ def test_endings_in_work_are_few_of_one_client_and_shared_by_all(run: Run, kind:
         assert len(held) == OF_ONE[kind], "of one client"
 
     run(test)
+
+
+def test_a_fault_of_the_server_is_no_attempt_and_late_processes_change_nothing(run: Run) -> None:
+    """Nine of them within a minute would else end a webhook at the first failure after that."""
+
+    async def test(store: Store) -> None:
+        engine = store.one._engine
+        one, other = (EndingRows(engine, each.id, store.clock) for each in (store.one, store.other))
+        await store.jobs.add(ENDED, [], ENDINGS[:1])
+        for _ in range(20):
+            found = await one.claim()
+            assert found is not None
+            assert found.ending.attempts == 0
+            await one.postpone(found.ending, 5.0, "the disk is full", counts=False)
+            assert await one.claim() is None
+            store.clock.advance(5.0)
+            for each in (store.one, store.other):
+                await each.renew()
+        late = await one.claim()
+        assert late is not None
+        await store.one.leave()
+        taken = await other.claim()
+        assert taken is not None
+        assert taken.ending.attempts == 1
+        await one.postpone(late.ending, 0.0, "it stood still")
+        await store.one.enter()
+        assert await one.claim() is None, "another process works on it"
+
+    run(test)

@@ -317,3 +317,19 @@ def test_bodies_of_a_process_that_died_count_until_its_lease_ends(run: Run) -> N
         assert [each.arriving for each in told] == [1, 1, 2]
 
     run(test)
+
+
+def test_results_of_a_job_that_has_failed_change_no_more(run: Run) -> None:
+    """Its results may be in storage, and its webhook sent, when another process ends its chunk."""
+
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        first, second = await claimed(store, store.one), await claimed(store, store.other)
+        assert await store.chunks.commit([stored(first)], store.one.id, RETENTION)
+        await store.jobs.fail("1", {"detail": "the archive is missing"}, RETENTION)
+        assert await store.chunks.commit([stored(second)], store.other.id, RETENTION) == []
+        found = await store.jobs.find("1")
+        assert found is not None
+        assert (found.state, found.done) == (State.FAILED, 10)
+
+    run(test)
