@@ -129,11 +129,15 @@ class Storage:
     async def check_folder(self, folder: Location) -> None:
         """Raise InvalidParameter if no file can be written below `folder`, because it is a file.
 
-        Raises AddressRefused and OriginFailed too. Buckets have no folders.
+        Raises AddressRefused, OriginFailed and OriginTimedOut too. Buckets have no folders.
         """
         root = _root(folder, self._writable)
         if folder.scheme == "file":
-            await self._run(partial(local_writing.check_folder, folder, root))
+            try:
+                async with asyncio.timeout(self._timeout):  # a client waits for this
+                    await self._run(partial(local_writing.check_folder, folder, root))
+            except TimeoutError:
+                raise self._silent(folder) from None
 
     async def settle(self, folder: Location) -> None:
         """Let the files that were written to a folder survive a power failure: their names too.
@@ -190,9 +194,11 @@ class Storage:
                 except StopAsyncIteration:
                     return
                 except TimeoutError:
-                    text = f"{location.root} did not answer for {self._timeout:g} seconds"
-                    raise OriginTimedOut(text) from None
+                    raise self._silent(location) from None
                 yield found
+
+    def _silent(self, location: Location) -> OriginTimedOut:
+        return OriginTimedOut(f"{location.root} did not answer for {self._timeout:g} seconds")
 
 
 def _allowed(prefixes: Sequence[str], setting: str, data_folder: Path | None) -> AllowList:

@@ -68,17 +68,18 @@ class Sources:
                 empty = f"source: there is no file below {source.prefix}"
                 return await made(lines, empty=empty)
         job = await self._ended(source.retry_of or "", asked.client)
-        async with aclosing(self._results(job)) as records:
-            lines = failed_lines(records, self._folder.of(job.id) / MANIFEST, job.total)
-            empty = f"retry_of: no item of job {job.id} failed"
-            found = await made(lines, empty=empty)
-        archive = self._folder.of(job.id) / ARCHIVE
-        if not archive.exists():
-            return found
         try:
+            async with aclosing(self._results(job)) as records:
+                lines = failed_lines(records, self._folder.of(job.id) / MANIFEST, job.total)
+                empty = f"retry_of: no item of job {job.id} failed"
+                found = await made(lines, empty=empty)
+            archive = self._folder.of(job.id) / ARCHIVE
+            if not archive.exists():
+                await self._ended(job.id, asked.client)  # else it was removed with its archive
+                return found
             await asyncio.to_thread(_shared, archive, folder / ARCHIVE, room.use_on_thread)
         except FileNotFoundError:
-            raise NotFound(f"job {job.id} was removed meanwhile, with its archive") from None
+            raise NotFound(f"job {job.id} was removed meanwhile, with its files") from None
         return replace(found, stored=found.stored + (folder / ARCHIVE).stat().st_size)
 
     async def _ended(self, id_: str, client: str) -> Job:

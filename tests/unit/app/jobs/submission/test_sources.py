@@ -1,13 +1,25 @@
 """The archive of a job whose failed items are tried again: one file for both jobs, or a copy."""
 
+import asyncio
 import errno
 import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from app.jobs.submission.sources import _shared
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
+from app.jobs.manifest import ManifestWriter, StoredLine
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.values import Job, State
+from app.jobs.submission.asked import Asked, Source
+from app.jobs.submission.room import Reservation
+from app.jobs.submission.sources import Sources, _shared
+from app.storage.storage import Storage
+from models.domain.errors import NotFound
 from models.domain.job_errors import StorageFull
+from models.settings import Settings
 
 SIZE = 5 << 19
 
@@ -50,3 +62,46 @@ def test_other_errors_make_no_copy(
     with pytest.raises(OSError, match=os.strerror(number)):
         _shared(tmp_path / "one", tmp_path / "other", lambda _: None)
     assert not (tmp_path / "other").exists()
+
+
+class OldJob:
+    """The rows of one job, which is there until it is removed; its results are one failed item."""
+
+    def __init__(self, folder: DataFolder) -> None:
+        self._folder = folder
+        self.job: Job | None = Job("0", "me", State.SUCCEEDED, "classify", {}, 1, 1, 1, 5, 1000.0)
+        writer = ManifestWriter(folder.add("0") / MANIFEST, 10, 1000)
+        writer.add(StoredLine(path="photo.jpg", member=(0, 10, 0)))
+        writer.finish()
+        (folder.of("0") / ARCHIVE).write_bytes(b"archive")
+        (folder.of("0") / "results").write_bytes(b'{"index": 0, "status": "error"}\n')
+
+    async def find(self, _id: str, _client: str) -> Job | None:
+        return self.job
+
+    def remove(self, name: str) -> None:
+        """Remove the row, then a file, and wait with the others: the order is not known."""
+        self.job = None
+        (self._folder.of("0") / name).unlink()
+
+
+@pytest.mark.parametrize("name", [MANIFEST, ARCHIVE])
+def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: str) -> None:
+    """It would be accepted without its archive, and fail."""
+    folder = DataFolder(tmp_path)
+    folder.make()
+    old = OldJob(folder)
+
+    async def results(_job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+        yield (folder.of("0") / "results").read_bytes()
+        old.remove(name)
+
+    async def main() -> None:
+        rows, storage = cast(JobRows, old), cast(Storage, None)
+        sources = Sources(storage, folder, rows, Settings(), 32, results)
+        asked = Asked("me", "classify", {}, source=(source := Source(retry_of="0")))
+        room = Reservation(cast(Any, None), "1")
+        with pytest.raises(NotFound):
+            await sources.manifest(asked, source, folder.add("1"), b"", room)
+
+    asyncio.run(main())
