@@ -23,6 +23,10 @@ SWEEP = 10.0
 SEARCH = 300.0
 """Seconds between two searches for folders without a job, which look at every file of all jobs."""
 
+SET_AHEAD, HOLD = 600.0, 3600.0
+"""Seconds by which the clock must have been set ahead since the last sweep so that nothing expires
+for HOLD seconds: if it was set wrongly, the results of all jobs would be removed at once."""
+
 
 class Sweep:
     """Sweeps regularly, beside those of other processes; a client may store `share` bytes."""
@@ -47,6 +51,8 @@ class Sweep:
         self._runner = runner
         self._share = share
         self._search_at = 0.0
+        self._offset = _offset()
+        self._expire_at = 0.0
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, at each sweep."""
 
@@ -73,15 +79,30 @@ class Sweep:
         full = (client for client, n_bytes in stored.items() if n_bytes >= self._share)
         self._runner.full_clients = frozenset(full)
         self._runner.full = sum(stored.values()) >= self._settings.max_data_bytes
-        while expired := await self._rows.expire():
-            await self._remove(expired)
-        await self._rows.forget(time.time() - 2 * retention)
+        if self._may_expire():
+            while expired := await self._rows.expire():
+                await self._remove(expired)
+            await self._rows.forget(time.time() - 2 * retention)
         await self._endings.forget()
         if time.monotonic() >= self._search_at:
             self._search_at = time.monotonic() + SEARCH
             idle = await asyncio.to_thread(self._folder.unchanged)
             await self._remove({*idle} - await self._rows.known(idle))
 
+    def _may_expire(self) -> bool:
+        """Return whether the clock can be trusted to remove what has expired by it."""
+        before, self._offset = self._offset, _offset()
+        if self._offset - before > SET_AHEAD:
+            ahead = self._offset - before
+            log.warning("the clock was set ahead by %.0f s; no results expire for an hour", ahead)
+            self._expire_at = time.monotonic() + HOLD
+        return time.monotonic() >= self._expire_at
+
     async def _remove(self, ids: Iterable[str]) -> None:
         for id_ in ids:
             await asyncio.to_thread(self._folder.remove, id_)
+
+
+def _offset() -> float:
+    """Return the seconds that only setting the clock changes, also while the host is suspended."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
