@@ -83,17 +83,22 @@ class Writing:
 def check_folder(folder: Location, root: Location) -> None:
     """Raise InvalidParameter if `folder`, or a part on the way to it, exists and is no folder.
 
-    Such a file makes every write below it fail, however often it is tried. Raises OriginFailed.
+    Such a file, or a name that is too long, makes every write below it fail, however often it is
+    tried. Raises OriginFailed.
     """
     with explained(folder), suppress(FileNotFoundError):  # the first write makes it
         try:
             with walked(root, folder.parts[len(root.parts) :]):
                 pass
         except NotADirectoryError as error:
+            name = os.fsencode(error.filename).decode("utf-8", "replace")
             raise InvalidParameter(
-                f"{folder}: {error.filename} is no folder; choose another address (links are not "
-                "followed)"
+                f"{folder}: {name} is no folder; choose another address (links are not followed)"
             ) from None
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise InvalidParameter(f"{folder}: a name in it is too long for the disk") from None
 
 
 def remove_abandoned(folder: Location, root: Location) -> None:

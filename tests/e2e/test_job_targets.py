@@ -126,7 +126,7 @@ def test_a_folder_is_classified(client: httpx.Client, photos: Path) -> None:
 def test_names_are_chosen_and_addresses_are_checked(
     client: httpx.Client, photos: Path, results: Path
 ) -> None:
-    taken = results / "taken"
+    taken, long = results / "taken", f"{results.as_uri()}/{300 * 'a'}"
     taken.write_text("a file")
     path = post(client, "classify", source=photos.as_uri(), include="*.png,*.txt")
     assert finished(client, path)["items"]["total"] == 2
@@ -136,6 +136,7 @@ def test_names_are_chosen_and_addresses_are_checked(
         ({"source": photos.as_uri(), "include": "*.gif"}, 422, "there is no file below"),
         ({"source": f"{photos.as_uri()}/none"}, 404, "there is no such file"),
         ({"source": photos.as_uri(), "destination": taken.as_uri()}, 422, "taken is no folder"),
+        ({"source": photos.as_uri(), "destination": f"{long}/1"}, 422, "too long for the disk"),
         ({"include": "*.gif"}, 422, "below `source`"),
         ({"source": photos.as_uri(), "retry_of": "x"}, 422, "not both"),
         ({"retry_of": "x"}, 404, "there is no job"),

@@ -292,3 +292,20 @@ def test_files_that_are_settled_survive_a_power_failure_with_their_names(
     run(tmp_path, scenario)
     folders = (target.parent, target.parent.parent, tmp_path)
     assert synced == [(str(each), True) for each in folders]
+
+
+@pytest.mark.parametrize("name", [b"a file", b"no text \xff"])
+def test_a_file_is_no_folder_to_write_to(tmp_path: Path, name: bytes) -> None:
+    """Its name is told to clients, and so is text."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path.write_bytes(b"content")
+
+    async def scenario(storage: Storage) -> None:
+        for inner in ("", "/deeper"):
+            with pytest.raises(InvalidParameter, match="is no folder") as caught:
+                await storage.check_folder(storage.writable(path.as_uri() + inner))
+            caught.value.detail.encode()
+        await storage.check_folder(storage.writable((tmp_path / "new" / "one").as_uri()))
+        assert not (tmp_path / "new").exists()
+
+    run(tmp_path, scenario)
