@@ -68,7 +68,9 @@ class Endings:
                 claimed = await self._claimed()
                 if claimed is None:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._one_ended.wait(), LOOK)
+                        # `wait_for` of Python 3.11 drops a cancellation that comes with the event.
+                        async with asyncio.timeout(LOOK):
+                            await self._one_ended.wait()
                 else:
                     self._held.add(claimed)  # now: the next claim comes before the first step
                     task = group.create_task(self.end(claimed.ending))

@@ -104,3 +104,22 @@ def test_a_destination_that_is_a_file_ends_at_the_first_try(tmp_path: Path, take
         assert "no folder" in found.reason
 
     with_endings(tmp_path, scenario)
+
+
+def test_the_work_is_cancelled_also_while_an_ending_ends() -> None:
+    class NoRows:
+        async def claim(self, _held: object) -> None:
+            return None
+
+    async def main() -> None:
+        nothing = cast(JobRows, None), results, cast(Storage, None), cast(WebhookSender, Sender())
+        endings = Endings(cast(EndingRows, NoRows()), *nothing)
+        working = asyncio.create_task(endings.run())
+        for _ in range(5):  # now it waits for an ending that ends
+            await asyncio.sleep(0)
+        endings._one_ended.set()
+        working.cancel()
+        await asyncio.wait([working], timeout=GUARD)
+        assert working.cancelled()
+
+    asyncio.run(main())
