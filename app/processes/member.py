@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
@@ -114,14 +114,25 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     tasks = [hosting, *map(asyncio.create_task, (_death(worker), stop.wait(), orders.next()))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     asked = stop.is_set() or tasks[-1].done()
+    if not asked:
+        log.critical("the worker died", exc_info=hosting.exception() if hosting.done() else None)
+        _abandon(ExitCode.WORKER_DIED)
     host.retire()
-    await asyncio.to_thread(worker.stop, settings.drain_timeout)
+    if not await asyncio.to_thread(worker.stop, settings.drain_timeout):
+        log.error("images in work were not done within %s s", settings.drain_timeout)
+        _abandon(ExitCode.OK)
     hosting.cancel()
-    (ended,) = await asyncio.gather(hosting, return_exceptions=True)
-    if asked:
-        return 0
-    log.critical("the worker died", exc_info=ended if isinstance(ended, Exception) else None)
-    return ExitCode.WORKER_DIED
+    await asyncio.gather(hosting, return_exceptions=True)
+    return ExitCode.OK
+
+
+def _abandon(code: ExitCode) -> NoReturn:
+    """End this process at once, with its threads.
+
+    They may still write to slots, which front ends use again as soon as a connection is closed. So
+    none may be closed before the threads have ended, and only the kernel can end them.
+    """
+    os._exit(code)
 
 
 def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> Started:

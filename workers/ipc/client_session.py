@@ -1,6 +1,7 @@
 """A worker's session with one front end: the arena, the jobs, and the messages to it.
 
-Guarantee: every `Submit` is answered by exactly one `Done`, after the last access to its slot.
+Guarantee: every `Submit` is answered by exactly one `Done`, after the last access to its slot, or
+by the end of this process.
 """
 
 import asyncio
@@ -64,8 +65,15 @@ class ClientSession:
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
         """Receive outcomes: fill the slots here, on the worker's thread, and write frames on the
         loop.
+
+        Where the worker was given up, its threads may still write to the slots of jobs that are
+        `launched`. These get no answer: their slots are free when this process has ended.
         """
-        frames = [self._done(ticket.tag[1], outcome) for ticket, outcome in outcomes]
+        frames = [
+            self._done(ticket.tag[1], outcome)
+            for ticket, outcome in outcomes
+            if not ticket.launched
+        ]
         self._loop.call_soon_threadsafe(self._answer, frames)
 
     def batched(self, batch: Batch, seconds: float) -> None:

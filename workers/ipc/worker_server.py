@@ -51,16 +51,21 @@ class WorkerServer:
         self._accepting: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket, worker: Worker[Any], welcome: Welcome) -> None:
-        """Accept front ends until cancelled, then close their connections."""
+        """Accept front ends until cancelled, then close their connections.
+
+        Cancel it only when the worker has ended its threads: a front end uses the slots of jobs
+        again when their connection is closed. After any other error connections stay open.
+        """
         listener.setblocking(False)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_telling())
                 self._accepting = tasks.create_task(self._accept(listener, worker, welcome, tasks))
-        finally:
+        except asyncio.CancelledError:
             for session in self._sessions:
                 session.protocol.close()
             await asyncio.sleep(0)  # the loop hangs up in its next turn
+            raise
 
     def retire(self) -> None:
         """Give the address up: front ends connect to the next worker there, and wait for this

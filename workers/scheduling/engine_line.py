@@ -64,11 +64,16 @@ class EngineLine(Generic[SlotT]):
             thread.join(left())
         return not any(thread.is_alive() for thread in self._collect)
 
-    def close(self, left: Callable[[], float | None]) -> None:
-        """Close the engine, and wait at most `left()` seconds for the thread that launches."""
+    def close(self, left: Callable[[], float | None]) -> bool:
+        """Close the engine, and wait at most `left()` seconds for the thread that launches.
+
+        Return whether it ended.
+        """
         self.engine.close()  # wakes that thread, should it still wait for a slot
-        if self._launch is not None:
-            self._launch.join(left())
+        if self._launch is None:
+            return True
+        self._launch.join(left())
+        return not self._launch.is_alive()
 
     def _thread(self, loop: Callable[[], None], name: str) -> threading.Thread:
         def run() -> None:

@@ -15,7 +15,8 @@ class Ticket:
 
     `tag` belongs to the caller; `queued` and `enqueued_at` belong to the batcher. `on_device` is
     called with True right before the device is given the job, and with False when it is done with
-    it, before it is given another batch. A job that is `alone` shares the device with no other.
+    it, before it is given another batch; between these it is `launched`. A job that is `alone`
+    shares the device with no other.
     """
 
     __slots__ = (
@@ -24,6 +25,7 @@ class Ticket:
         "enqueued_at",
         "job",
         "key",
+        "launched",
         "mailbox",
         "on_device",
         "pixels",
@@ -47,7 +49,7 @@ class Ticket:
         self.key = (job.operation.batch_key, job.lane, alone)
         self.pixels = most_pixels(job)
         self.enqueued_at = 0.0
-        self.queued = False
+        self.queued = self.launched = False
         self.cancelled = False
 
     def is_over(self, now: float) -> bool:

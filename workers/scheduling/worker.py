@@ -114,10 +114,11 @@ class Worker(Generic[SlotT]):
             self._batcher.release(self._clock())
             notify(self._lines)
 
-    def stop(self, timeout: float | None = None) -> None:
+    def stop(self, timeout: float | None = None) -> bool:
         """Refuse new jobs, finish the accepted ones, end the threads and the engine.
 
-        After `timeout` seconds the rest fails with WorkerLost; threads and engine are abandoned.
+        After `timeout` seconds the rest fails with WorkerLost, and False is returned: threads and
+        engine are abandoned, and may still use the images of jobs that are `launched`.
         """
         with self._lock:
             self._stopping = True
@@ -125,9 +126,8 @@ class Worker(Generic[SlotT]):
         left = time_left(timeout, self._clock)
         if not all([line.join(left) for line in self._lines]):
             self._end()
-            return
-        for line in self._lines:
-            line.close(left)
+            return False
+        return all([line.close(left) for line in self._lines])
 
     def _guarded(self, loop: Callable[[], None]) -> None:
         try:
@@ -155,7 +155,6 @@ class Worker(Generic[SlotT]):
                 engine.release(slot)
                 break
             try:
-                batch.note_device(True)
                 engine.launch(slot, [t.job for t in batch.tickets])
             except Exception as error:  # the neighbours of a guilty job are protected
                 engine.release(slot)
@@ -174,6 +173,7 @@ class Worker(Generic[SlotT]):
                 if picked.batch:
                     batch = Batch(picked.batch, picked.reason, now, new_id())
                     self._under_way.add(batch)
+                    batch.note_device(True)
                 if any(ticket.alone for ticket in picked.dropped):
                     notify(self._lines)  # other jobs need not wait for it any more
                 if not (picked.batch or picked.dropped):

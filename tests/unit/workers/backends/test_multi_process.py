@@ -362,6 +362,30 @@ def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
     run(test())
 
 
+def test_a_worker_that_is_given_up_keeps_the_slots_that_its_threads_may_still_write_to() -> None:
+    async def test() -> None:
+        with running_worker(ENGINE, LIMITS) as other, ExitStack() as first:
+            worker = first.enter_context(running_worker(ENGINE, LIMITS))
+            ours = backend(worker)
+            await ours.welcome()
+            worker.gate.shut()
+            working = asyncio.create_task(ours.run(fake_job(1)))
+            await on_device(worker)
+            queued = asyncio.create_task(ours.run(fake_job(2)))
+            await wait_until(lambda: worker.worker.load().queued_jobs == 1)
+            (line,) = ours._links[0].lines
+            assert not await asyncio.to_thread(worker.worker.stop, 0.0)
+            await wait_until(lambda: len(line.pending) == 1)
+            assert [number_of(each.job) for each in line.pending.values()] == [1]
+            assert not working.done()
+            ours._links[0]._address = other.address  # where its successor will be
+            first.close()
+            assert [number(c) for c in await asyncio.gather(working, queued)] == [1, 2]
+            await ours.aclose()
+
+    run(test())
+
+
 def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() -> None:
     async def test() -> None:
         ours = backend(new_address(), arena=PAGE, drain_timeout=0.05)

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import secrets
 import socket
 from typing import Any
 
 import pytest
 
 from tests.fakes import GUARD, FakeEngine, FakeSlot
-from tests.worker_fixture import WELCOME
+from tests.worker_fixture import WELCOME, wait_until
 from workers.ipc.arena import PAGE, Arena
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
@@ -63,6 +64,34 @@ def test_a_connection_that_is_cancelled_leaves_nothing_behind(
         del task  # its error holds the frames of the functions above
         assert not host._sessions
         assert descriptors() == before
+
+    asyncio.run(test())
+
+
+def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front end uses the slots of jobs again when their connection is closed."""
+
+    async def test() -> None:
+        async def fail(host: WorkerServer) -> None:
+            await wait_until(lambda: any(each.protocol._transport for each in host._sessions))
+            raise OSError("a fault of ours")
+
+        monkeypatch.setattr(WorkerServer, "_keep_telling", fail)
+        host, arena = WorkerServer(), Arena.create(PAGE)
+        with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as ours:
+            listener.bind(f"\0darkroom-test-{secrets.token_hex(8)}")
+            listener.listen()
+            ours.connect(listener.getsockname())
+            socket.send_fds(ours, [b"a"], [arena.fd])
+            arena.close()
+            with pytest.raises(ExceptionGroup):
+                await host.serve(listener, worker(), WELCOME)
+            (session,) = host._sessions
+            transport = session.protocol._transport
+            assert transport is not None
+            assert not transport.is_closing()
+            session.protocol.close()
+            await asyncio.sleep(0)
 
     asyncio.run(test())
 

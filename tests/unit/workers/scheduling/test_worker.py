@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -322,10 +323,10 @@ def test_stopping_finishes_what_was_accepted() -> None:
     with running(engine) as worker:
         busy(worker, gate)
         tickets = submit(worker, inbox, [1, POISON, 2, 3])
-        stopper = threading.Thread(target=worker.stop)
-        stopper.start()
-        gate.open()
-        stopper.join()
+        with ThreadPoolExecutor(1) as stopper:
+            stopping = stopper.submit(worker.stop)
+            gate.open()
+        assert stopping.result()
         assert [inbox.answer_of(tickets[i]) for i in (0, 2, 3)] == [1, 2, 3]
     assert engine.closed
     assert not worker.load().alive
@@ -344,7 +345,8 @@ def test_a_hung_engine_is_given_up_and_what_it_says_later_is_not_heard() -> None
         hung = worker.submit(fake_job(), inbox)
         gate.wait_reached()
         waiting = worker.submit(fake_job(), inbox)
-        worker.stop(timeout=0.0)
+        assert not worker.stop(timeout=0.0)
+        assert (hung.launched, waiting.launched) == (True, False)
         assert isinstance(inbox.error_of(hung), WorkerLost)
         assert isinstance(inbox.error_of(waiting), WorkerLost)
         gate.open()
