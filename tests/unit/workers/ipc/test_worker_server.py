@@ -1,6 +1,7 @@
 """A worker's server and a front end that cannot be connected."""
 
 import asyncio
+import gc
 import os
 import secrets
 import socket
@@ -91,9 +92,12 @@ def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyP
             assert transport is not None
             assert not transport.is_closing()
             session.protocol.close()
-            await asyncio.sleep(0)
+            await wait_until(lambda: session not in host._sessions)
 
+    before = descriptors()
     asyncio.run(test())
+    gc.collect()  # what the error holds
+    assert descriptors() == before
 
 
 def test_a_front_end_without_an_arena_leaves_nothing_behind() -> None:
