@@ -21,7 +21,7 @@ def main() -> None:
     if orders.get("broken"):
         sys.exit(orders["code"])
     if "ready" in orders:
-        os.write(orders["ready"], json.dumps({"speed": os.getpid()}).encode())
+        os.write(orders["ready"], json.dumps({"speed": os.getpid()}).encode() + b"\n")
     if "seconds" in orders and "place" not in orders and "pool" in orders:
         orders |= json.loads(sys.stdin.readline())
     if "place" in orders:

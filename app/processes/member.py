@@ -21,6 +21,7 @@ from app.processes.title import retitle
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
+from workers.heartbeat import Heartbeat
 from workers.ipc.encoded_network import encode_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
@@ -34,6 +35,9 @@ log = logging.getLogger("darkroom.member")
 
 LOOK = 0.5
 """Seconds between two checks of the worker's threads."""
+
+HUNG = 30.0
+"""Seconds beyond the longest deadline after which a device hangs that got no work done."""
 
 BIND = 0.01
 """Seconds between two attempts to bind an address that is still in use."""
@@ -111,7 +115,8 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(await _listening(address), worker, welcome))
-    tasks = [hosting, *map(asyncio.create_task, (_death(worker), stop.wait(), orders.next()))]
+    death = _death(worker, settings.max_deadline + HUNG)
+    tasks = [hosting, *map(asyncio.create_task, (death, stop.wait(), orders.next()))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     asked = stop.is_set() or tasks[-1].done()
     if not asked:
@@ -173,9 +178,19 @@ async def _listening(address: str) -> socket.socket:
             return listener
 
 
-async def _death(worker: Worker[Any]) -> None:
-    """Return when the worker's threads have ended without being stopped."""
-    while worker.load().alive:  # noqa: ASYNC110 (threads tell no event loop of their end)
+async def _death(worker: Worker[Any], patience: float) -> None:
+    """Return when the worker's threads have ended without being stopped, or hang.
+
+    They hang if none of the work on the device got on for `patience` seconds.
+    """
+    heart, progress = Heartbeat(LOOK), -1.0
+    while (load := worker.load()).alive:
+        if not load.running_jobs or load.progress != progress:
+            heart.beat()
+        elif (silence := heart.silence()) > patience:
+            log.critical("%s got no work done for %.0f s", load.device, silence)
+            return
+        progress = load.progress
         await asyncio.sleep(LOOK)
 
 

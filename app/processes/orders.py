@@ -4,6 +4,7 @@ When the other end closes, the parent has gone, and this process ends at once.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -22,18 +23,23 @@ class Orders:
     def __init__(self) -> None:
         self._buffer = b""
         self.first = self._next()
+        self._signs: int | None = self.first.pop("ready", None)
+        if self._signs is not None:
+            os.set_inheritable(self._signs, False)
+            os.set_blocking(self._signs, False)  # a parent that is stopped must not stop this one
         self._lock = threading.Lock()
         self._early: list[dict[str, Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         threading.Thread(target=self._read, name="orders", daemon=True).start()
 
     def attach(self) -> None:
-        """Pass further orders to the running event loop."""
+        """Pass further orders to the running event loop, and tell the parent that it works."""
         self._later: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         with self._lock:
             self._loop = asyncio.get_running_loop()
             for orders in self._early:
                 self._later.put_nowait(orders)
+        self._beating = asyncio.create_task(self._keep_beating())
 
     async def next(self) -> dict[str, Any]:
         """Wait for the next orders and return them."""
@@ -44,10 +50,17 @@ class Orders:
 
         Processes of the same pool that start later find that among their orders as `measured`.
         """
-        ready = self.first.pop("ready", None)
-        if ready is not None:
-            os.write(ready, json.dumps(measured or {}).encode())
-            os.close(ready)
+        self._tell(json.dumps(measured or {}).encode())
+
+    async def _keep_beating(self) -> None:
+        while "beat" in self.first:
+            self._tell(b"")
+            await asyncio.sleep(self.first["beat"])
+
+    def _tell(self, message: bytes) -> None:
+        if self._signs is not None:
+            with contextlib.suppress(OSError):  # the parent has ended, or does not read
+                os.write(self._signs, message + b"\n")
 
     def _read(self) -> None:
         while True:

@@ -168,8 +168,7 @@ async def _supervised(
         announce(reload.settings, sockets[:1])
 
     on_exit = partial(_forget, folder=folder, counters=counters)
-    supervisor = Supervisor(groups, on_exit, close, reload.spares, reload, on_ready)
-    return await supervisor.run()
+    return await Supervisor(groups, on_exit, close, reload.spares, reload, on_ready).run()
 
 
 @contextmanager
@@ -214,6 +213,7 @@ def worker(
         spare_module="app.processes.standby",
         last_orders=("address",),
         forks=_forks(gpu),
+        beats=True,
     )
 
 
@@ -224,8 +224,7 @@ def _forks(gpu: int | None) -> ForkSpec:
     """
     engine = "workers.engines.cpu" if gpu is None else "workers.engines.cuda"
     imports = ["workers.engines.model", f"{engine}.engine", f"{engine}.network"]
-    if gpu is None:
-        imports.append(f"{engine}.forward")
+    imports += [f"{engine}.forward"] if gpu is None else []
     pool = "workers on the CPU" if gpu is None else f"workers of GPU number {gpu}"
     unless = "" if gpu is None else "workers.engines.cuda.driver.is_initialised"
     return ForkSpec("app.processes.fork_server", f"forks {pool}", imports, unless)
@@ -241,7 +240,8 @@ def _front_end(
     passed = (orders[name] for name in ("socket", "scraped", "tally", "counters", "quarantine"))
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
-    return ProcessSpec(name, "app.processes.member", orders, descriptors, environment, patience)
+    module = "app.processes.member"
+    return ProcessSpec(name, module, orders, descriptors, environment, patience, beats=True)
 
 
 def _forget(pid: int, folder: str, counters: Counters) -> None:

@@ -82,6 +82,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, then accept connections; called by uvicorn."""
+        if self._orders is not None:
+            self._orders.attach()
         await super().startup([])
         freeze()
         settings, service = self._settings, self._app.state.service
@@ -171,8 +173,8 @@ class Server(uvicorn.Server):
             self.exit_code = ExitCode.WORKER_DIED
             service.stopping.set()
             return True
-        taking = any(each.taking for each in self._left)
-        if self._left and not self.server_state.connections and not taking:
+        busy = self.server_state.connections or any(each.taking for each in self._left)
+        if self._left and not busy:
             self._close()
         return await super().on_tick(counter)
 
@@ -193,7 +195,6 @@ class Server(uvicorn.Server):
 
     async def _obey(self, orders: Orders) -> None:
         """Report to the parent that connections are accepted, and leave on its order."""
-        orders.attach()
         orders.ready()
         while not (await orders.next()).get("leave"):
             pass

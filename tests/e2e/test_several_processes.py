@@ -129,6 +129,19 @@ def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:
     assert children(tree.process.pid)["worker"] != killed
 
 
+def test_a_stopped_worker_makes_the_server_unready_and_is_replaced(
+    without_weights: tuple[str, ...],
+) -> None:
+    with serving(*without_weights) as server:
+        stopped = children(server.process.pid)["worker"]
+        os.kill(stopped, signal.SIGSTOP)
+        until(lambda: get(url(server, "/readyz")).status_code == 503)
+        reply = post(url(server, "/filter?name=invert"), content=jpeg(), headers=RAW)
+        assert reply.status_code == 200
+        assert gone(stopped)
+        until(lambda: get(url(server, "/readyz")).status_code == 200)
+
+
 def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
     killed = children(tree.process.pid)["front end 0"]
     os.kill(killed, signal.SIGKILL)

@@ -95,6 +95,7 @@ BULK = (
 WORKERS = (
     "start_times",
     "host_lock",
+    "heartbeat",
     "kernels",
     "preprocess",
     "weights_digest",

@@ -9,12 +9,17 @@ from workers.ipc.worker_client import WorkerConnection
 
 
 def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
-    """Return the numbers of the workers that accept jobs, with their devices."""
-    return [
+    """Return the numbers of the workers that accept jobs, with their devices.
+
+    Silent ones are among them only if all are silent.
+    """
+    found = [
         (number, line.device)
         for number, link in enumerate(links)
-        if (line := link.line) is not None
+        if (line := link.line) is not None and not line.silent
     ]
+    up = ((number, link.line) for number, link in enumerate(links))
+    return found or [(number, line.device) for number, line in up if line is not None]
 
 
 def by_device(links: Sequence[WorkerConnection]) -> list[Load]:
@@ -43,7 +48,7 @@ def combined(
                 running += report.running_jobs
                 progress += report.progress
         if (up := link.line) is not None:
-            alive = not closing
+            alive = alive or (link.computes and not closing)
             rate += up.load.service_rate
             decoding = min(decoding, up.load.decoding)
             takes_jpegs = takes_jpegs or bool(up.welcome and up.welcome.takes_jpegs)

@@ -16,24 +16,25 @@ from functools import partial
 from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.batch_record import BatchRecord
-from models.domain.errors import DeadlineExceeded, Draining, ServiceError, WorkerLost
+from models.domain.errors import Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
 from workers.backends.load import accepting, by_device, combined
 from workers.backends.quarantine import Quarantine
 from workers.backends.recent_batches import recent_batches
 from workers.backends.routing import OwnWork, Router
+from workers.backends.silent_workers import SilentWorkers
 from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Batched, Done, Welcome
-from workers.ipc.worker_client import Hooks, Lost, Pending, WorkerConnection
+from workers.ipc.pending import Lost, Pending
+from workers.ipc.worker_client import Hooks, WorkerConnection
 
 log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
-_LATE = partial(DeadlineExceeded, "the request's deadline passed")
 AT_ONCE = 2
 """Images copied again at the same time after a loss: each copy occupies a thread and a core."""
 
@@ -70,6 +71,7 @@ class ProcessBackend:
         changed = partial(setattr, self, "_load", None)  # it is added up again when it is read
         hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=changed)
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
+        self._silent = SilentWorkers(self._links, changed)
 
     async def welcome(self) -> Welcome:
         """Return the first welcome of a worker, waiting for it."""
@@ -120,7 +122,7 @@ class ProcessBackend:
         """Return the seconds until a worker is expected to run again; 0 while one does."""
         if self._closing or (self._load or self.load()).alive:
             return 0.0
-        return self._absence.back_in(any([link.line is not None for link in self._links]))
+        return self._absence.back_in(any([link.computes for link in self._links]))
 
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then close the connections."""
@@ -135,15 +137,16 @@ class ProcessBackend:
         lost = WorkerLost("the server stopped before the image was done; try again")
         lines = [line for link in self._links for line in link.lines]
         for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:
-            _resolve(pending, lambda: lost)
+            pending.fail(lost)
         self._slots.refuse(lost)
+        self._silent.close()
         await asyncio.gather(*(link.close() for link in self._links))
         self._arena.close()
 
     async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, asyncio.get_running_loop().create_future())
-        alarm = alarms().set(job.deadline, partial(_resolve, pending, _LATE))
+        alarm = alarms().set(job.deadline, pending.expire)
         try:
             await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
@@ -243,8 +246,3 @@ class ProcessBackend:
                 self._slots.release(pending)
             else:
                 self._lose(pending, died=True)
-
-
-def _resolve(pending: Pending, error: Callable[[], ServiceError]) -> None:
-    if not pending.waiter.done():
-        pending.waiter.set_result(Failed(error()))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from models.domain.job import Job
 from workers.ipc.frames import Done, Times
-from workers.ipc.worker_client import Pending
+from workers.ipc.pending import Pending
 
 NEAR = 2_000_000
 """Nanoseconds that a worker of another GPU must be expected to finish sooner to get a job. Its

@@ -20,7 +20,7 @@ from models.domain.job import (
 from workers.ipc import conversion
 from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Done, Submit
-from workers.ipc.worker_client import Pending
+from workers.ipc.pending import Pending
 from workers.operations import FilterChain
 
 MAX_CHANNELS = 4

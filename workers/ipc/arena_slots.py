@@ -11,7 +11,7 @@ from models.domain.wait_queue import WaitQueue
 from workers.ipc.arena import LARGE, Arena, ArenaAllocator, ArenaSlot
 from workers.ipc.conversion import content_of, encode_source
 from workers.ipc.frames import Shape
-from workers.ipc.worker_client import Pending
+from workers.ipc.pending import Pending
 
 T = TypeVar("T")
 

@@ -151,9 +151,9 @@ class ClientSession:
         if self._broken and not self._tickets:
             self.protocol.close()
 
-    def report(self) -> None:
-        """Report the load of the worker, if it has changed."""
-        if self._load() != self._reported:
+    def report(self, *, always: bool = False) -> None:
+        """Report the load of the worker, if it has changed or `always`."""
+        if always or self._load() != self._reported:
             self._send([])
 
     def _send(self, answers: Sequence[Frame]) -> None:

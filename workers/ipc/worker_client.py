@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.domain.batch_record import BatchRecord
-from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
 from workers.ipc import frame_protocol
-from workers.ipc.arena import Arena, ArenaSlot
+from workers.ipc.arena import Arena
 from workers.ipc.batch_frames import BatchAnswers
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
@@ -27,6 +26,7 @@ from workers.ipc.frames import (
     Submit,
     Welcome,
 )
+from workers.ipc.pending import Pending
 
 RETRY = 0.02
 """Seconds between two tries to reach a worker that is starting."""
@@ -35,32 +35,6 @@ FAREWELL = 1.0
 """Seconds in which a worker must read pending bytes when the front end closes."""
 
 log = logging.getLogger("darkroom.link")
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The worker ended before it answered; `launched`: its device had been given the job."""
-
-    launched: bool
-
-
-@dataclass(eq=False, slots=True)
-class Pending:
-    """A submitted job, with its `slot` until that is free again.
-
-    `losses` counts the workers that died with it on their device; after the first it is computed
-    `alone`. `worker` is the number of the worker that has it, `expected` its nanoseconds there.
-    """
-
-    number: int
-    job: Job
-    slot: ArenaSlot | None
-    waiter: "asyncio.Future[Done | Failed | Lost]"
-    line: "Line | None" = None
-    losses: int = 0
-    alone: bool = False
-    worker: int = 0
-    expected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +57,8 @@ class Hooks:
 class Line:
     """Connection to one worker process; `pending` are the jobs that it has not answered.
 
-    `over` is set when it accepts no more jobs, `gone` when the connection has ended.
+    `over` is set when it accepts no more jobs, `gone` when the connection has ended. `reads` counts
+    what came from the process `pid`; `silent` says that this has not grown for too long.
     """
 
     def __init__(self, hooks: Hooks) -> None:
@@ -92,7 +67,8 @@ class Line:
         self.welcome: Welcome | None = None
         self.load = LoadReport(0, 0, 0, 0.0)
         self._batches = BatchAnswers()
-        self.up = False
+        self.up = self.silent = False
+        self.pid = self.reads = 0
         self.over, self.gone = asyncio.Event(), asyncio.Event()
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
             FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
@@ -131,6 +107,7 @@ class Line:
             await self.gone.wait()
 
     def _on_frames(self, frames: list[FromWorker]) -> None:
+        self.reads += 1
         for frame in frames:
             try:
                 self._on_frame(frame)
@@ -201,6 +178,11 @@ class WorkerConnection:
         return self._lines[-1] if self._lines and self._lines[-1].up else None
 
     @property
+    def computes(self) -> bool:
+        """Return whether there is a worker that accepts jobs and is not silent."""
+        return self.line is not None and not self.line.silent
+
+    @property
     def welcome(self) -> Welcome | None:
         """Return the welcome of the present worker, else of the last one."""
         return next((each.welcome for each in reversed(self._lines) if each.welcome), None)
@@ -236,6 +218,7 @@ class WorkerConnection:
             await loop.sock_connect(connection, self._address)
             if not frame_protocol.same_user(connection):
                 raise PermissionError("another user's process is at the worker's address")
+            line.pid = frame_protocol.listener_pid(connection)
             # A descriptor must accompany at least one byte of data on a stream socket (unix(7)).
             socket.send_fds(connection, [b"a"], [self._arena.fd])
             # The line is listed before its transport exists: the first read may bring `Welcome`,

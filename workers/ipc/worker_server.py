@@ -5,6 +5,7 @@ front end that leaves or sends nonsense affects only its own jobs.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import socket
@@ -27,6 +28,9 @@ log = logging.getLogger("darkroom.host")
 
 PAUSE = 0.1
 """Seconds between two checks of the load, or two tries to accept."""
+
+REPORT = 0.5
+"""Seconds after which the load is reported although it has not changed: a sign of life."""
 
 HANDSHAKE = 5.0
 """Seconds in which a front end must hand its arena over."""
@@ -110,10 +114,10 @@ class WorkerServer:
 
     async def _keep_telling(self) -> None:
         """Report the load regularly, because it also changes without a message from a front end."""
-        while True:
+        for turn in itertools.count(1):
             await asyncio.sleep(PAUSE)
             for session in self._sessions:
-                session.report()
+                session.report(always=turn % round(REPORT / PAUSE) == 0)
 
     async def _admit(
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome

@@ -1,9 +1,10 @@
 """One process of a supervisor: its orders, its readiness and its end.
 
 The orders stand on the first line of its standard input, later ones on lines of their own. Their
-entry `ready` is a descriptor into which the process writes once it can work: a JSON object of what
-it measured while it started. Processes of the same pool that start later get that as their order
-`measured`, and need not measure it again; new settings begin without.
+entry `ready` is a descriptor into which the process writes once it can work what it measured while
+it started (`life_signs.py`). Processes of the same pool that start later get that as their order
+`measured`, and need not measure it again; new settings begin without. Their entry `beat` has the
+seconds between two heartbeats, where these are expected.
 """
 
 import asyncio
@@ -18,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from workers.supervision.forking import ForkedProcess, ForkServer
+from workers.supervision.life_signs import BEAT, LifeSigns
 from workers.supervision.process_spec import ProcessSpec
 
 log = logging.getLogger("darkroom.supervisor")
-
-MOST_MEASURED = 4096
-"""Bytes of what a process has measured: a pipe passes on up to that many in one piece (pipe(7))."""
 
 LOOK = 0.1
 """Seconds between two looks at whether a process is ending."""
@@ -43,7 +42,10 @@ but with the packages of its parent, even those of a checkout that is not instal
 
 
 class Child:
-    """A started process; `ready` is set once it can work, `taken` once it has all its orders."""
+    """A started process; `ready` is set once it can work, `taken` once it has all its orders.
+
+    It is killed if it `beats` and hangs.
+    """
 
     def __init__(
         self,
@@ -51,15 +53,16 @@ class Child:
         process: asyncio.subprocess.Process | ForkedProcess,
         ready: int,
         measured: dict[str, Any],
+        *,
+        beats: bool = False,
     ) -> None:
         self.name = name
         self._measured = measured
         self._process = process
-        self._ready_end = ready
         self._urgency = 0
         self.ready = asyncio.Event()
         self.taken = asyncio.Event()
-        asyncio.get_running_loop().add_reader(ready, self._on_ready)
+        self._signs = LifeSigns(self.pid, ready, self._on_ready, self._on_hang, beats=beats)
 
     @classmethod
     async def start(
@@ -87,11 +90,11 @@ class Child:
             # The child has the only writing end from here on, so reading finds the end of the pipe
             # as soon as the child has ended, however it did.
             os.close(writing)
-        child = cls(member.name, process, reading, member.measured)
+        child = cls(member.name, process, reading, member.measured, beats=member.beats)
         later = member.last_orders if spare else ()
         given = {name: order for name, order in member.orders.items() if name not in later}
         measured = {"measured": member.measured} if member.measured else {}
-        how = {"forked": True} if child.forked else {}
+        how = ({"forked": True} if child.forked else {}) | ({"beat": BEAT} if member.beats else {})
         child.tell({**given, **measured, **how, "ready": number})
         if not later:
             child.taken.set()
@@ -164,7 +167,7 @@ class Child:
     async def wait(self) -> int:
         """Wait for its end and return its exit code."""
         code = await self._process.wait()
-        self._close()
+        self._signs.close()
         return code
 
     async def until_ending(self) -> int | None:
@@ -194,18 +197,15 @@ class Child:
     def _described(self) -> str:
         return self.name if self.taken.is_set() else f"a spare of {self.name}"
 
-    def _on_ready(self) -> None:
-        if given := os.read(self._ready_end, MOST_MEASURED):
-            self._measured.update(json.loads(given))
-            self.ready.set()
-            log.info("process %s can work as %s", self.pid, self._described)
-        self._close()
+    def _on_ready(self, measured: dict[str, Any]) -> None:
+        self._measured.update(measured)
+        self.ready.set()
+        log.info("process %s can work as %s", self.pid, self._described)
 
-    def _close(self) -> None:
-        if self._ready_end >= 0:
-            asyncio.get_running_loop().remove_reader(self._ready_end)
-            os.close(self._ready_end)
-            self._ready_end = -1
+    def _on_hang(self, silence: float) -> None:
+        text = "%s (process %s) has given no sign of life for %.0f s and is killed"
+        log.error(text, self._described, self.pid, silence)
+        self.send(signal.SIGKILL)
 
 
 async def _started(module: str, member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:

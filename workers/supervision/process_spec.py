@@ -27,5 +27,7 @@ class ProcessSpec:
     last_orders: Sequence[str] = ()
     forks: ForkSpec | None = None
     """The server that forks processes of this pool, whose start is then shorter."""
+    beats: bool = False
+    """Whether it gives signs of life, and is killed when they do not come."""
     measured: dict[str, Any] = field(default_factory=dict)
     """What processes of this member or its spares have measured."""

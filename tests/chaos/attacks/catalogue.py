@@ -122,6 +122,7 @@ _REST = (
     Attack(workers_killed.worker_killed, front_ends=True),
     Attack(workers_killed.worker_killed_twice, front_ends=True),
     Attack(workers_killed.all_workers_killed, front_ends=True),
+    Attack(workers_killed.workers_stopped, front_ends=True),
 )
 
 _BATCHES = (

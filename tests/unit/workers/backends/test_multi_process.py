@@ -35,7 +35,7 @@ from workers.ipc.arena import PAGE, Arena
 from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Batched, Welcome
-from workers.ipc.worker_client import Pending
+from workers.ipc.pending import Pending
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)

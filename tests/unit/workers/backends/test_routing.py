@@ -9,7 +9,8 @@ from models.domain.job import Job
 from tests.fakes import fake_job
 from workers.backends.routing import MOST_KINDS, NEAR, UNKNOWN, JobTimes, OwnWork, Router
 from workers.ipc.frames import Done, Times
-from workers.ipc.worker_client import Line, Pending
+from workers.ipc.pending import Pending
+from workers.ipc.worker_client import Line
 
 SAME = [(0, "cuda:0"), (1, "cuda:1")]
 

@@ -10,7 +10,7 @@ from tests.fakes import GUARD, fake_job
 from tests.worker_fixture import wait_until
 from workers.ipc.arena import LARGE, Arena
 from workers.ipc.arena_slots import ArenaSlots
-from workers.ipc.worker_client import Pending
+from workers.ipc.pending import Pending
 
 
 def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended() -> None:

