@@ -53,6 +53,7 @@ class WorkerServer:
         self.decoded = 0
         self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
+        self._retired = False
 
     async def serve(self, listener: socket.socket, worker: Worker[Any], welcome: Welcome) -> None:
         """Accept front ends until cancelled, then close their connections.
@@ -73,8 +74,9 @@ class WorkerServer:
 
     def retire(self) -> None:
         """Give the address up: front ends connect to the next worker there, and wait for this
-        one.
+        one. One that is connecting meanwhile is turned away, before it has submitted anything.
         """
+        self._retired = True
         if self._accepting is not None:
             self._accepting.cancel()
         for session in self._sessions:
@@ -141,7 +143,10 @@ class WorkerServer:
             # arena mapped, by the frames of its traceback.
             log.warning("a front end was turned away: %s", str(error))
             return
-        session.protocol.send([welcome])
+        if self._retired:
+            session.protocol.close()
+        else:
+            session.protocol.send([welcome])
 
 
 async def _received_arena(connection: socket.socket) -> Arena:

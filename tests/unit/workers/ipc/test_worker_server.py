@@ -69,6 +69,25 @@ def test_a_connection_that_is_cancelled_leaves_nothing_behind(
     asyncio.run(test())
 
 
+def test_a_front_end_that_connects_while_a_worker_retires_is_turned_away() -> None:
+    async def test() -> None:
+        host, arena, loop = WorkerServer(), Arena.create(PAGE), asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
+        with ours:
+            ours.setblocking(False)
+            admitting = asyncio.create_task(host._admit(theirs, worker(), WELCOME))
+            await asyncio.sleep(0)  # it waits for the arena
+            host.retire()
+            socket.send_fds(ours, [b"a"], [arena.fd])
+            arena.close()
+            async with asyncio.timeout(GUARD):
+                await admitting
+                assert await loop.sock_recv(ours, 1) == b""
+            await wait_until(lambda: not host._sessions)
+
+    asyncio.run(test())
+
+
 def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front end uses the slots of jobs again when their connection is closed."""
 
