@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from models.domain.alarms import alarms
+from models.domain.alarms import Timeout, alarms
 from models.domain.backend import Load
 from models.domain.batch_record import BatchRecord
 from models.domain.errors import Draining, WorkerLost
@@ -57,8 +57,7 @@ class ProcessBackend:
         self._slots = ArenaSlots(self._arena)
         self._parked: list[Pending] = []
         self._drain_timeout = drain_timeout
-        self._on_other = on_other
-        self._encode = encode
+        self._on_other, self._encode = on_other, encode
         self._closing, self._held = False, 0
         self._idle, self._copying = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
         self._absence = Absence()
@@ -131,9 +130,8 @@ class ProcessBackend:
         self._closing = True
         self._idle.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._drain_timeout):
-                if self._held:
-                    await self._idle.wait()
+            if self._held:
+                await asyncio.wait_for(self._idle.wait(), self._drain_timeout)
         lost = WorkerLost("the server stopped before the image was done; try again")
         lines = [line for link in self._links for line in link.lines]
         for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:
@@ -191,9 +189,13 @@ class ProcessBackend:
     async def _send_again(self, pending: Pending) -> None:
         """Send a job again from its image: a filter may have been writing over the slot."""
         pending.waiter = asyncio.get_running_loop().create_future()
-        async with self._copying:
-            await self._slots.copied(pending, self._slots.write, pending, off_loop=True)
-        if not pending.waiter.done():  # its deadline may have passed meanwhile
+        try:
+            # The alarm of the job may have rung before this waiter was made.
+            async with Timeout(pending.job.deadline), self._copying:
+                await self._slots.copied(pending, self._slots.write, pending, off_loop=True)
+        except TimeoutError:
+            pending.expire()
+        if not pending.waiter.done():
             self._send(pending)
 
     def _abandon(self, pending: Pending) -> None:

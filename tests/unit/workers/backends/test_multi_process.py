@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from models.domain.alarms import TICKS_PER_SECOND
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
@@ -27,7 +28,7 @@ from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
-from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
+from workers.backends.multi_process import AT_ONCE, MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
 from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
@@ -148,6 +149,54 @@ def test_jobs_go_to_the_worker_with_the_fewest() -> None:
             await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
             assert len(one.engine.seen) == len(other.engine.seen) == 20
             await ours.aclose()
+
+    run(test())
+
+
+def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, given_up = new_address(), ProcessBackend._given_up
+
+    async def after_the_deadline(ours: ProcessBackend, pending: Pending, lost: Any) -> Any:
+        while not pending.job.deadline.expired(time.monotonic()):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(2 / TICKS_PER_SECOND)  # the alarm of the job has rung
+        return await given_up(ours, pending, lost)
+
+    monkeypatch.setattr(ProcessBackend, "_given_up", after_the_deadline)
+
+    async def test() -> None:
+        ours = backend(address)
+        with running_worker(ENGINE, LIMITS, address) as worker:
+            await ours.welcome()
+            worker.gate.shut()
+            job = fake_job(1, deadline=Deadline.after(1.0, time.monotonic()))
+            task = asyncio.create_task(ours.run(job))
+            await wait_until(lambda: bool(worker.engine.batches) or task.done())
+        with pytest.raises(DeadlineExceeded):
+            await asyncio.wait_for(task, GUARD)  # no worker comes any more
+        await ours.aclose()
+
+    run(test())
+
+
+def test_a_deadline_that_passes_while_others_are_copied_again_is_kept() -> None:
+    address = new_address()
+
+    async def test() -> None:
+        ours = backend(address)
+        for _ in range(AT_ONCE):
+            await ours._copying.acquire()
+        with running_worker(ENGINE, LIMITS, address) as worker:
+            await ours.welcome()
+            worker.gate.shut()
+            job = fake_job(1, deadline=Deadline.after(1.0, time.monotonic()))
+            task = asyncio.create_task(ours.run(job))
+            await wait_until(lambda: bool(worker.engine.batches) or task.done())
+        with pytest.raises(DeadlineExceeded):
+            await asyncio.wait_for(task, GUARD)
+        await ours.aclose()
 
     run(test())
 
