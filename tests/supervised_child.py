@@ -1,12 +1,14 @@
 """A process for the supervisor's tests: it follows its orders and records that it ran.
 
 It reports that it is ready, and once it has its `place` it records that as well. It ends when it is
-ordered to leave.
+ordered to leave, unless it `stays`; one that is `deaf` ignores SIGTERM,
+and one that is `silent` does not report that it is ready.
 """
 
 import json
 import os
 import select
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,11 +18,13 @@ def main() -> None:
     """Follow the orders that the supervisor wrote to standard input."""
     orders = json.loads(sys.stdin.readline())
     lives = Path(orders["lives"])
+    if orders.get("deaf"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _note(lives, f"{sys.argv[1]} {os.getpid()}")
     _note(Path(f"{lives}.measured"), json.dumps(orders.get("measured")))
     if orders.get("broken"):
         sys.exit(orders["code"])
-    if "ready" in orders:
+    if "ready" in orders and not orders.get("silent"):
         os.write(orders["ready"], json.dumps({"speed": os.getpid()}).encode() + b"\n")
     if "seconds" in orders and "place" not in orders and "pool" in orders:
         orders |= json.loads(sys.stdin.readline())
@@ -32,7 +36,8 @@ def main() -> None:
     while (left := end - time.monotonic()) > 0:
         if select.select([sys.stdin], [], [], left)[0] and _leaves(sys.stdin.readline()):
             _note(Path(f"{lives}.left"), str(os.getpid()))
-            break
+            if not orders.get("stays"):
+                break
     sys.exit(orders.get("code", 0))
 
 

@@ -34,7 +34,7 @@ class Rolling:
         self._on_exit = on_exit
         self._turn = asyncio.Lock()
         self._rounds: set[asyncio.Task[None]] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Child, asyncio.Task[None]] = {}
 
     def begin(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
         """Start to replace `members`; further rounds follow when this one has ended."""
@@ -42,15 +42,19 @@ class Rolling:
         self._rounds.add(task)
         task.add_done_callback(self._rounds.discard)
 
+    def leaving(self, name: str) -> list[Child]:
+        """Return the old processes of a member that have not ended."""
+        return [child for child in self._leaving if child.name == name]
+
     async def close(self) -> None:
-        """Cancel all rounds."""
+        """Cancel all rounds, and end the process that one was starting."""
         for task in self._rounds:
             task.cancel()
         await asyncio.gather(*self._rounds, return_exceptions=True)
 
     async def ended(self) -> None:
         """Wait for the old processes that are still finishing their work."""
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
 
     async def _round(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
         async with self._turn:
@@ -73,16 +77,14 @@ class Rolling:
         try:
             works = await new.until_ready(START)
         except asyncio.CancelledError:
-            new.send(signal.SIGKILL)
+            await self._dropped(new)
             raise
         if not works:
-            new.send(signal.SIGKILL)
-            await new.wait()
+            await self._dropped(new)
             return False
         self._members[member.name] = member
         if old is None or self._running.get(member.name) is not old:  # it died meanwhile
-            new.send(signal.SIGKILL)
-            await new.wait()
+            await self._dropped(new)
             return True
         # From here on the supervisor watches the new process under this name. It is registered
         # before the old one is told to leave, so that an end of the old one is not taken for a
@@ -90,11 +92,16 @@ class Rolling:
         self._running[member.name] = new
         old.tell(LEAVE)
         new.take(member)
-        leaving = asyncio.create_task(self._left(old, member.patience))
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+        leaving = self._leaving[old] = asyncio.create_task(self._left(old, member.patience))
+        leaving.add_done_callback(lambda _: self._leaving.pop(old))
         await asyncio.shield(leaving)
         return True
+
+    async def _dropped(self, new: Child) -> None:
+        """End a process that replaces no other one."""
+        new.send(signal.SIGKILL)
+        await new.wait()
+        self._on_exit(new)
 
     async def _left(self, old: Child, patience: float) -> None:
         """Wait for the end of an old process, and kill it if it does not end."""

@@ -102,7 +102,7 @@ class Supervisor:
             self._urgency = max(2, self._urgency + 1)
         else:
             self._urgency = max(self._urgency, 2 if self._stop.is_set() else 1)
-        for child in self._running.values():
+        for child in [child for name in self._members for child in self._processes(name)]:
             if child.asked:
                 child.urge(self._urgency)
         self._stop.set()
@@ -220,16 +220,21 @@ class Supervisor:
             log.warning("the end of %s could not be noted", child.name, exc_info=True)
 
     async def _end(self, member: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
-        """Send SIGTERM to a process, and SIGKILL if it does not end in time."""
-        if (child := self._running.get(member.name)) is not None:
+        """Send SIGTERM to the processes of a member, and SIGKILL if they do not end in time."""
+        for child in self._processes(member.name):
             child.urge(self._urgency or 1)
         done, _ = await asyncio.wait([keeper], timeout=member.patience)
         if not done:
             log.error("%s did not end within %s s and is killed", member.name, member.patience)
-            if (child := self._running.get(member.name)) is not None:
+            for child in self._processes(member.name):
                 child.send(signal.SIGKILL)
             self._code = 1
         await asyncio.gather(keeper, return_exceptions=True)
+
+    def _processes(self, name: str) -> list[Child]:
+        """Return the processes of a member: those that leave, and the one in their place."""
+        running = self._running.get(name)
+        return self._rolling.leaving(name) + ([] if running is None else [running])
 
 
 async def _start(member: ProcessSpec, server: ForkServer | None = None) -> Child:

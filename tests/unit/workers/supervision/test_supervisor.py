@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,46 @@ def test_nothing_is_announced_while_a_member_cannot_work(tmp_path: Path) -> None
     made = Supervisor(groups, on_ready=lambda: announced.append(1))
     assert supervise(made, lambda: len(lived(lives)) >= 3) == 0
     assert not announced
+
+
+def replacing(lives: Path) -> bool:
+    """Replace all members once one lives; return whether the first one has its order to leave."""
+    asked = Path(f"{lives}.asked")
+    if len(lived(lives)) == 1 and not asked.exists():
+        asked.touch()
+        signal.raise_signal(signal.SIGUSR2)
+    return Path(f"{lives}.left").exists()
+
+
+def pids(lives: Path) -> list[int]:
+    return [int(line.split()[1]) for line in lived(lives)]
+
+
+def test_sigterm_ends_a_process_that_leaves_as_well(tmp_path: Path) -> None:
+    """Its patience is longer than the test waits."""
+    lives, ended = tmp_path / "lives", list[int]()
+    spec = replace(member(lives, seconds=LONG, stays=True), patience=LONG)
+    assert supervise(Supervisor([[spec]], ended.append), lambda: replacing(lives)) == 0
+    assert sorted(ended) == sorted(pids(lives))
+    assert len(ended) == 2
+
+
+def test_processes_that_ignore_sigterm_are_killed_also_one_that_leaves(tmp_path: Path) -> None:
+    lives, ended = tmp_path / "lives", list[int]()
+    spec = replace(member(lives, seconds=LONG, stays=True, deaf=True), patience=1.0)
+    assert supervise(Supervisor([[spec]], ended.append), lambda: replacing(lives)) == 1
+    assert sorted(ended) == sorted(pids(lives))
+
+
+def test_a_process_that_was_to_replace_another_one_ends_with_the_server(tmp_path: Path) -> None:
+    lives, ended = tmp_path / "lives", list[int]()
+    specs = [member(lives, seconds=LONG), member(lives, seconds=LONG, silent=True)]
+    made = Supervisor([[specs[0]]], ended.append, reload=lambda: [[specs[1]]])
+
+    def starting() -> bool:
+        if len(lived(lives)) == 1 and not made._rolling._rounds:
+            signal.raise_signal(signal.SIGHUP)
+        return len(lived(lives)) == 2
+
+    assert supervise(made, starting) == 0
+    assert sorted(ended) == sorted(pids(lives))
