@@ -1,12 +1,15 @@
 """Orders of the parent process on standard input, one JSON object on each line.
 
-When the other end closes, the parent has gone, and this process ends at once.
+When the other end closes, the parent has gone, and this process ends at once. The kernel kills it
+then if it cannot read that, because a signal has stopped it or a thread keeps Python's lock.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -16,6 +19,8 @@ from models.exit_codes import ExitCode
 
 PIECE = 65536
 
+_PR_SET_PDEATHSIG = 1
+
 
 class Orders:
     """Reader of orders; `first` are those that the process was started with."""
@@ -23,6 +28,7 @@ class Orders:
     def __init__(self) -> None:
         self._buffer = b""
         self.first = self._next()
+        _end_with_parent()
         self._signs: int | None = self.first.pop("ready", None)
         if self._signs is not None:
             os.set_inheritable(self._signs, False)
@@ -83,3 +89,12 @@ class Orders:
         line, _, self._buffer = self._buffer.partition(b"\n")
         orders: dict[str, Any] = json.loads(line)
         return orders
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends (prctl(2)). Linux only.
+
+    Call it when orders have come: a forked process had another parent before it was adopted.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -203,8 +203,10 @@ def test_sigint_skips_the_grace_time(without_weights: tuple[str, ...]) -> None:
 
 def test_nothing_outlives_a_supervisor_that_was_killed(without_weights: tuple[str, ...]) -> None:
     with serving(*without_weights) as server:
-        pids = list(children(server.process.pid).values())
+        found = children(server.process.pid)
+        pids = list(found.values())
         assert len(pids) == 3
+        os.kill(found["worker"], signal.SIGSTOP)  # it cannot notice the end of its parent
         server.process.kill()
         until(lambda: all(gone(pid) for pid in pids), PATIENCE)
 

@@ -15,14 +15,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workers.heartbeat import Heartbeat, hangs
+from workers.supervision.life_signs import BEAT, STOPPED
+
 log = logging.getLogger("darkroom.supervisor")
 
 WITHIN = 10.0
 """Seconds that a fork server may take to fork."""
 
 IMPORTS = 120.0
-"""Seconds that a fork server may take to import, which mostly takes some seconds. Without one, each
-process imports by itself."""
+"""Seconds that a fork server may take to import. Without one, each process imports by itself."""
 
 MOST = 1 << 16
 """Bytes of a message."""
@@ -163,11 +165,14 @@ class ForkServer:
         self._kill()
 
     async def settled(self) -> None:
-        """Wait until it is ready or has ended; end it if its imports take longer than IMPORTS."""
-        done, _ = await asyncio.wait([self._imported], timeout=IMPORTS)
-        if not done:
-            log.error("the fork server of %s hangs in its imports; it is ended", self._module)
-            self.distrust()
+        """Wait until it is ready or has ended; end it if it hangs in its imports."""
+        heart = Heartbeat(BEAT)
+        while not self._imported.done():
+            await asyncio.wait([self._imported], timeout=BEAT)
+            if hangs(self.pid, heart.silence(), STOPPED, IMPORTS):
+                log.error("the fork server of %s hangs in its imports; it is ended", self._module)
+                self.distrust()
+                return
 
     async def fork(self, module: str, name: str, ready: int) -> ForkedProcess:
         """Return a new process that runs `module` under `name`; raises OSError.
@@ -177,10 +182,9 @@ class ForkServer:
         async with self._turn:
             reading, writing = os.pipe()
             os.set_inheritable(writing, False)
+            data = json.dumps({"server": self._module, "module": module, "name": name}).encode()
             try:
                 with _adopting:
-                    order = {"server": self._module, "module": module, "name": name}
-                    data = json.dumps(order).encode()
                     with contextlib.suppress(BrokenPipeError):  # it has ended, as the reply tells
                         socket.send_fds(self._control, [data], [reading, ready])
                     async with asyncio.timeout(WITHIN):
@@ -221,8 +225,7 @@ class ForkServer:
 class _Adopting:
     """Let orphans become children of this process while any `with` block is open. Linux only.
 
-    The fork servers of several pools fork at the same time, and the kernel knows only one switch
-    for the whole process: the block that ends last turns it off.
+    Several fork servers may fork at a time; the block that ends last turns the one switch off.
     """
 
     def __init__(self) -> None:

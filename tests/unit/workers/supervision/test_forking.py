@@ -283,11 +283,17 @@ def test_a_process_is_replaced_before_the_kernel_has_released_its_memory(
     asyncio.run(test())
 
 
-def test_a_fork_server_that_hangs_in_its_imports_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "IMPORTS", 0.5)
+@pytest.mark.parametrize("limit", ["IMPORTS", "STOPPED"])
+def test_a_fork_server_that_hangs_in_its_imports_is_ended(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forking, "IMPORTS", 1e9)
+    monkeypatch.setattr(forking, limit, 0.5)
 
     async def test() -> None:
         server = await ForkServer.start(replace(FORKS, name="slow"), PROGRAM)
+        if limit == "STOPPED":
+            os.kill(server.pid, signal.SIGSTOP)
         await asyncio.wait_for(server.settled(), 20)
         assert not server.trusted
         await asyncio.wait_for(server.close(), 20)
