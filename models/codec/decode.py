@@ -68,7 +68,12 @@ class Opened:
     def memory(self) -> int:
         """Return the estimated bytes that decoding takes at most, with the file and the pixels."""
         header = self._header
-        return decode_memory(header.info, len(self._data), coefficients=header.coefficients)
+        return decode_memory(
+            header.info,
+            len(self._data),
+            coefficients=header.coefficients,
+            buffers=header.buffers,
+        )
 
     def describe(self, *, colour: bool) -> Description:
         """Return what the file contains; with `colour` raises Undecodable as `decode` does."""

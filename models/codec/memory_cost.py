@@ -26,8 +26,9 @@ _DECODED = {
 }
 """For grey and RGB, and for every other mode: palettes, alpha, CMYK and floats."""
 
-_TURNED = 4
-"""Bytes per pixel more for a TIFF with an orientation: Pillow turns its image while it loads."""
+_LOADED = 4
+"""Bytes per pixel of Pillow's picture of a TIFF. Strips or tiles are unpacked beside it, and if it
+has an orientation, it is turned into a second one before they are freed."""
 
 _PLAIN_JPEG = 3
 """Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once; one with an
@@ -56,12 +57,18 @@ def open_memory(data: bytes) -> int:
 
 
 def decode_memory(
-    info: ImageInfo, size: int, *, plain_jpeg: bool = False, coefficients: float = 0.0
+    info: ImageInfo,
+    size: int,
+    *,
+    plain_jpeg: bool = False,
+    coefficients: float = 0.0,
+    buffers: int = 0,
 ) -> int:
     """Estimate the bytes that decoding a file of `size` bytes takes at most, its pixels included.
 
     `plain_jpeg`: the file is one that `open_plain` opens. `coefficients`: the bytes per pixel that
-    a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4.
+    a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4. `buffers`: the
+    bytes of the strip or tile of a TIFF that is unpacked at a time.
     """
     if plain_jpeg:
         return size + info.n_pixels * _PLAIN_JPEG * (1 if info.orientation == 1 else 2)
@@ -69,9 +76,11 @@ def decode_memory(
     per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
-    if info.format is ImageFormat.TIFF and info.orientation != 1:
-        per_pixel += _TURNED
-    return size + int(info.n_pixels * per_pixel)
+    needed = int(info.n_pixels * per_pixel)
+    if info.format is ImageFormat.TIFF:
+        pictures = 1 if info.orientation == 1 else 2
+        needed = max(needed, info.n_pixels * _LOADED * pictures + buffers)
+    return size + needed
 
 
 def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Encoding) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from PIL.ImageFile import ImageFile
 
-from models.codec.bounds import check, has_several_scans
+from models.codec.bounds import buffers, check, has_several_scans
 from models.codec.bounds.refusal import too_large
 from models.codec.formats import ImageFormat, identify
 from models.codec.metadata import read_metadata
@@ -70,6 +70,8 @@ class Header(NamedTuple):
     seconds_per_pixel: float = 0.0
     coefficients: float = 0.0
     """Bytes per pixel that a JPEG of several scans needs before its pixels can be computed."""
+    buffers: int = 0
+    """Bytes that the decoder allocates beside its picture, as for a strip or a tile of a TIFF."""
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
@@ -103,7 +105,8 @@ def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: floa
             raise too_large(width, height, max_pixels)
         described = _describe(image, format_)
         stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
-        return described._replace(seconds_per_pixel=cost, coefficients=stored)
+        beside = buffers(data, format_, width * height)
+        return described._replace(seconds_per_pixel=cost, coefficients=stored, buffers=beside)
 
 
 def _describe(image: ImageFile, format_: ImageFormat) -> Header:

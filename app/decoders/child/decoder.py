@@ -38,6 +38,9 @@ from models.domain.image import Image
 MAX_DETAIL = 1000
 """Characters of an error text that are sent."""
 
+UNASKED_MEMORY = 32 << 20
+"""Estimated bytes up to which an image of few pixels is decoded without asking. One that takes more
+may have to wait for memory (`SMALL` in `app/pipeline/memory/codec_memory.py`)."""
 
 _NO_ROOM = Undecodable(
     "decoding the image takes more memory than an image of its width and height may; "
@@ -109,7 +112,8 @@ class _Decoder:
             if task.describe and not task.colour:
                 frames.send(self._connection, Described(opened.describe(colour=False)))
                 return
-            if info.n_pixels > unasked or opened.cost > task.unasked_cost:
+            dear = opened.cost > task.unasked_cost or opened.memory > UNASKED_MEMORY
+            if info.n_pixels > unasked or dear:
                 frames.send(self._connection, _info(info, opened))
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return

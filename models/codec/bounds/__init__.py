@@ -12,7 +12,7 @@ from models.codec.bounds.bmp import check_bmp
 from models.codec.bounds.gif import check_gif
 from models.codec.bounds.jpeg import check_jpeg, has_several_scans
 from models.codec.bounds.png import check_png
-from models.codec.bounds.tiff import check_tiff
+from models.codec.bounds.tiff import check_tiff, tiff_buffers
 from models.codec.bounds.webp import check_webp
 from models.codec.formats import ImageFormat
 
@@ -26,6 +26,8 @@ _CHECKS: Mapping[ImageFormat, Callable[[bytes, int], float]] = {
     ImageFormat.AVIF: check_avif,
 }
 
+_BUFFERS: Mapping[ImageFormat, Callable[[bytes, int], int]] = {ImageFormat.TIFF: tiff_buffers}
+
 
 def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     """Raise Undecodable or TooManyPixels for a file that would cost more than its image is worth.
@@ -36,4 +38,13 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     return _CHECKS[format](data, max_pixels)
 
 
-__all__ = ["check", "check_jpeg", "has_several_scans"]
+def buffers(data: bytes, format: ImageFormat, pixels: int) -> int:
+    """Return the bytes that a decoder allocates beside its picture of `pixels` pixels.
+
+    They are those that follow from the container, and not from the number of pixels and the mode.
+    """
+    found = _BUFFERS.get(format)
+    return 0 if found is None else found(data, pixels)
+
+
+__all__ = ["buffers", "check", "check_jpeg", "has_several_scans"]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from models.codec.bounds.exif import MAX_ENTRIES, MAX_NUMBERS, first_directory, most_numbers
@@ -22,7 +23,11 @@ MAX_SCAN_FRAMES = 16
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
 _ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
+_OFFSETS = (_STRIPS, _TILES)
 _JPEGS = (6, 7)
+_SHORT_KIND = 3
+_MOST_BITS = 64
+_RGBA = 4  # bytes of a pixel of a JPEG's strip, which libtiff converts
 _PER_PIXEL = 20e-9
 
 
@@ -34,7 +39,7 @@ def check_tiff(data: bytes, max_pixels: int) -> float:
     if len(entries) > MAX_ENTRIES:
         allowed = f"at most {MAX_ENTRIES:,} are allowed"
         raise too_many("TIFF", f"more than {MAX_ENTRIES:,} entries in its directory", allowed)
-    found = {int(each["tag"]): _value(each, entries) for each in entries[::-1]}  # the first counts
+    found = _found(entries)
     numbers = {int(each["tag"]): int(each["number"]) for each in entries[::-1]}
     chunks = max(numbers.get(_STRIPS, 0), numbers.get(_TILES, 0))
     if chunks > MAX_CHUNKS:
@@ -50,6 +55,48 @@ def check_tiff(data: bytes, max_pixels: int) -> float:
         )
     _check_tiles(found)
     return _PER_PIXEL + _check_scans(data, found, max(1, chunks), max_pixels)
+
+
+def tiff_buffers(data: bytes, pixels: int) -> int:
+    """Return the bytes of a strip or tile, which libtiff unpacks as a whole beside the picture.
+
+    `pixels` is the size of the image, for files without a readable directory. A JPEG of several
+    scans inside keeps its coefficients too, 16 bits for each sample.
+    """
+    entries = first_directory(data)
+    if entries is None or len(entries) > MAX_ENTRIES:
+        return pixels * _MOST_BITS // 8
+    found = _found(entries)
+    width, height = found.get(_WIDTH, 0), found.get(_HEIGHT, 0)
+    tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0)
+    samples = min(found.get(_SAMPLES, 1), MAX_SAMPLES)
+    per_pixel = -(-samples * _bits(data, entries) // 8)
+    if found.get(_COMPRESSION) in _JPEGS:
+        chunks = max([1, *(int(each["number"]) for each in entries if each["tag"] in _OFFSETS)])
+        coefficients = 2 * samples if data.count(b"\xff\xda") > chunks else 0
+        per_pixel = max(per_pixel, _RGBA) + coefficients
+    return per_pixel * max(tile, width * min(found.get(_ROWS) or height, height))
+
+
+def _bits(data: bytes, entries: NDArray[Any]) -> int:
+    """Return the most bits that a sample has, by the first entry that tells; 1 if none does."""
+    entry = next((each for each in entries if each["tag"] == _BITS), None)
+    if entry is None:
+        return 1
+    if entry["kind"] != _SHORT_KIND:
+        return _MOST_BITS
+    there, size = entry["value"].tobytes(), 2 * min(int(entry["number"]), MAX_SAMPLES)
+    if size > len(there):
+        at = int(entry["value"])
+        there = data[at : at + size]
+    order = ">" if entries.dtype["value"].str.startswith(">") else "<"
+    values = np.frombuffer(there[: len(there) // 2 * 2], f"{order}u2")[: size // 2]
+    return min(int(values.max(initial=1)), _MOST_BITS)
+
+
+def _found(entries: NDArray[Any]) -> dict[int, int]:
+    """Return the values by their tags; of equal tags the first counts, as in libtiff."""
+    return {int(each["tag"]): _value(each, entries) for each in entries[::-1]}
 
 
 def _value(entry: NDArray[Any], entries: NDArray[Any]) -> int:

@@ -56,6 +56,11 @@ FILES: dict[str, tuple[str, int, Build]] = {
     "png_exif_rationals": ("PNG whose orientation is 3.9 million numbers", 2, png.exif_rationals),
     "png_frames": ("Animated PNG of 300,000 frames", 4, png.many_frames),
     "tiff_huge_tile": ("TIFF of 64 x 64 with a tile of 20000 x 20000", 2, tiff.huge_tile),
+    "tiff_tile_beyond": (
+        "Two TIFFs of 7000 x 7000 with a tile of four times their pixels",
+        2,
+        lambda: tiff.large_tile(7000, 14_000),
+    ),
     "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, tiff.huge_strip),
     "tiff_strips": ("TIFF of 700,000 strips", 2, tiff.many_strips),
     "tiff_packed_strips": (

@@ -2,6 +2,8 @@
 
 import struct
 import zlib
+from collections.abc import Sequence
+from operator import itemgetter
 
 _SHORT, _LONG, _RATIONAL = 3, 4, 5
 _FORMATS = {_SHORT: "H", _LONG: "I"}
@@ -14,7 +16,7 @@ def _file(entries: list[Entry], data: bytes, following: int = 0) -> bytes:
     directory_at = 8 + len(data) + (len(data) & 1)
     values_at = directory_at + 2 + 12 * len(entries) + 4
     directory, values = b"", b""
-    for tag, kind, numbers in sorted(entries):
+    for tag, kind, numbers in sorted(entries, key=itemgetter(0)):
         packed = struct.pack(f"<{len(numbers)}{_FORMATS[kind]}", *numbers)
         if len(packed) <= 4:
             held = packed.ljust(4, b"\0")
@@ -28,13 +30,13 @@ def _file(entries: list[Entry], data: bytes, following: int = 0) -> bytes:
     return head + body + count + directory + struct.pack("<I", following) + values
 
 
-def _base(width: int, height: int, samples: int, compression: int) -> list[Entry]:
+def _base(width: int, height: int, samples: int, compression: int, bits: int = 8) -> list[Entry]:
     return [
         (256, _LONG, [width]),
         (257, _LONG, [height]),
-        (258, _SHORT, [8] * samples),
+        (258, _SHORT, [bits] * samples),
         (259, _SHORT, [compression]),
-        (262, _SHORT, [2 if samples == 3 else 1]),
+        (262, _SHORT, [2 if samples >= 3 else 1]),
         (277, _SHORT, [samples]),
     ]
 
@@ -57,6 +59,22 @@ def huge_tile(side: int = 20_000) -> bytes:
         (325, _LONG, [len(data)]),
     ]
     return _file(_base(64, 64, 3, 8) + tiles, data)
+
+
+def large_tile(
+    side: int, tile: int, samples: int = 3, bits: int = 8, beside: Sequence[Entry] = ()
+) -> bytes:
+    """Return a picture of `side` by `side` in one tile; `beside` are further entries."""
+    data = _zeros(tile * tile * samples * bits // 8)
+    tiles: list[Entry] = [
+        (322, _LONG, [tile]),
+        (323, _LONG, [tile]),
+        (324, _LONG, [8]),
+        (325, _LONG, [len(data)]),
+        *([(338, _SHORT, [2])] if samples == 4 else []),
+        *beside,
+    ]
+    return _file([*_base(side, side, samples, 8, bits), *tiles], data)
 
 
 def huge_strip(rows: int = 100_000_000) -> bytes:
