@@ -28,18 +28,18 @@ _PRECISION_BITS = 22
 
 def crop(image: Image, spec: Preprocessing) -> Pixels:
     """Return the centre crop after the resize of the shorter side, uint8 (crop, crop, 3)."""
-    pixels = flatten(image).pixels
-    height, width = pixels.shape[:2]
+    height, width = image.height, image.width
     out_h, out_w, top, left = geometry(height, width, spec)
     if max(height, width) > MAX_ASPECT * min(height, width):
         rows = _Window(0, height, out_h, top, spec.crop)
         columns = _Window(1, width, out_w, left, spec.crop)
         # The first pass makes as many lines as it is given: 1 × 50 million pixels would take 34 GB.
-        pixels = pixels[rows.needed, columns.needed]
+        pixels = flatten(Image(image.pixels[rows.needed, columns.needed])).pixels
         first_rows = columns_first((height, width), (out_h, out_w))
         for each in (rows, columns) if first_rows else (columns, rows):
             pixels = each.resampled(pixels)
         return pixels
+    pixels = flatten(image).pixels
     if height * width > STRIPE and not columns_first((height, width), (out_h, out_w)):
         pixels = _narrowed(pixels, out_w)
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)

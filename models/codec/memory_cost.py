@@ -37,6 +37,9 @@ orientation is decoded into another array, and turned into the pixels."""
 _PIXELS_OF_JPEG = 3.4
 """Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
 
+_FLATTENED = 3
+"""Bytes per pixel of the opaque copy that a JPEG of an image with alpha is encoded from."""
+
 _CELL_OF_AVIF = 43
 """Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
 twice. Beside it stand the pixels of the image and a byte for each of them of the file."""
@@ -97,7 +100,8 @@ def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Enc
         case ImageFormat.PNG:
             beside = 5
         case _:
-            beside = 8 if encoding.progressive else 2
+            flattened = _FLATTENED if channels == 4 else 0
+            beside = (8 if encoding.progressive else 2) + flattened
     return pixels * (channels + beside)
 
 

@@ -16,11 +16,11 @@ _PILLOW = 4
 def to_classify(seen: Seen) -> int:
     """Return the bytes of an image that is classified.
 
-    They are those of decoding it, or of the pixels with a copy that is flattened on white, and for
-    tall images with Pillow's copy, whose columns are resized first.
+    They are those of decoding it, or of the pixels with a copy in RGB if they are grey or have
+    alpha, and for tall images with Pillow's copy, whose columns are resized first.
     """
     info, channels = seen.info, seen.info.most_channels
-    flattened = 3 if channels == 4 else 0
+    flattened = 0 if channels == 3 else 3
     copied = _PILLOW if info.height > 2 * info.width else 0
     return max(seen.memory, info.n_pixels * (channels + flattened + copied))
 

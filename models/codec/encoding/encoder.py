@@ -52,8 +52,8 @@ def encode(
     By default JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey stays grey in all
     formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
     written, or, with metadata="keep", what `exif.py` keeps of the source's `exif`. `taken` is
-    called with rows of a large image that the encoder has copied: the caller may give their memory
-    back.
+    called with pixels of a large image that the encoder has copied: the caller may give their
+    memory back.
 
     Raises InvalidParameter for options that the format does not have, and Unprocessable for an
     image with a side too long for the format.
@@ -62,7 +62,7 @@ def encode(
     _check_sides(image, format)
     block = _metadata(image.width, image.height, encoding, copyright, exif)
     if format is ImageFormat.JPEG:
-        return _with_exif(_jpeg(image, encoding), block)
+        return _with_exif(_jpeg(image, encoding, taken), block)
     if format is ImageFormat.AVIF and image.n_pixels > avif_grid.WHOLE:
         return _avif_grid(image, encoding, block)
     options = {**_options(image, format, encoding), **({"exif": block} if block else {})}
@@ -101,12 +101,12 @@ def _metadata(
     return block or (copyright_exif(copyright_) if copyright_ else b"")
 
 
-def _jpeg(image: Image, encoding: Encoding) -> bytes:
+def _jpeg(image: Image, encoding: Encoding, taken: Callable[[Pixels], None]) -> bytes:
     """Encode by simplejpeg, with the same bytes on every machine, unless only Pillow has the
     options.
     """
     grey = image.channels == 1
-    pixels = np.ascontiguousarray(image.pixels if grey else flatten(image).pixels)
+    pixels = np.ascontiguousarray(image.pixels if grey else flatten(image, taken=taken).pixels)
     quality, chroma = encoding.quality_for(ImageFormat.JPEG), encoding.subsampling
     if encoding.progressive:
         options = {

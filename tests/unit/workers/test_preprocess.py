@@ -99,14 +99,25 @@ def test_the_window_is_what_pillow_s_whole_resize_has_there(
 
 
 @pytest.mark.parametrize("size", [(1, 65500), (65500, 1), (2_000_000, 1), (1, 2_000_000)])
-def test_very_long_images_are_cropped_in_little_memory(size: tuple[int, int]) -> None:
-    image = Image(np.zeros((*size, 3), np.uint8))
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_very_long_images_are_cropped_in_little_memory(
+    size: tuple[int, int], channels: int
+) -> None:
+    image = Image(np.zeros((*size, channels), np.uint8))
     tracemalloc.start()
     try:
         assert preprocess.crop(image, RESNET18.preprocessing).shape == (224, 224, 3)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [(9, 500), (500, 9), (300, 400)])
+def test_alpha_is_flattened_before_an_image_is_resized(size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(2).integers(0, 256, (*size, 4), np.uint8)
+    flat = codec.flatten(Image(pixels))
+    expected = preprocess.crop(flat, RESNET18.preprocessing)
+    assert np.array_equal(preprocess.crop(Image(pixels), RESNET18.preprocessing), expected)
 
 
 @pytest.mark.parametrize("size", [(400, 300), (300, 400), (257, 999), (999, 257), (224, 230)])

@@ -98,6 +98,13 @@ def test_what_encoders_do_more_takes_more(
     assert encode_memory(1000, 3, format_, less) < encode_memory(1000, 4, format_, less)
 
 
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_of_an_image_with_alpha_takes_its_opaque_copy_too(progressive: bool) -> None:
+    encoding = Encoding(progressive=progressive)
+    opaque, alpha = (encode_memory(1000, n, ImageFormat.JPEG, encoding) for n in (3, 4))
+    assert alpha == opaque + 1000 * (1 + 3)
+
+
 def test_ordinary_photos_stay_below_what_is_counted() -> None:
     photo = info(ImageFormat.TIFF, "F", 1414)
     assert decode_memory(photo, 8_000_000) < 64 << 20

@@ -25,6 +25,7 @@ def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels() -> 
     assert to_classify(seen(memory=9_000_000)) == 9_000_000
     assert to_classify(seen()) == 3_000_000
     assert to_classify(seen("RGBA")) == 7_000_000
+    assert to_classify(seen("L")) == 4_000_000
     tall = ImageInfo(ImageFormat.PNG, 500, 2000, 1, 1, "RGB", fast_jpeg=False)
     assert to_classify(Seen(tall, 0.0)) == 7_000_000
 
@@ -58,7 +59,7 @@ def test_on_a_device_only_the_result_takes_memory_here() -> None:
 
 def test_what_a_gpu_filters_is_not_charged_the_memory_of_a_cpu() -> None:
     blur = version({"name": "gaussian_blur", "sigma": 2})
-    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 8_000_000  # source and result
+    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 9_000_000  # encoding
     assert to_filter(blur, MOST, seen("RGBA")) == 33_000_000
 
 
