@@ -27,8 +27,8 @@ _DECODED = {
 """For grey and RGB, and for every other mode: palettes, alpha, CMYK and floats."""
 
 _LOADED = 4
-"""Bytes per pixel of Pillow's picture of a TIFF. Strips or tiles are unpacked beside it, and if it
-has an orientation, it is turned into a second one before they are freed."""
+"""Bytes per pixel of Pillow's picture, beside which the rows of a PNG and the strips or tiles of a
+TIFF are unpacked. A TIFF with an orientation is turned into a second one before they are freed."""
 
 _PLAIN_JPEG = 3
 """Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once; one with an
@@ -71,7 +71,7 @@ def decode_memory(
 
     `plain_jpeg`: the file is one that `open_plain` opens. `coefficients`: the bytes per pixel that
     a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4. `buffers`: the
-    bytes of the strip or tile of a TIFF that is unpacked at a time.
+    bytes of the rows of a PNG, or of the strip or tile of a TIFF, that are unpacked at a time.
     """
     if plain_jpeg:
         return size + info.n_pixels * _PLAIN_JPEG * (1 if info.orientation == 1 else 2)
@@ -79,11 +79,9 @@ def decode_memory(
     per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
-    needed = int(info.n_pixels * per_pixel)
-    if info.format is ImageFormat.TIFF:
-        pictures = 1 if info.orientation == 1 else 2
-        needed = max(needed, info.n_pixels * _LOADED * pictures + buffers)
-    return size + needed
+    turned = info.format is ImageFormat.TIFF and info.orientation != 1
+    loaded = info.n_pixels * _LOADED * (2 if turned else 1) + buffers
+    return size + max(int(info.n_pixels * per_pixel), loaded)
 
 
 def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Encoding) -> int:

@@ -11,7 +11,7 @@ from models.codec.bounds.avif import check_avif
 from models.codec.bounds.bmp import check_bmp
 from models.codec.bounds.gif import check_gif
 from models.codec.bounds.jpeg import check_jpeg, has_several_scans
-from models.codec.bounds.png import check_png
+from models.codec.bounds.png import check_png, png_buffers
 from models.codec.bounds.tiff import check_tiff, tiff_buffers
 from models.codec.bounds.webp import check_webp
 from models.codec.formats import ImageFormat
@@ -26,7 +26,10 @@ _CHECKS: Mapping[ImageFormat, Callable[[bytes, int], float]] = {
     ImageFormat.AVIF: check_avif,
 }
 
-_BUFFERS: Mapping[ImageFormat, Callable[[bytes, int], int]] = {ImageFormat.TIFF: tiff_buffers}
+_BUFFERS: Mapping[ImageFormat, Callable[[bytes, int], int]] = {
+    ImageFormat.PNG: png_buffers,
+    ImageFormat.TIFF: tiff_buffers,
+}
 
 
 def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:

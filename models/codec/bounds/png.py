@@ -20,6 +20,8 @@ MAX_PROFILES = 16
 _PER_PIXEL = 20e-9
 _SIGNATURE = 8
 _HEAD = struct.Struct(">I4s")
+_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by the type of colour in IHDR
+_ROWS = 2  # Pillow keeps the last row beside the present one
 
 
 def check_png(data: bytes, max_pixels: int) -> float:
@@ -44,3 +46,14 @@ def check_png(data: bytes, max_pixels: int) -> float:
             return _PER_PIXEL
         at += length + 12
     raise too_many("PNG", f"more than {most:,} chunks", f"a file of its size has at most {most:,}")
+
+
+def png_buffers(data: bytes, pixels: int) -> int:
+    """Return the bytes of the rows that Pillow keeps beside its picture of `pixels` pixels.
+
+    They are few unless the picture is very wide: then they are larger than the picture.
+    """
+    if data[12:16] != b"IHDR" or len(data) < 26:
+        return 8 * _ROWS * pixels
+    width, depth, colour = int.from_bytes(data[16:20], "big"), data[24], data[25]
+    return _ROWS * -(-width * depth * _SAMPLES.get(colour, 4) // 8)

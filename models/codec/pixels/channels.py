@@ -81,7 +81,7 @@ def _from_integers(values: NDArray[Any], transparent: int | None) -> PillowImage
     grey = scaled.astype(np.uint8)
     if transparent is None:
         return PillowImage.fromarray(grey)
-    alpha = np.where(values == transparent, 0, 255).astype(np.uint8)
+    alpha = np.where(values == transparent, np.uint8(0), np.uint8(255))
     return PillowImage.fromarray(np.dstack((grey, grey, grey, alpha)))
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from PIL import Image as PillowImage
 
+from models.codec.pixels.boxes import boxes
 from models.domain.image import Pixels
 
 LARGE = 8 << 20
@@ -68,28 +69,26 @@ def picture(pixels: Pixels, taken: Callable[[Pixels], None]) -> PillowImage.Imag
     if width * height < LARGE:
         return PillowImage.fromarray(shown)
     whole = PillowImage.new({1: "L", 3: "RGB", 4: "RGBA"}[channels], (width, height), None)
-    step = max(1, _STRIPE // width)
-    for top in range(0, height, step):
-        whole.paste(PillowImage.fromarray(shown[top : top + step]), (0, top))
-        taken(pixels[top : top + step])
+    for left, top, right, bottom in boxes(width, height, _STRIPE):
+        whole.paste(PillowImage.fromarray(shown[top:bottom, left:right]), (left, top))
+        taken(pixels[top:bottom, left:right])
     return whole
 
 
 class ReleasedRows:
-    """The memory of a picture, of which rows can be released from the top downwards."""
+    """The memory of a picture, of which pixels can be released in the order they are stored in."""
 
     def __init__(self, image: PillowImage.Image) -> None:
         width, height = image.size
         large = width * height >= LARGE and len(image.getbands()) > 1
         self._address = _address(image) if large else None
-        self._row = width * _PIXEL
 
-    def release(self, bottom: int) -> None:
-        """Give all whole pages above row `bottom` back; the rows there read as zeros afterwards."""
+    def release(self, pixels: int) -> None:
+        """Give the whole pages of the first `pixels` pixels back, which are worthless then."""
         if self._address is None:
             return
         first = -(-self._address // mmap.PAGESIZE) * mmap.PAGESIZE
-        last = (self._address + bottom * self._row) // mmap.PAGESIZE * mmap.PAGESIZE
+        last = (self._address + pixels * _PIXEL) // mmap.PAGESIZE * mmap.PAGESIZE
         if last > first:
             # Advice that the kernel does not take leaves the memory as it is.
             _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _DONTNEED)

@@ -2,11 +2,12 @@
 
 Pillow keeps four bytes for each pixel of a colour image, and copies it once more for every
 conversion and twice to hand its pixels out. In stripes only one such copy of the whole image exists
-beside the result, and the rows of a large one are released as they are converted. All conversions
-here work on each pixel by itself, so stripes do not change the result.
+beside the result, and the rows of a large one are released as they are converted. A stripe has
+several rows, or a part of one where rows are very long (`boxes.py`). All conversions here work on
+each pixel by itself, so stripes do not change the result.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 from PIL import Image as PillowImage
 from PIL.ImageFile import ImageFile
 
+from models.codec.pixels.boxes import Box, boxes
 from models.codec.pixels.channels import float_scale, is_grey, simplified
 from models.codec.pixels.colour import to_srgb
 from models.codec.pixels.pillow_memory import ReleasedRows, in_one_block
@@ -37,11 +39,11 @@ class Rows(Protocol):
     def mode(self) -> str:
         """Return Pillow's name for the pixels."""
 
-    def between(self, top: int, bottom: int) -> PillowImage.Image:
-        """Return the rows from `top` to before `bottom`."""
+    def part(self, box: Box) -> PillowImage.Image:
+        """Return the pixels in a box of whole rows, or of a part of one row."""
 
-    def release(self, bottom: int) -> None:
-        """Free the memory of the rows before `bottom`, as far as possible; none is read again."""
+    def release(self, pixels: int) -> None:
+        """Free the memory of the first `pixels` pixels, as far as possible; none is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,11 @@ class _Loaded:
     def mode(self) -> str:
         return self.image.mode
 
-    def between(self, top: int, bottom: int) -> PillowImage.Image:
-        width, height = self.size
-        whole = top == 0 and bottom == height
-        return self.image if whole else self.image.crop((0, top, width, bottom))
+    def part(self, box: Box) -> PillowImage.Image:
+        return self.image if box == (0, 0, *self.size) else self.image.crop(box)
 
-    def release(self, bottom: int) -> None:
-        self.memory.release(bottom)
+    def release(self, pixels: int) -> None:
+        self.memory.release(pixels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,16 @@ class _Raw:
     raw_mode: str
     info: Mapping[str | tuple[int, int], Any]
 
-    def between(self, top: int, bottom: int) -> PillowImage.Image:
-        width = self.size[0]
-        row = width * len(self.raw_mode)
-        part: Any = memoryview(self.data)[top * row : bottom * row]
-        image = PillowImage.frombuffer(
-            self.mode, (width, bottom - top), part, "raw", self.raw_mode, 0, 1
-        )
+    def part(self, box: Box) -> PillowImage.Image:
+        width, sample = self.size[0], len(self.raw_mode)
+        shape = box.right - box.left, box.bottom - box.top
+        start = (box.top * width + box.left) * sample
+        part: Any = memoryview(self.data)[start : start + shape[0] * shape[1] * sample]
+        image = PillowImage.frombuffer(self.mode, shape, part, "raw", self.raw_mode, 0, 1)
         image.info = dict(self.info)
         return image
 
-    def release(self, bottom: int) -> None:
+    def release(self, pixels: int) -> None:
         """Do nothing: the bytes are one object."""
 
 
@@ -125,30 +124,30 @@ def converted(
     """
     width, height = rows.size
     grey = is_grey(rows.mode)
-    floats = _bounds(rows) if rows.mode == "F" else ()
-    scale = max((float_scale(rows.between(*each)) for each in floats), default=1.0)
+    floats = boxes(width, height, STRIPE) if rows.mode == "F" else ()
+    scale = max((float_scale(rows.part(each)) for each in floats), default=1.0)
 
-    def pixels(top: int, bottom: int) -> Pixels:
-        return plain(to_srgb(simplified(rows.between(top, bottom), scale), icc_profile, grey=grey))
+    def pixels(box: Box) -> Pixels:
+        return plain(to_srgb(simplified(rows.part(box), scale), icc_profile, grey=grey))
 
     target: Pixels | None = None
-    for top, bottom in _bounds(rows):
-        stripe = pixels(top, bottom)
-        if bottom - top == height:
+    for box in boxes(width, height, STRIPE):
+        stripe = pixels(box)
+        if stripe.shape[:2] == (height, width):
             return upright(stripe, orientation)
         if target is None:
             turned = (width, height) if orientation >= 5 else (height, width)
             target = new_pixels((*turned, stripe.shape[2]))
             stored = _as_stored(target, orientation)
-        stored[top:bottom] = _items(stripe)
-        rows.release(bottom)
+        stored[box.top : box.bottom, box.left : box.right] = _items(stripe)
+        rows.release((box.bottom - 1) * width + box.right)
     assert target is not None
     return target
 
 
 def convert_in_place(pixels: Pixels, icc_profile: bytes | None, *, grey: bool) -> None:
     """Convert the stored pixels of a JPEG, grey or RGB, to sRGB."""
-    step = _rows_of_stripe(pixels.shape[1])
+    step = max(1, STRIPE // pixels.shape[1])
     for top in range(0, len(pixels), step):
         stripe = pixels[top : top + step]
         stored = PillowImage.fromarray(stripe[..., 0] if grey else stripe)
@@ -191,14 +190,3 @@ def _as_stored(target: Pixels, orientation: int) -> Any:
     if orientation in (2, 3, 6, 7):
         turned = turned[:, ::-1]
     return turned.T if orientation >= 5 else turned
-
-
-def _bounds(rows: Rows) -> Iterator[tuple[int, int]]:
-    width, height = rows.size
-    step = _rows_of_stripe(width)
-    for top in range(0, height, step):
-        yield top, min(top + step, height)
-
-
-def _rows_of_stripe(width: int) -> int:
-    return max(1, STRIPE // width)

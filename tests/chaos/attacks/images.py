@@ -113,6 +113,7 @@ FILES: dict[str, tuple[str, int, Build]] = {
     ),
     "png_interlaced": ("Interlaced PNG of 7000 x 7000, 16 bits", 4, more_images.png_interlaced),
     "png_row": ("PNG of 1,000,000 x 1", 4, lambda: more_images.png_thin(1_000_000, 1)),
+    "png_wide_row": ("PNG of 35 million x 1", 2, lambda: more_images.png_thin(35_000_000, 1)),
     "png_column": ("PNG of 1 x 1,000,000", 4, lambda: more_images.png_thin(1, 1_000_000)),
     "png_long_column": ("PNG of 1 x 49 million", 2, lambda: more_images.png_thin(1, 49_000_000)),
     "png_itxt_bombs": ("PNG of 9,000 iTXt bombs", 2, more_images.png_international_text),

@@ -27,7 +27,7 @@ def picture(mode: str, height: int = HEIGHT) -> Image.Image:
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "LA"])
 def test_released_rows_have_no_memory_and_the_others_keep_their_pixels(mode: str) -> None:
     image = picture(mode)
-    ReleasedRows(image).release(40)
+    ReleasedRows(image).release(40 * WIDTH)
     rows = np.asarray(image)
     assert not rows[1:39].any()
     assert (rows[40:] == 200).all()
@@ -37,7 +37,7 @@ def test_released_rows_have_no_memory_and_the_others_keep_their_pixels(mode: str
     "image", [picture("RGB", HEIGHT - 1), Image.new("L", (WIDTH, HEIGHT), 200)]
 )
 def test_small_pictures_and_those_of_one_byte_a_pixel_are_left_alone(image: Image.Image) -> None:
-    ReleasedRows(image).release(40)
+    ReleasedRows(image).release(40 * WIDTH)
     assert (np.asarray(image) == 200).all()
 
 
@@ -49,16 +49,17 @@ def test_a_picture_in_several_blocks_is_left_alone() -> None:
         image = Image.new("RGB", (WIDTH, HEIGHT), (200, 200, 200))
     finally:
         core.set_block_size(usual)
-    ReleasedRows(image).release(40)
+    ReleasedRows(image).release(40 * WIDTH)
     assert (np.asarray(image) == 200).all()
 
 
+@pytest.mark.parametrize("stripe", [5 * WIDTH, WIDTH // 3])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("format_", [ImageFormat.PNG, ImageFormat.WEBP])
 def test_rows_that_an_encoder_has_copied_are_given_back(
-    format_: ImageFormat, channels: int, monkeypatch: pytest.MonkeyPatch
+    format_: ImageFormat, channels: int, stripe: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pillow_memory, "_STRIPE", 5 * WIDTH)
+    monkeypatch.setattr(pillow_memory, "_STRIPE", stripe)
     pixels = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, channels), np.uint8)
     monkeypatch.setattr(pillow_memory, "LARGE", WIDTH * HEIGHT + 1)
     whole = encode(Picture(pixels.copy()), format_)

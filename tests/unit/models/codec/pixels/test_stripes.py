@@ -64,12 +64,13 @@ FILES = {
 }
 
 
+@pytest.mark.parametrize("stripe", [5 * WIDTH, 10])
 @pytest.mark.parametrize("name", FILES)
 def test_stripes_give_the_same_pixels_as_the_whole(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, stripe: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = decoded(FILES[name])
-    monkeypatch.setattr(stripes, "STRIPE", 5 * WIDTH)
+    monkeypatch.setattr(stripes, "STRIPE", stripe)
     monkeypatch.setattr(pillow_memory, "LARGE", 1)
     in_stripes = decoded(FILES[name])
     assert in_stripes.shape == whole.shape

@@ -1,0 +1,25 @@
+"""Divide a picture into boxes that are converted or copied one after the other."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Box(NamedTuple):
+    """A rectangle of a picture, in pixels, in the order in which Pillow names its sides."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+def boxes(width: int, height: int, most: int) -> Iterator[Box]:
+    """Yield boxes of at most `most` pixels, in the order in which the pixels are stored.
+
+    They are whole rows, or parts of one row where a row has more pixels than that. So each is one
+    piece of memory that begins where the one before it ends.
+    """
+    rows, columns = max(1, most // width), min(width, most)
+    for top in range(0, height, rows):
+        for left in range(0, width, columns):
+            yield Box(left, top, min(left + columns, width), min(top + rows, height))
