@@ -30,6 +30,13 @@ _LOADED = 4
 """Bytes per pixel of Pillow's picture, beside which the rows of a PNG and the strips or tiles of a
 TIFF are unpacked. A TIFF with an orientation is turned into a second one before they are freed."""
 
+_LOADED_AVIF = 2
+"""Bytes per sample that Pillow takes for an AVIF beside its planes: it has the pixels twice."""
+
+_DECODER_OF_AVIF = 1
+"""Bytes per pixel of the tables of dav1d, which knows all blocks of a frame; 0.5 to 0.7 were
+measured."""
+
 _PLAIN_JPEG = 3
 """Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once; one with an
 orientation is decoded into another array, and turned into the pixels."""
@@ -71,7 +78,8 @@ def decode_memory(
 
     `plain_jpeg`: the file is one that `open_plain` opens. `coefficients`: the bytes per pixel that
     a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4. `buffers`: the
-    bytes of the rows of a PNG, or of the strip or tile of a TIFF, that are unpacked at a time.
+    bytes of the rows of a PNG, of the strip or tile of a TIFF, or of the planes of an AVIF, which
+    are unpacked at a time.
     """
     if plain_jpeg:
         return size + info.n_pixels * _PLAIN_JPEG * (1 if info.orientation == 1 else 2)
@@ -79,9 +87,15 @@ def decode_memory(
     per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
+    return size + max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
+
+
+def _loaded(info: ImageInfo) -> int:
+    """Return the bytes per pixel that stand beside the buffers of a decoder."""
+    if info.format is ImageFormat.AVIF:
+        return _LOADED_AVIF * info.most_channels + _DECODER_OF_AVIF
     turned = info.format is ImageFormat.TIFF and info.orientation != 1
-    loaded = info.n_pixels * _LOADED * (2 if turned else 1) + buffers
-    return size + max(int(info.n_pixels * per_pixel), loaded)
+    return 2 * _LOADED if turned else _LOADED
 
 
 def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Encoding) -> int:

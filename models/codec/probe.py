@@ -71,7 +71,7 @@ class Header(NamedTuple):
     coefficients: float = 0.0
     """Bytes per pixel that a JPEG of several scans needs before its pixels can be computed."""
     buffers: int = 0
-    """Bytes that the decoder allocates beside its picture, as for a strip or a tile of a TIFF."""
+    """Bytes that the decoder allocates beside its picture, as for a tile of a TIFF."""
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
@@ -105,7 +105,8 @@ def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: floa
             raise too_large(width, height, max_pixels)
         described = _describe(image, format_)
         stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
-        beside = buffers(data, format_, width * height)
+        alpha = described.info.transparent
+        beside = buffers(data, format_, width * height, alpha=alpha)
         return described._replace(seconds_per_pixel=cost, coefficients=stored, buffers=beside)
 
 

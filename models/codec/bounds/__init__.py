@@ -7,7 +7,7 @@ May import `models.codec.formats`, `models.domain.errors` and numpy.
 
 from collections.abc import Callable, Mapping
 
-from models.codec.bounds.avif import check_avif
+from models.codec.bounds.avif import avif_buffers, check_avif
 from models.codec.bounds.bmp import check_bmp
 from models.codec.bounds.gif import check_gif
 from models.codec.bounds.jpeg import check_jpeg, has_several_scans
@@ -26,11 +26,6 @@ _CHECKS: Mapping[ImageFormat, Callable[[bytes, int], float]] = {
     ImageFormat.AVIF: check_avif,
 }
 
-_BUFFERS: Mapping[ImageFormat, Callable[[bytes, int], int]] = {
-    ImageFormat.PNG: png_buffers,
-    ImageFormat.TIFF: tiff_buffers,
-}
-
 
 def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     """Raise Undecodable or TooManyPixels for a file that would cost more than its image is worth.
@@ -41,13 +36,19 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     return _CHECKS[format](data, max_pixels)
 
 
-def buffers(data: bytes, format: ImageFormat, pixels: int) -> int:
+def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> int:
     """Return the bytes that a decoder allocates beside its picture of `pixels` pixels.
 
     They are those that follow from the container, and not from the number of pixels and the mode.
     """
-    found = _BUFFERS.get(format)
-    return 0 if found is None else found(data, pixels)
+    match format:
+        case ImageFormat.PNG:
+            return png_buffers(data, pixels)
+        case ImageFormat.TIFF:
+            return tiff_buffers(data, pixels)
+        case ImageFormat.AVIF:
+            return avif_buffers(data, pixels, alpha=alpha)
+    return 0
 
 
 __all__ = ["buffers", "check", "check_jpeg", "has_several_scans"]

@@ -1,6 +1,7 @@
 """AVIF: boxes, and the items, properties and samples that they announce."""
 
 import struct
+from collections.abc import Iterator
 
 from models.codec.bounds.refusal import too_large, too_many
 
@@ -14,12 +15,44 @@ MAX_SAMPLES = 1_000_000
 """Samples of an image sequence, at most; its tables are made before the first frame."""
 
 _PER_PIXEL = 60e-9
-_LOOKED_INTO = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"iprp", b"ipco"})
+_SKIPPED = {
+    **dict.fromkeys((b"moov", b"trak", b"mdia", b"minf", b"stbl", b"iprp", b"ipco"), 0),
+    **{b"meta": 4, b"stsd": 8, b"av01": 78},
+}
+"""The boxes that hold other boxes, with the bytes before the first of them."""
+
+_HIGH = 0x40
+"""The bit of 10 or 12 bits a sample in the third byte of av1C; behind it stand three of chroma."""
+
+_CHROMA = (2.0, 2.0, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0)
+"""Samples of chroma for one of luma, by three bits: grey, half the width, half the height."""
+
 _HEAD = struct.Struct(">I4s")
 
 
 def check_avif(data: bytes, max_pixels: int) -> float:
     """Return CPU seconds a pixel; raise for more boxes, items or samples than files have."""
+    for name, start, end in _boxes(data):
+        _check_box(data, name, start, end, max_pixels)
+    return _PER_PIXEL
+
+
+def avif_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
+    """Return the bytes of the planes of a picture before they are converted to RGB.
+
+    They are those of the deepest and finest configuration of a decoder (av1C, AV1-ISOBMFF 2.3) in
+    the file, and of 16 bits in full chroma where there is none.
+    """
+    found = [
+        data[start + 2] for name, start, end in _boxes(data) if name == b"av1C" and end > start + 2
+    ]
+    sample = 2 if any(each & _HIGH for each in found) or not found else 1
+    chroma = max((_CHROMA[each >> 2 & 7] for each in found), default=2.0)
+    return int(pixels * sample * (1 + chroma + alpha))
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name, start and end of each box that holds no others; raise if they are many."""
     boxes = 0
     waiting = [(0, len(data))]
     while waiting:
@@ -33,14 +66,11 @@ def check_avif(data: bytes, max_pixels: int) -> float:
             if size == 1:
                 start, stop = at + 16, at + int.from_bytes(data[at + 8 : at + 16], "big")
             stop = min(stop, end)
-            if name == b"meta":
-                waiting.append((start + 4, stop))
-            elif name in _LOOKED_INTO:
-                waiting.append((start, stop))
+            if name in _SKIPPED:
+                waiting.append((start + _SKIPPED[name], stop))
             else:
-                _check_box(data, name, start, stop, max_pixels)
+                yield name, start, stop
             at = max(stop, at + 8)
-    return _PER_PIXEL
 
 
 def _check_box(data: bytes, name: bytes, start: int, end: int, max_pixels: int) -> None:
