@@ -18,7 +18,10 @@ from PIL.ImageFile import ImageFile
 from models.codec.bounds.exif import affordable
 from models.codec.formats import ImageFormat
 from models.codec.pillow import open_image, reading
+from models.codec.pixels.boxes import boxes
+from models.codec.pixels.channels import is_grey
 from models.codec.pixels.colour import MAX_PROFILE_BYTES, to_srgb
+from models.codec.pixels.stripes import STRIPE, Rows, loaded
 from models.codec.probe import Header
 
 SIDE = 64
@@ -153,13 +156,8 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
     The small image has means of pixels, so that grain does not hide the colour of a surface.
     """
     image.draft(image.mode, (SIDE, SIDE))
-    grey = image.mode in ("1", "L", "LA", "I", "F") or image.mode.startswith("I;")
-    factor = max(1, max(image.size) // SIDE)
-    small = image.reduce(factor) if image.mode in _REDUCIBLE else _eight_bits(image)
-    if small.mode not in ("L", "RGB", "RGBA", "CMYK"):
-        transparent = "A" in small.mode or "transparency" in small.info or small.mode == "P"
-        small = small.convert("RGBA" if transparent else "RGB")
-    small = to_srgb(small, profile, grey=grey)
+    rows = loaded(image)
+    small = to_srgb(_reduced(rows), profile, grey=is_grey(rows.mode))
     small.thumbnail((SIDE, SIDE))
     pixels = np.asarray(small.convert("RGBA")).reshape(-1, 4)
     colours = pixels[pixels[:, 3] >= OPAQUE, :3].astype(np.int64)
@@ -171,12 +169,35 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def _eight_bits(image: PillowImage.Image) -> PillowImage.Image:
-    """Return an image whose grey values have 16 bits as one of 8; return others unchanged."""
-    if not image.mode.startswith("I"):
+def _reduced(rows: Rows) -> PillowImage.Image:
+    """Return means of pixels, at least SIDE of them on the longer side of a larger picture.
+
+    They are computed box by box: a picture of a mode that is not in `_REDUCIBLE` never exists as a
+    whole in one that is, which would take up to 8 bytes per pixel more.
+    """
+    width, height = rows.size
+    factor = max(1, max(width, height) // SIDE)
+    small: PillowImage.Image | None = None
+    for box in boxes(width, height, STRIPE, factor):
+        part = _plain(rows.part(box)).reduce(factor)
+        if small is None:
+            small = PillowImage.new(part.mode, (-(-width // factor), -(-height // factor)))
+            small.info = dict(part.info)
+        small.paste(part, (box.left // factor, box.top // factor))
+    assert small is not None
+    return small.convert("RGBA") if small.mode == "RGBa" else small
+
+
+def _plain(image: PillowImage.Image) -> PillowImage.Image:
+    """Return an image in a mode of which Pillow computes means of pixels."""
+    if image.mode in _REDUCIBLE:
         return image
-    high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-    return PillowImage.fromarray(high.astype(np.uint8))
+    if image.mode.startswith("I"):
+        high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
+        return PillowImage.fromarray(high.astype(np.uint8))
+    if image.mode == "P" or "A" in image.mode or "transparency" in image.info:
+        return image.convert("RGBA").convert("RGBa")  # transparent pixels have no part in means
+    return image.convert("RGB")
 
 
 _REDUCIBLE = frozenset(("L", "RGB", "CMYK", "RGBA", "LA"))

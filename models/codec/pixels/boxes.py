@@ -13,13 +13,17 @@ class Box(NamedTuple):
     bottom: int
 
 
-def boxes(width: int, height: int, most: int) -> Iterator[Box]:
+def boxes(width: int, height: int, most: int, cell: int = 1) -> Iterator[Box]:
     """Yield boxes of at most `most` pixels, in the order in which the pixels are stored.
 
     They are whole rows, or parts of one row where a row has more pixels than that. So each is one
     piece of memory that begins where the one before it ends.
+
+    With a `cell` they consist of whole squares of that side, except at the right and the bottom, so
+    a box has the pixels of one square at least. Parts of several rows are possible then.
     """
-    rows, columns = max(1, most // width), min(width, most)
+    rows = min(height, max(1, most // width // cell) * cell)
+    columns = min(width, max(1, most // rows // cell) * cell)
     for top in range(0, height, rows):
         for left in range(0, width, columns):
             yield Box(left, top, min(left + columns, width), min(top + rows, height))

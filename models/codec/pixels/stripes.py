@@ -40,7 +40,7 @@ class Rows(Protocol):
         """Return Pillow's name for the pixels."""
 
     def part(self, box: Box) -> PillowImage.Image:
-        """Return the pixels in a box of whole rows, or of a part of one row."""
+        """Return the pixels in a box."""
 
     def release(self, pixels: int) -> None:
         """Free the memory of the first `pixels` pixels, as far as possible; none is read again."""
@@ -79,11 +79,14 @@ class _Raw:
     info: Mapping[str | tuple[int, int], Any]
 
     def part(self, box: Box) -> PillowImage.Image:
-        width, sample = self.size[0], len(self.raw_mode)
+        width, height = self.size
+        pixels = np.frombuffer(self.data, np.uint8).reshape(height, width, len(self.raw_mode))
+        # No copy of whole rows, or of a part of one.
+        part = np.ascontiguousarray(pixels[box.top : box.bottom, box.left : box.right])
         shape = box.right - box.left, box.bottom - box.top
-        start = (box.top * width + box.left) * sample
-        part: Any = memoryview(self.data)[start : start + shape[0] * shape[1] * sample]
-        image = PillowImage.frombuffer(self.mode, shape, part, "raw", self.raw_mode, 0, 1)
+        image = PillowImage.frombuffer(
+            self.mode, shape, part.reshape(-1), "raw", self.raw_mode, 0, 1
+        )
         image.info = dict(self.info)
         return image
 

@@ -35,6 +35,58 @@ def test_every_kind_of_pixels_has_a_colour(mode: str) -> None:
     assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([255] * 3, abs=3)
 
 
+def picture_in(mode: str) -> Image.Image:
+    """Return a picture of two colours, of 300 × 200 pixels."""
+    picture = Image.new("RGB", (300, 200), (200, 200, 200))
+    picture.paste((10, 10, 10), (0, 0, 90, 200))
+    if mode == "I":
+        return Image.fromarray(np.asarray(picture.convert("L"), np.int32) * 257)
+    if mode == "I;16":
+        return Image.fromarray(np.asarray(picture.convert("L"), np.uint16) * 257)
+    return picture.convert(mode)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK", "I", "I;16", "F", "LAB"])
+@pytest.mark.parametrize("stripe", [1, 5000, 1 << 20])
+def test_the_colour_is_found_without_another_copy_of_the_picture(
+    mode: str, stripe: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.codec.description.STRIPE", stripe)
+    largest = 0
+    reduce = Image.Image.reduce
+
+    def noted(image: Image.Image, *arguments: object) -> Image.Image:
+        nonlocal largest
+        largest = max(largest, image.width * image.height)
+        return reduce(image, *arguments)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(Image.Image, "reduce", noted)
+    format_ = "JPEG" if mode == "CMYK" else "TIFF"
+    found = described(encoded(picture_in(mode), format_)).colour
+    assert found is not None
+    assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([200] * 3, abs=4)
+    assert largest <= max(stripe, 75 * 50)  # 75 × 50 are the means of squares of 16 pixels
+
+
+@pytest.mark.parametrize("format_", ["WEBP", "AVIF", "PNG"])
+@pytest.mark.parametrize("stripe", [1, 700, 5000])
+def test_the_colour_of_stripes_is_that_of_the_whole(
+    format_: str, stripe: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = encoded(drawing(300, 200), format_)
+    whole = described(file).colour
+    monkeypatch.setattr("models.codec.description.STRIPE", stripe)
+    assert described(file).colour == whole
+
+
+def test_transparent_colours_of_a_palette_do_not_count() -> None:
+    picture = picture_in("P")
+    picture.info["transparency"] = picture.getpixel((299, 199))
+    found = described(encoded(picture, "PNG")).colour
+    assert found is not None
+    assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([10] * 3, abs=4)
+
+
 def test_a_large_jpeg_is_decoded_at_an_eighth_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
     file = encoded(drawing(1600, 1200))
