@@ -87,6 +87,7 @@ class _Decoder:
             except Broken:
                 return
             assert isinstance(task, Task | Encode)
+            self._allowance.begin()
             try:
                 if isinstance(task, Task):
                     self._decode(task, descriptor)
@@ -99,12 +100,13 @@ class _Decoder:
 
     def _decode(self, task: Task, descriptor: int | None) -> None:
         seconds = min(task.seconds, sandbox.MIN_SECONDS)
-        self._allowance.grant(task.size, 0, seconds)
+        opening = sandbox.opening_bytes(task.size)
+        self._allowance.grant(opening, seconds)
         try:
             data = self._contents(descriptor, task.size)
             if more := codec.open_memory(data):  # at most what decoding it may take later
                 most = sandbox.BYTES_PER_PIXEL * task.max_pixels
-                self._allowance.grant(task.size, min(more, most), seconds, per_pixel=1)
+                self._allowance.grant(opening + min(more, most), seconds)
             opened = codec.open_file(data, max_pixels=task.max_pixels)
             info = opened.info
             alpha = info.most_channels == 4
@@ -118,7 +120,7 @@ class _Decoder:
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
-            self._allowance.grant(task.size, info.n_pixels, seconds)
+            self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
             if task.describe:
                 frames.send(self._connection, Described(opened.describe(colour=True)))
                 return
@@ -132,8 +134,8 @@ class _Decoder:
     def _encode(self, task: Encode, descriptor: int | None) -> None:
         height, width, channels = task.shape
         size, exif_size = height * width * channels, task.exif or 0
-        bytes_ = sandbox.ENCODED_BYTES_PER_PIXEL
-        self._allowance.grant(exif_size, height * width, task.seconds, bytes_)
+        bytes_ = sandbox.opening_bytes(exif_size) + sandbox.ENCODED_BYTES_PER_PIXEL * height * width
+        self._allowance.grant(bytes_, task.seconds)
         try:
             data = self._mapped(descriptor, size + exif_size)
             image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))

@@ -1,27 +1,36 @@
 """Limits of a decoder process: memory, CPU time, descriptors and system calls.
 
-The limits come in two kinds. Those of the process are set once and can never be raised again: they
-hold even for code that a hostile file has smuggled in. Those of the image are set for each one by
-what its header claims: a file that claims 64 × 64 pixels and makes the decoder allocate a gigabyte
-fails alone, long before the machine is short of memory.
+The limits come in two kinds. Those of the image are set for each one by the estimate by which the
+service let it in: a file that claims 64 × 64 pixels and makes the decoder allocate a gigabyte fails
+alone, long before the machine is short of memory.
+
+Those of the process are set once and can never be raised again, so they hold even for code that a
+hostile file has smuggled in. They allow what the largest image needs: private memory
+(RLIMIT_DATA), and with it all mappings (RLIMIT_AS), those of memory files too. Memory files that
+are written and not mapped are bounded only by the size of one (RLIMIT_FSIZE) times the number of
+descriptors. If the host runs out of memory nevertheless, the kernel ends decoder processes first.
 """
 
 import ctypes
 import os
 import resource
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 from app.decoders.child import seccomp
 
 BYTES_PER_PIXEL = 40
-"""The most that decoding takes at a time, as measured: Pillow's 4 bytes a pixel, floats and 32-bit
-integers several times over while they are scaled, an AVIF's reference frames."""
+"""More than opening a file takes before there is an estimate; libwebp allocates two canvases."""
+
+SPARE_BYTES = 32 << 20
+"""Bytes beside the estimate of an image: tables, stripes, and gaps between allocations."""
 
 ENCODED_BYTES_PER_PIXEL = 120
 """The most that encoding takes at a time; an AVIF in full chroma does."""
 
 HEADER_BYTES = 96 << 20
-"""Bytes beside a file and its pixels: tables, profiles and chunks that libraries unpack."""
+"""Bytes that opening takes beside a file: tables, profiles and chunks that libraries unpack."""
 
 COPIES_OF_FILE = 6
 """Copies of a file that parsers may make: some collect its parts, inflate them and join them."""
@@ -44,13 +53,16 @@ def end_with(parent: int) -> None:
 def enter(max_pixels: int, max_file: int) -> str:
     """Sandbox this process permanently; return the part that the kernel lacks, or ""."""
     _prctl(_PR_SET_NAME, b"darkroom-decode")
-    most = _data_bytes() + HEADER_BYTES + COPIES_OF_FILE * max_file
-    most += ENCODED_BYTES_PER_PIXEL * max_pixels
-    _lower(resource.RLIMIT_DATA, most, most)
-    # The limit holds for memory files too, through which pixels leave this process.
-    _lower(resource.RLIMIT_FSIZE, *2 * (4 * max_pixels + max_file + (1 << 20),))
-    _lower(resource.RLIMIT_NOFILE, _DESCRIPTORS, _DESCRIPTORS)
-    _lower(resource.RLIMIT_CORE, 0, 0)
+    with suppress(OSError):  # a container may not let it; then the kernel weighs it as any other
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    used, mapped = _memory(Path("/proc/self/statm").read_bytes())
+    more = HEADER_BYTES + COPIES_OF_FILE * max_file + ENCODED_BYTES_PER_PIXEL * max_pixels
+    file = 4 * max_pixels + max_file + (1 << 20)
+    _lower(resource.RLIMIT_DATA, used + more)
+    _lower(resource.RLIMIT_AS, mapped + more + 2 * file)  # one comes in, another one goes out
+    _lower(resource.RLIMIT_FSIZE, file)  # of memory files too, through which pixels leave
+    _lower(resource.RLIMIT_NOFILE, _DESCRIPTORS)
+    _lower(resource.RLIMIT_CORE, 0)
     # Other processes of this user can neither trace this one nor read its memory (ptrace(2)).
     _prctl(_PR_SET_DUMPABLE, 0)
     _drop_capabilities()
@@ -58,20 +70,23 @@ def enter(max_pixels: int, max_file: int) -> str:
 
 
 class Allowance:
-    """Limits of the present image. Make it before `enter`, after which /proc cannot be read."""
+    """Limits of the present image. Make it before `enter`, after which /proc cannot be opened."""
 
     def __init__(self) -> None:
-        self._base = _data_bytes()
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._before = 0
 
-    def grant(
-        self, file: int, pixels: int, seconds: float, per_pixel: int = BYTES_PER_PIXEL
-    ) -> None:
-        """Allow memory for a file of `file` bytes with `pixels` pixels, and `seconds` of CPU time.
+    def begin(self) -> None:
+        """Begin an image: what it is granted stands beside what the process has now."""
+        self._before, _ = _memory(os.pread(self._statm, 256, 0))
+
+    def grant(self, n_bytes: int, seconds: float) -> None:
+        """Allow `n_bytes` of memory for the image, and `seconds` of CPU time from now on.
 
         More memory is a MemoryError, or what a library makes of it; more time ends the process by
         SIGPROF, which nothing here handles.
         """
-        wanted = self._base + HEADER_BYTES + COPIES_OF_FILE * file + per_pixel * pixels
+        wanted = self._before + n_bytes
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
@@ -82,22 +97,37 @@ class Allowance:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
+def opening_bytes(file: int) -> int:
+    """Return the bytes that opening a file of `file` bytes may take."""
+    return HEADER_BYTES + COPIES_OF_FILE * file
+
+
+def decoding_bytes(estimate: int, file: int) -> int:
+    """Return the bytes that an image may take whose decoding is estimated at `estimate` bytes.
+
+    A wrong estimate is an error of its image then. Parsers may hold a second copy of the file.
+    """
+    return estimate + estimate // 5 + file + SPARE_BYTES
+
+
 def seconds_for(pixels: int, max_pixels: int, most: float) -> float:
     """Return the CPU seconds of an image of `pixels` if one of `max_pixels` may take `most`."""
     return min(most, max(MIN_SECONDS, 2 * most * pixels / max_pixels))
 
 
-def _data_bytes() -> int:
-    """Return the bytes of private writable memory, which RLIMIT_DATA counts (proc(5))."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[5]) * resource.getpagesize()
+def _memory(statm: bytes) -> tuple[int, int]:
+    """Return the bytes of private writable memory, which RLIMIT_DATA counts, and of all mappings.
+
+    `statm` is the content of /proc/self/statm (proc(5)).
+    """
+    pages = statm.split()
+    return int(pages[5]) * resource.getpagesize(), int(pages[0]) * resource.getpagesize()
 
 
-def _lower(name: int, soft: int, hard: int) -> None:
+def _lower(name: int, limit: int) -> None:
     most = resource.getrlimit(name)[1]
-    if most != resource.RLIM_INFINITY:
-        soft, hard = min(soft, most), min(hard, most)
-    resource.setrlimit(name, (soft, hard))
+    limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+    resource.setrlimit(name, (limit, limit))
 
 
 def _prctl(option: int, value: int | bytes) -> None:

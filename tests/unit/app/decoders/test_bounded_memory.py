@@ -1,11 +1,16 @@
 """What an image may take in a decoder process is asked for, and limited, by its estimate."""
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image as PillowImage
 
 from app.decoders import DecoderPool, Limits, Seen, Unasked
+from models.codec import Decoded
 from models.domain.errors import Undecodable
 from tests.chaos.hostile.tiff import large_tile
 from tests.server import PATIENCE
@@ -42,6 +47,43 @@ def test_few_pixels_that_take_much_memory_are_asked_for_before_they_are_decoded(
         data = without_pixels(large_tile(64, 1024, samples=4, bits=16))
         with pytest.raises(Undecodable):
             await pool.decode(data, len(data), lambda _seen: False, UNASKED)
+
+    run(test)
+
+
+@pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="needs Linux")
+def test_the_kernel_ends_decoders_first_when_memory_is_short() -> None:
+    scores: list[str] = []
+
+    def read(pid: int) -> None:
+        scores.append(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        read(pool._idle[0].pid)
+
+    run(test)
+    assert scores == ["1000\n"]
+
+
+def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
+    """What the allocator keeps of former images does not count for the next one."""
+    rng = np.random.default_rng(0)
+
+    def file(format_: str, side: int) -> bytes:
+        stored = io.BytesIO()
+        PillowImage.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8)).save(stored, format_)
+        return stored.getvalue()
+
+    files = [file(each, side) for side in (1100, 30, 900) for each in ("PNG", "WEBP", "GIF")]
+
+    async def test(pool: DecoderPool) -> None:
+        for _ in range(3):
+            for data in files:
+                assert isinstance(
+                    await pool.decode(data, len(data), lambda _seen: True, UNASKED), Decoded
+                )
+        assert not pool.ended
 
     run(test)
 

@@ -16,6 +16,21 @@ import ctypes, mmap, os, socket, subprocess, sys, threading
 sys.path.append({root!r})
 import numpy
 from app.decoders.child import sandbox
+from app.decoders.memory import Mapping
+
+def map_files(count):
+    for n in range(count):
+        file = os.memfd_create("x")
+        os.ftruncate(file, 5 << 20)
+        kept.append(Mapping(file, 5 << 20, populate=False))
+        os.close(file)
+
+def granted(n_bytes):
+    allowance.begin()
+    allowance.grant(n_bytes, 60.0)
+
+kept = []
+allowance = sandbox.Allowance()
 problem = sandbox.enter(max_pixels=1_000_000, max_file=1 << 20)
 if problem:
     os.write(1, b"unsupported")
@@ -76,6 +91,18 @@ def test_memory_files_are_bounded_too() -> None:
     assert attempted("os.ftruncate(os.memfd_create('x'), 300 << 20)") in ("OSError", "ended by 25")
 
 
+def test_an_image_gets_what_it_is_granted_beside_what_the_process_has() -> None:
+    assert attempted("granted(90 << 20); numpy.ones(80 << 20, numpy.uint8)") == "done"
+    assert attempted("granted(70 << 20); numpy.ones(80 << 20, numpy.uint8)") == "MemoryError"
+    former = "kept.append(numpy.ones(80 << 20, numpy.uint8)); granted(90 << 20)"
+    assert attempted(f"{former}; numpy.ones(80 << 20, numpy.uint8)") == "done"
+
+
+def test_mapped_memory_files_are_bounded_together() -> None:
+    assert attempted("map_files(2)") == "done"
+    assert attempted("map_files(200)") == "OSError"
+
+
 def test_limits_cannot_be_raised_again() -> None:
     code = "__import__('resource').setrlimit(__import__('resource').RLIMIT_DATA, (-1, -1))"
     assert attempted(code) in ("ValueError", "PermissionError")
@@ -90,3 +117,7 @@ def test_time_follows_the_size_with_a_least_and_a_most() -> None:
     assert sandbox.seconds_for(1, 1000, 10.0) == 2.0
     assert sandbox.seconds_for(200, 1000, 10.0) == 4.0
     assert sandbox.seconds_for(1000, 1000, 10.0) == 10.0
+
+
+def test_memory_follows_the_estimate() -> None:
+    assert sandbox.decoding_bytes(100_000_000, 5_000_000) == 125_000_000 + sandbox.SPARE_BYTES
