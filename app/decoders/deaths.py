@@ -4,7 +4,7 @@ import os
 import signal
 
 from app.decoders.frames import Encode, Task
-from models.domain.errors import ServiceError, Undecodable, Unprocessable
+from models.domain.errors import ServiceError, Unavailable, Undecodable, Unprocessable
 
 _REASONS = {
     signal.SIGPROF: "cpu",
@@ -19,7 +19,6 @@ _TEXTS = {
     "(DARKROOM_DECODE_TIMEOUT for the largest)",
     "memory": "decoding the image took more memory than an image of its width and height may",
     "sandbox": "the decoder was stopped because it made a system call that no image needs",
-    "killed": "the decoder was stopped while it read the image",
     "crash": "the decoder crashed on the image",
     "stuck": "the decoder got stuck on the image",
 }
@@ -31,6 +30,16 @@ _ENCODING = {
 }
 
 
+class Killed(Unavailable):
+    """A process was killed from outside: its fork server ended, or the host ran out of memory.
+
+    The image is not the reason, so it is worth another process.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the system stopped the process of the image; send it again later")
+
+
 def reason_of(status: int | None) -> str:
     """Return the reason in one word, by the exit status as waitpid(2) gives it; None: unknown."""
     if status is None or not os.WIFSIGNALED(status):
@@ -39,7 +48,9 @@ def reason_of(status: int | None) -> str:
 
 
 def error_of(reason: str, task: Task | Encode) -> ServiceError:
-    """Return the image's own error."""
+    """Return the image's own error, or Killed."""
+    if reason == "killed":
+        return Killed()
     if isinstance(task, Encode):
         text = _ENCODING.get(reason, "the encoder stopped on the image")
         return Unprocessable(f"{text}; ask for another format or faster options")

@@ -173,15 +173,19 @@ class Broken(Exception):
     """The other end closed the connection, or sent bytes that are no frame."""
 
 
+class Closed(Broken):
+    """The other end closed the connection, as the end of its process does."""
+
+
 def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = ()) -> None:
-    """Send one frame; raises Broken where the other end is closed."""
+    """Send one frame; raises Closed where the other end is closed."""
     try:
         if descriptors:
             socket.send_fds(connection, [_encoder.encode(frame)], list(descriptors))
         else:  # sendmsg(2), because the sandbox refuses sendto(2), which `send` calls
             connection.sendmsg([_encoder.encode(frame)])
     except (BrokenPipeError, ConnectionError) as error:
-        raise Broken("the connection is closed") from error
+        raise Closed("the connection is closed") from error
 
 
 def receive(connection: socket.socket) -> tuple[Frame, int | None]:
@@ -194,12 +198,12 @@ def receive(connection: socket.socket) -> tuple[Frame, int | None]:
             MAX_PACKET, _ONE_DESCRIPTOR, socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionError as error:
-        raise Broken("the connection is closed") from error
+        raise Closed("the connection is closed") from error
     # No credentials were asked for, so only descriptors can come beside a packet (unix(7)).
     descriptor = int.from_bytes(beside[0][2][:4], sys.byteorder) if beside else None
     try:
         if not data:
-            raise Broken("the connection is closed")
+            raise Closed("the connection is closed")
         return _decoder.decode(data), descriptor
     except (msgspec.DecodeError, Broken) as error:
         if descriptor is not None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from app.decoders.breaker import Breaker
 from app.decoders.conversion import error_from
-from app.decoders.deaths import error_of, reason_of
+from app.decoders.deaths import Killed, error_of, reason_of
 from app.decoders.exchange import (
     NEVER,
     File,
@@ -94,8 +94,8 @@ class DecoderPool:
         """Return the pixels, or the header alone of an image that `accept` refuses.
 
         An image within `unasked` that is not expensive is decoded before `accept` is asked, which
-        saves a round trip. Raises the image's own error, also for what killed the
-        process; Unavailable while no process can be had. Cancelled, it kills the process.
+        saves a round trip. Raises the image's own error, also for what ended the process;
+        Unavailable while none can be had or two were killed. Cancelled, it kills the process.
         """
         limits = self.limits
         task = Task(size, limits.max_pixels, limits.seconds, *unasked, EXPENSIVE)
@@ -139,6 +139,10 @@ class DecoderPool:
         async with self._free:
             self.busy += 1
             try:
+                return await self._in_process(task, file, talk)
+            except Killed:
+                if isinstance(task, Encode):  # its memory file may have lost its pixels
+                    raise
                 return await self._in_process(task, file, talk)
             finally:
                 self.busy -= 1
@@ -230,7 +234,8 @@ class DecoderPool:
         except BaseException:
             self._end(decoder, "cancelled")
             raise
-        reason = "stuck" if decoder.stuck else reason
+        if decoder.stuck or not decoder.closed:  # it was killed above, for what it sent
+            reason = "stuck" if decoder.stuck else "crash"
         self._breaker.died()
         log.info("a decoder process ended on an image: %s", reason)
         self._end(decoder, reason)

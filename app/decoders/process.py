@@ -8,7 +8,7 @@ import socket
 
 from app.decoders import frames
 from app.decoders.area import SharedArea
-from app.decoders.frames import Broken, Frame
+from app.decoders.frames import Broken, Closed, Frame
 
 Answer = tuple[Frame, int | None]
 """A frame, and the descriptor that came beside it, which the receiver closes."""
@@ -29,6 +29,8 @@ class DecoderProcess:
         self.idle_since = self.give_up_at = 0.0
         """Times on the event loop's clock: since when it has no image, and when it is stuck."""
         self.stuck = False
+        self.closed = False
+        """Whether the connection was closed at its end, and not by what it sent."""
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """Its exit status, as waitpid(2) gives it."""
 
@@ -58,7 +60,11 @@ class DecoderProcess:
         """
         if self._broken:
             raise Broken("the connection is closed")
-        frames.send(self._connection, frame, descriptors)
+        try:
+            frames.send(self._connection, frame, descriptors)
+        except Closed:
+            self.closed = True
+            raise
 
     def kill(self) -> None:
         """Kill the process; a caller that waits for its frame gets Broken."""
@@ -92,6 +98,7 @@ class DecoderProcess:
 
     def _break(self, error: Broken) -> None:
         self._broken = True
+        self.closed = isinstance(error, Closed)
         self._stop_listening()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(error)

@@ -251,22 +251,6 @@ def test_a_request_that_ends_early_ends_its_process() -> None:
     assert run(test).ended == {"cancelled": 1}
 
 
-def test_a_process_that_is_killed_under_an_image_fails_that_image_alone() -> None:
-    async def test(pool: DecoderPool) -> None:
-        await pixels(pool, drawn())
-        (idle,) = pool._idle
-        os.kill(idle.pid, signal.SIGSTOP)
-        task = asyncio.create_task(pixels(pool, drawn()))
-        while pool._idle:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        os.kill(idle.pid, signal.SIGKILL)
-        with pytest.raises(Undecodable, match="stopped while it read"):
-            await task
-        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
-
-    assert run(test).ended == {"killed": 1}
-
-
 def test_a_process_that_died_while_it_waited_costs_no_image() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())

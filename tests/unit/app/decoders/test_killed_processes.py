@@ -1,0 +1,129 @@
+"""A process that is killed from outside is not the fault of its image, which gets another one."""
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+from app.decoders import DecoderPool, Encode, Limits
+from app.decoders.process import DecoderProcess
+from models.codec import Decoded, Encoding, ImageFormat
+from models.domain.errors import Unavailable
+from tests.server import PATIENCE
+
+LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes take any time to start and to report their ends, as on a busy machine."""
+    monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
+    monkeypatch.setattr("app.decoders.processes.START_WITHIN", PATIENCE)
+    monkeypatch.setattr("app.decoders.processes.ANSWER_WITHIN", PATIENCE)
+
+
+def run(test: Callable[[DecoderPool], Awaitable[None]]) -> DecoderPool:
+    async def within() -> DecoderPool:
+        pool = DecoderPool(LIMITS)
+        try:
+            await test(pool)
+        finally:
+            await pool.aclose()
+        return pool
+
+    return asyncio.run(within())
+
+
+def drawn() -> bytes:
+    file = io.BytesIO()
+    PillowImage.linear_gradient("L").save(file, "PNG")
+    return file.getvalue()
+
+
+def stopped(pool: DecoderPool) -> DecoderProcess:
+    """Return the only process of a pool, which will not answer."""
+    (idle,) = pool._idle
+    os.kill(idle.pid, signal.SIGSTOP)
+    return idle
+
+
+async def begun(pool: DecoderPool, work: Awaitable[object]) -> "asyncio.Future[object]":
+    """Begin work, and return when it has been handed over to the only process."""
+    task = asyncio.ensure_future(work)
+    while pool._idle or not pool._watchdog._working:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return task
+
+
+async def decoded(pool: DecoderPool) -> None:
+    data = drawn()
+    found = await pool.decode(data, len(data), lambda _seen: True)
+    assert isinstance(found, Decoded)
+    assert found.info.width == 256
+
+
+def test_an_image_whose_process_is_killed_is_decoded_in_another_one() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        idle = stopped(pool)
+        task = await begun(pool, decoded(pool))
+        os.kill(idle.pid, signal.SIGKILL)
+        await task
+
+    assert run(test).ended == {"killed": 1}
+
+
+def test_an_image_whose_fork_server_ends_is_decoded_by_another_one() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        stopped(pool)
+        task = await begun(pool, decoded(pool))
+        assert pool._supply.server is not None
+        pool._supply.server._process.kill()
+        await task
+
+    assert run(test).ended == {"killed": 1}
+
+
+def test_an_image_whose_processes_are_killed_twice_may_be_sent_again() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        first = stopped(pool)
+        works = pool._supply.fork
+
+        async def fork() -> DecoderProcess:
+            decoder = await works()
+            os.kill(decoder.pid, signal.SIGSTOP)
+            return decoder
+
+        pool._supply.fork = fork  # type: ignore[method-assign]  # the next one does not answer too
+        task = await begun(pool, decoded(pool))
+        os.kill(first.pid, signal.SIGKILL)
+        while not pool._watchdog._working - {first}:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        (second,) = pool._watchdog._working
+        os.kill(second.pid, signal.SIGKILL)
+        with pytest.raises(Unavailable, match="send it again"):
+            await task
+
+    assert run(test).ended == {"killed": 2}
+
+
+def test_encoding_that_is_killed_is_not_the_fault_of_the_image() -> None:
+    pixels = np.zeros((40, 50, 3), np.uint8)
+    task = Encode(pixels.shape, ImageFormat.PNG, Encoding(), None, None, 10.0)
+
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        idle = stopped(pool)
+        encoding = await begun(pool, pool.encode(task, pixels.tobytes()))
+        os.kill(idle.pid, signal.SIGKILL)
+        with pytest.raises(Unavailable, match="send it again"):
+            await encoding
+
+    assert run(test).ended == {"killed": 1}
