@@ -39,21 +39,22 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
         for each in (rows, columns) if first_rows else (columns, rows):
             pixels = each.resampled(pixels)
         return pixels
-    pixels = flatten(image).pixels
     if height * width > STRIPE and not columns_first((height, width), (out_h, out_w)):
-        pixels = _narrowed(pixels, out_w)
+        pixels = _narrowed(image, out_w)
+    else:
+        pixels = flatten(image).pixels
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
     return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
 
 
-def _narrowed(pixels: Pixels, width: int) -> Pixels:
-    """Return the rows resized to `width`, the first of Pillow's two passes, stripe by stripe.
+def _narrowed(image: Image, width: int) -> Pixels:
+    """Return the rows in RGB, resized to `width`: Pillow's first pass of two, stripe by stripe.
 
     Each row is resized by itself. Pillow would copy the whole image, in 4 bytes for each pixel.
     """
-    step = max(1, STRIPE // pixels.shape[1])
-    stripes = (pixels[top : top + step] for top in range(0, len(pixels), step))
-    images = (PillowImage.fromarray(each) for each in stripes)
+    step = max(1, STRIPE // image.width)
+    stripes = (Image(image.pixels[top : top + step]) for top in range(0, image.height, step))
+    images = (PillowImage.fromarray(flatten(each).pixels) for each in stripes)
     resized = (
         each.resize((width, each.height), PillowImage.Resampling.BILINEAR) for each in images
     )

@@ -121,10 +121,25 @@ def test_alpha_is_flattened_before_an_image_is_resized(size: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize("size", [(400, 300), (300, 400), (257, 999), (999, 257), (224, 230)])
+@pytest.mark.parametrize("channels", [1, 3, 4])
 def test_a_large_image_is_resized_in_stripes_to_the_same_crop(
-    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int], channels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pixels = np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8)
+    pixels = np.random.default_rng(1).integers(0, 256, (*size, channels), np.uint8)
     whole = preprocess.crop(Image(pixels), RESNET18.preprocessing)
     monkeypatch.setattr(preprocess, "STRIPE", 5000)
     assert np.array_equal(preprocess.crop(Image(pixels), RESNET18.preprocessing), whole)
+
+
+def test_alpha_of_a_large_image_is_flattened_in_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def noted(image: Image) -> Image:
+        seen.append(image.n_pixels)
+        return codec.flatten(image)
+
+    monkeypatch.setattr(preprocess, "flatten", noted)
+    monkeypatch.setattr(preprocess, "STRIPE", 5000)
+    preprocess.crop(Image(np.zeros((300, 400, 4), np.uint8)), RESNET18.preprocessing)
+    assert max(seen) <= 5000
+    assert sum(seen) == 300 * 400
