@@ -8,13 +8,14 @@ the answer that the client should come back later, and is closed.
 import errno
 import socket
 from collections import deque
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 
 from app.admission.counts.counters import Counters, Key
 from app.admission.counts.fields import ByKey, Total
 from app.connections.descriptors import Spare
 from app.connections.guard import Guard
+from app.connections.handshakes import handshake
 from app.connections.refusals import refusal
 from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
@@ -117,6 +118,10 @@ class Entrance:
                 counters.add_for(key, ByKey.CONNECTIONS, -1)
             return _exhausted(limits.connections)
         return None
+
+    def handshake(self, ticket: Ticket) -> AbstractContextManager[None]:
+        """Let a connection make room for others while the block runs, in which its handshake is."""
+        return handshake(self._guard, ticket.client, ticket.leave)
 
     def no_descriptor(self, listening: socket.socket, error: OSError) -> bool:
         """Handle an accept that failed; return whether another one may be tried at once."""

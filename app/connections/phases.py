@@ -24,7 +24,7 @@ class Phase(IntEnum):
     FRESH = 0
     """The first byte of its first request."""
     HEAD = 1
-    """The end of a request's headers."""
+    """The end of a request's headers, or that of the TLS handshake before the first one."""
     BODY = 2
     """The rest of a body, which the application waits for, or the application itself."""
     ANSWER = 3

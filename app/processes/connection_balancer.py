@@ -8,6 +8,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -178,12 +179,13 @@ class ConnectionBalancer:
         """After its TLS handshake, if there is one, the connection belongs to its protocol."""
         connection.setblocking(False)  # not before: a refused connection does not need this call
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: self._connected(ticket),
-                connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._handshake,
-            )
+            with self._entrance.handshake(ticket) if self._tls else nullcontext():
+                await self._loop.connect_accepted_socket(
+                    lambda: self._connected(ticket),
+                    connection,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self._handshake,
+                )
         except OSError as error:  # TLS errors and timeouts among them
             ticket.leave()
             connection.close()

@@ -72,6 +72,7 @@ CONNECTIONS = (
     "listening",
     "tls",
     "body_rate",
+    "handshakes",
     "entrance",
     "arrivals",
     "discarded_connection",

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,11 @@ from typing import cast
 import pytest
 
 from app.admission.counts.counters import Counters
+from app.admission.counts.fields import Total
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
+from app.connections.phases import Phase
 from app.processes import connection_balancer
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone, ConnectionCounts
@@ -238,5 +241,47 @@ def test_a_connection_that_is_waiting_at_the_end_is_taken(listening: socket.sock
             await asyncio.sleep(0)
             acceptor.close()
             await connected([front_end], 2)
+
+    run(scenario)
+
+
+def test_a_handshake_that_does_not_end_makes_room_for_another_client(
+    listening: socket.socket,
+) -> None:
+    async def scenario() -> None:
+        time, counters, front_end = [0.0], Counters(), FrontEnd()
+        limits = replace(ConnectionLimits.of(Settings(), 1 << 16), connections=2, per_client=2)
+        guard = Guard(limits, clock=lambda: time[0])
+        acceptor = ConnectionBalancer(
+            SharedSocket(listening.dup(), Alone()),
+            front_end,
+            lambda: 0,
+            Entrance(guard, counters, encrypted=True),
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+            PATIENCE,
+        )
+        with ExitStack() as stack:
+            first, second = (
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+                for _ in range(2)
+            )
+            async with asyncio.timeout(PATIENCE):
+                while len(guard.phases.members(Phase.HEAD)) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            time[0] = 3.0
+            third = stack.enter_context(socket.create_connection(listening.getsockname()))
+            third.setblocking(False)
+            first.setblocking(False)
+            loop = asyncio.get_running_loop()
+            assert await asyncio.wait_for(loop.sock_recv(first, 1), PATIENCE) == b""
+            assert counters.total(Total.CONNECTIONS) == 2
+            with pytest.raises(BlockingIOError):
+                third.recv(1)
+            second.close()
+        acceptor.close()
+        while acceptor.taking:  # noqa: ASYNC110 (their clients have left)
+            await asyncio.sleep(0)
+        assert counters.total(Total.CONNECTIONS) == 0
+        assert not guard.phases.members(Phase.HEAD)
 
     run(scenario)
