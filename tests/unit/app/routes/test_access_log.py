@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.routes.access_log import AccessLog
+from app.routes.access_log import OTHER, AccessLog
 from app.telemetry.metrics import Metrics
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
@@ -40,3 +40,25 @@ def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) 
         assert ended.is_set()
 
     asyncio.run(scenario())
+
+
+def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
+    async def refused(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 405, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_message: Message) -> None: ...
+
+    async def scenario() -> set[str]:
+        metrics = Metrics()
+        log = AccessLog(refused, metrics, 100.0)
+        for method in ("GET", "HEAD", "DELETE", "PROPFIND", "M-SEARCH", "QUERY", "PURGE"):
+            await log({**SCOPE, "method": method}, receive, send)
+        metrics.observations.flush()
+        (family,) = metrics.requests.collect()
+        return {each.labels["method"] for each in family.samples}
+
+    assert asyncio.run(scenario()) == {"GET", "HEAD", "DELETE", OTHER}
