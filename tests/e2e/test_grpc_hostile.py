@@ -1,11 +1,12 @@
 """A client of gRPC that begins calls by the thousand and ends no message."""
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ import tritonclient.grpc as over_grpc
 
 from app.grpc_service.calls import MOST_CALLS, REASON
 from app.grpc_service.limits.gate import MOST_CONNECTIONS
-from app.grpc_service.limits.message_slots import MEMORY
+from app.grpc_service.limits.message_slots import COPIES, MEMORY
 from app.grpc_service.server import WINDOW
 from tests.e2e.test_inference_grpc import METHOD, files, typed
 from tests.http2_streams import Connection, Stream
@@ -29,7 +30,15 @@ from tests.server import PATIENCE, serving
 LARGEST = 8 << 20
 """Bytes of a message by default."""
 
+ALL_SLOTS = MEMORY // COPIES
+"""Bytes of the messages that may arrive at the same time."""
+
+MANY = 1 << 29
+"""Bytes of complete messages after which their memory is looked at."""
+
 ATTACKER = "127.0.0.9"
+
+ATTACKERS = tuple(f"127.0.0.{last}" for last in range(10, 20))
 
 HELD = 3.0
 """Seconds for which an attack goes on before it is looked at."""
@@ -93,22 +102,25 @@ async def attacked(
     calls: int,
     announced: int,
     head: bytes = b"",
+    addresses: Sequence[str] = (ATTACKER,),
 ) -> Found:
     """Hold calls whose messages never end, and look at them while they are held.
 
     It looks until no more calls are held than an address may have. With a `head`, the messages end,
-    and their calls wait to be computed. Then it looks until more bytes came than all slots hold.
+    and their calls wait to be computed. Then it looks until many more bytes came than all slots
+    hold. The connections are those of the addresses in turn.
     """
     http, rpc, pid = ports
     served(http, rpc)  # what a first call loads is no memory of the attack
     before = resident(pid)
-    made = [await Connection.to(rpc, ATTACKER) for _ in range(connections)]
+    sources = itertools.islice(itertools.cycle(addresses), connections)
+    made = [await Connection.to(rpc, source) for source in sources]
     for each in made:
         for _ in range(calls):
             each.call(METHOD, announced, head, whole=bool(head))
     following = [asyncio.create_task(each.follow()) for each in made]
     end, most = time.monotonic() + HELD, 0
-    least = MEMORY if head else 0
+    least = MANY if head else 0
     while (
         time.monotonic() < end
         or sum(each.sent for each in made) < least
@@ -129,20 +141,23 @@ async def attacked(
 
 def test_messages_that_never_end_take_half_of_the_slots(ports: tuple[int, int, int]) -> None:
     found = run(attacked(ports, connections=8, calls=100, announced=LARGEST))
-    assert MEMORY // 4 < found.sent <= MEMORY // 2 + MOST_CALLS * 2 * WINDOW
+    assert ALL_SLOTS // 4 < found.sent <= ALL_SLOTS // 2 + MOST_CALLS * 2 * WINDOW
     assert found.held == MOST_CALLS // 2
     assert found.held + found.ended == 800
     assert found.memory < MOST_MEMORY
 
 
-def test_messages_that_came_take_no_memory_while_they_wait(ports: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("addresses", [(ATTACKER,), ATTACKERS], ids=["one", "ten"])
+def test_messages_that_came_take_no_memory_while_they_wait(
+    ports: tuple[int, int, int], addresses: Sequence[str]
+) -> None:
     side = 1600
     asked = typed("PIXELS", "UINT8", [1, side, side, 3])
     asked.raw_input_contents.append(bytes(3 * side * side))
     body = asked.SerializeToString()
     head = body[: len(body) - 3 * side * side]
-    found = run(attacked(ports, 8, 16, len(body), head))
-    assert found.sent >= MEMORY
+    found = run(attacked(ports, 10, 16, len(body), head, addresses))
+    assert found.sent >= MANY
     assert found.memory < MOST_MEMORY
 
 

@@ -4,17 +4,18 @@ import asyncio
 
 import pytest
 
-from app.grpc_service.limits.message_slots import FEWEST, MessageSlots
+from app.grpc_service.limits.message_slots import COPIES, FEWEST, MessageSlots
 
 
-def test_the_slots_times_the_largest_message_are_the_memory() -> None:
-    assert MessageSlots(8 << 20, 256 << 20).total == 32
+def test_the_slots_times_the_copies_of_the_largest_message_are_the_memory() -> None:
+    assert MessageSlots(8 << 20, 256 << 20).total == 32 // COPIES
+    assert MessageSlots(8 << 20).total == 8
     assert MessageSlots(1 << 30, 256 << 20).total == FEWEST
 
 
 def test_one_client_holds_half_of_the_slots_and_all_hold_the_total() -> None:
     async def held() -> None:
-        slots, free, most = MessageSlots(1, 8), asyncio.Event(), dict[str, int]()
+        slots, free, most = MessageSlots(1, COPIES * 8), asyncio.Event(), dict[str, int]()
 
         async def hold(client: str) -> None:
             async with slots.taken(client):
@@ -35,7 +36,7 @@ def test_one_client_holds_half_of_the_slots_and_all_hold_the_total() -> None:
 
 def test_a_slot_is_given_back_however_its_block_ends() -> None:
     async def failing() -> None:
-        slots = MessageSlots(1, 2)
+        slots = MessageSlots(1, COPIES * 2)
         for _ in range(5):
             with pytest.raises(ValueError, match="no"):
                 async with slots.taken("a"):
