@@ -2,9 +2,13 @@
 
 from app.connections.http1.framing import check_chunks, check_head, check_host
 from app.connections.limits import ConnectionLimits
-from models.domain.errors import HeadersTooLarge, UrlTooLong
+from models.domain.errors import HeadersTooLarge, MalformedRequest, UrlTooLong
 
 _NOTED = frozenset((b"host", b"expect", b"transfer-encoding", b"content-length"))
+
+MOST_DIGITS = 64
+"""Digits of a Content-Length. httptools takes numbers of 64 bits, with any number of zeros before
+them."""
 
 
 class Incoming:
@@ -106,6 +110,8 @@ class Incoming:
         elif name == b"expect":
             self.expects = value.lower() == b"100-continue"
         elif name == b"content-length":
+            if len(value) > MOST_DIGITS:  # `int` refuses thousands, with an error that is logged
+                raise MalformedRequest(f"Content-Length has more than {MOST_DIGITS} digits")
             self.length = int(value)  # httptools has checked that it is a number
         else:
             self._coding = value if self._coding is None else self._coding + b", " + value

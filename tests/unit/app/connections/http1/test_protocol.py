@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -274,6 +275,17 @@ def test_what_is_no_request_is_400_and_the_end(request_: bytes) -> None:
         assert code(answer) == "malformed_request"
         assert b"connection: close" in answer
         assert await line.send(GET) == b""
+
+    run(scenario)
+
+
+def test_a_length_of_thousands_of_zeros_is_400_and_no_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        answer = await connected().send(POST + b"Content-Length: %b1\r\n\r\na" % (b"0" * 5000))
+        assert (status(answer), code(answer)) == (400, "malformed_request")
+        assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
     run(scenario)
 
