@@ -81,6 +81,8 @@ async def run_window(
         while len(tasks.running) > 1:  # the watch runs as long as the client is there
             done = await tasks.next()
             if watch.done():
+                # Its error is taken, or asyncio would log that it was never retrieved.
+                await asyncio.gather(done, return_exceptions=True)
                 raise Cancelled("the client left")
             if done is reading:
                 reading.result()

@@ -1,6 +1,7 @@
 """The work of a request: side by side, each answer as it finishes, ended with its client."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -195,6 +196,31 @@ def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> None:
         assert stream.closed
 
     asyncio.run(scenario())
+
+
+def test_a_stream_that_ends_with_its_client_logs_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        window, reading, body_ended = StreamWindow(1), asyncio.Event(), asyncio.Event()
+
+        async def items() -> AsyncGenerator[str, None]:
+            reading.set()
+            await body_ended.wait()
+            raise Cancelled("the client left")
+            yield ""
+
+        answers = run_window(Works("a"), items(), window, lambda _item: None)
+        asking = asyncio.ensure_future(anext(answers))
+        await reading.wait()
+        body_ended.set()  # so the reader ends in the same turn as the watch, and before it
+        window.left.set()
+        with pytest.raises(Cancelled):
+            await asking
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert not caplog.records
 
 
 def test_an_item_whose_work_never_began_has_ended_too() -> None:
