@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.telemetry import exposition
-from app.telemetry.exposition import BURST, SHARE, Exposition
+from app.telemetry.exposition import BURST, LONGEST_ACCEPT, SHARE, Exposition
 from models.domain.errors import Unavailable
 from tests.fakes import GUARD
 
@@ -183,5 +183,14 @@ def test_prometheus_gets_openmetrics() -> None:
         body, kind = await Counting().exposition().text(accept)
         assert kind.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
         assert body.endswith(b"# EOF\n")
+
+    run(test)
+
+
+def test_a_long_list_of_formats_is_not_looked_at() -> None:
+    async def test() -> None:
+        open_metrics, made = "application/openmetrics-text;version=1.0.0", Counting().exposition()
+        assert (await made.text(open_metrics))[1].startswith("application/openmetrics-text")
+        assert (await made.text("," * LONGEST_ACCEPT + open_metrics))[1] == TEXT
 
     run(test)
