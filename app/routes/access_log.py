@@ -27,6 +27,12 @@ access = logging.getLogger("darkroom.access")
 
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""The form of W3C Trace Context, of which other values are not logged: they may have 64 KiB."""
+
+LONGEST_PATH = 1000
+"""Characters of a path that are logged; as JSON each may take six bytes."""
+
 _QUIET = (
     *("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics"),
     *("/v2/health/live", "/v2/health/ready"),
@@ -125,9 +131,9 @@ class AccessLog:
                 "request",
                 extra={
                     "request_id": scope["request_id"],
-                    "traceparent": header(scope, b"traceparent"),
+                    "traceparent": _traceparent_of(scope),
                     "method": scope["method"],
-                    "path": scope["path"],
+                    "path": scope["path"][:LONGEST_PATH],
                     "status": status,
                     "milliseconds": round(seconds * 1e3, 3),
                     "client": client[0] if client else None,
@@ -138,6 +144,11 @@ class AccessLog:
 def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
     """Put the middleware around an application."""
     app.add_middleware(AccessLog.of, settings=settings, metrics=metrics)
+
+
+def _traceparent_of(scope: Scope) -> str | None:
+    given = header(scope, b"traceparent")
+    return given if given is not None and _TRACEPARENT.fullmatch(given) else None
 
 
 def request_id_of(scope: Scope) -> str:

@@ -1,5 +1,6 @@
 """Format log records for a person at a terminal: time, level, message, then further values."""
 
+import json
 import logging
 import sys
 from datetime import datetime
@@ -33,7 +34,7 @@ class HumanFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         level = styled(f"{record.levelname:8}", self._level(record.levelno), on=self._colours)
         values = " ".join(
-            f"{name}={value}"
+            f"{name}={_one_word(str(value))}"
             for name, value in vars(record).items()
             if name not in HIDDEN and not name.startswith("_")
         )
@@ -47,3 +48,13 @@ class HumanFormatter(logging.Formatter):
 
     def _level(self, number: int) -> Style:
         return LEVELS.get(number, Style.BOLD)
+
+
+def _one_word(value: str) -> str:
+    """Return a value in quotes if it has spaces or quotes: in a path they could name other values.
+
+    What is in the quotes is escaped as in JSON.
+    """
+    if value.split() == [value] and '"' not in value:
+        return value
+    return json.dumps(value, ensure_ascii=False)

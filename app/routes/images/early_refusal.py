@@ -27,7 +27,7 @@ from app.http.headers import media_type
 from app.http.problems import INFERENCE
 from app.http.request_lifetime import seconds_before
 from app.intake.stream import is_stream
-from app.routes.access_log import access, new_request_id, request_id_of
+from app.routes.access_log import LONGEST_PATH, access, new_request_id, request_id_of
 from app.routes.images.image_route import ImageRoute
 from app.routes.images.recent_refusals import PreparedRefusal, RecentRefusals, answer
 from app.service import Service
@@ -184,7 +184,7 @@ class EarlyRefusal:
                 extra={
                     "request_id": scope["request_id"],
                     "method": "POST",
-                    "path": scope["path"],
+                    "path": scope["path"][:LONGEST_PATH],
                     "status": error.status,
                     "milliseconds": round((time.monotonic() - started) * 1e3, 3),
                     "client": client[0] if client else None,

@@ -1,11 +1,12 @@
 """Clients that stop, one way or the other."""
 
 import asyncio
+import logging
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.routes.access_log import OTHER, AccessLog
+from app.routes.access_log import LONGEST_PATH, OTHER, AccessLog
 from app.telemetry.metrics import Metrics
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
@@ -62,3 +63,33 @@ def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
         return {each.labels["method"] for each in family.samples}
 
     assert asyncio.run(scenario()) == {"GET", "HEAD", "DELETE", OTHER}
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "logged"),
+    [
+        (b"00-%b-%b-01" % (b"a" * 32, b"b" * 16), f"00-{'a' * 32}-{'b' * 16}-01"),
+        (b"x" * 60_000, None),
+    ],
+)
+def test_a_line_of_the_log_is_short_whatever_a_client_sends(
+    caplog: pytest.LogCaptureFixture, traceparent: bytes, logged: str | None
+) -> None:
+    async def answered(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_message: Message) -> None: ...
+
+    async def scenario() -> None:
+        scope = {**SCOPE, "path": "/" + "a" * 32_000, "headers": [(b"traceparent", traceparent)]}
+        await AccessLog(answered, Metrics(), 100.0)(scope, receive, send)
+
+    with caplog.at_level(logging.INFO, "darkroom.access"):
+        asyncio.run(scenario())
+    (line,) = caplog.records
+    assert vars(line)["traceparent"] == logged
+    assert len(vars(line)["path"]) == LONGEST_PATH

@@ -39,6 +39,21 @@ def test_a_line_has_the_level_the_message_and_the_values_of_the_caller() -> None
     assert line[8:] == " WARNING  slow  seconds=3"
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/a=b", "/a=b"),
+        ("/a status=200 client=192.0.2.1", '"/a status=200 client=192.0.2.1"'),
+        ('/a" status=200', r'"/a\" status=200"'),
+        ("/a\u00a0b", '"/a\u00a0b"'),
+        ("", '""'),
+    ],
+)
+def test_a_value_cannot_look_like_others(path: str, shown: str) -> None:
+    line = HumanFormatter(colours=False).format(made("request", path=path, status=404))
+    assert line[8:] == f" WARNING  request  path={shown} status=404"
+
+
 def test_private_values_of_libraries_are_left_out() -> None:
     line = HumanFormatter(colours=False).format(made("slow", _ray_timestamp_ns=3))
     assert line[8:] == " WARNING  slow"
