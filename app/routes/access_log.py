@@ -30,6 +30,9 @@ _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 """The form of W3C Trace Context, of which other values are not logged: they may have 64 KiB."""
 
+NAME = "client_name"
+"""The key of a scope under which a route notes the name of the API key that a request has."""
+
 LONGEST_PATH = 1000
 """Characters of a path that are logged; as JSON each may take six bytes."""
 
@@ -105,7 +108,7 @@ class AccessLog:
                 fault = InternalError("an unexpected error; it has been logged")
                 await self._cross_origin(answer(fault, Request(scope)))(scope, receive, marked)
         finally:
-            scope["route"] = seen.get("route")
+            scope["route"], scope[NAME] = seen.get("route"), seen.get(NAME)
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
 
     async def _taken(self, sending: Awaitable[None]) -> None:
@@ -125,7 +128,6 @@ class AccessLog:
         self._observed(method, route, status, seconds)
         level = logging.DEBUG if scope["path"] in _QUIET else logging.INFO
         if access.isEnabledFor(level):
-            client = scope.get("client")
             access.log(
                 level,
                 "request",
@@ -136,9 +138,16 @@ class AccessLog:
                     "path": scope["path"][:LONGEST_PATH],
                     "status": status,
                     "milliseconds": round(seconds * 1e3, 3),
-                    "client": client[0] if client else None,
+                    "client": logged_client(scope),
                 },
             )
+
+
+def logged_client(scope: Scope) -> str | None:
+    """Return the client of a request as the log names it: by its API key, or its address."""
+    name: str | None = scope.get(NAME)
+    client = scope.get("client")
+    return name or (client[0] if client else None)
 
 
 def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:

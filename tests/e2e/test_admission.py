@@ -1,5 +1,6 @@
 """Admission: API keys, rates, arriving bodies, and the limits that /metrics shows."""
 
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import pytest
 from app.admission.counts.rates import Rate
 from tests.e2e.conftest import Running, running
 from tests.pictures import jpeg
+from tests.server import until
 
 JPEG = {"content-type": "image/jpeg"}
 
@@ -49,6 +51,16 @@ def test_images_are_taken_only_with_a_key_and_the_answer_says_how_to_send_one(
     assert "X-API-Key" in problem["detail"]
     assert ask(guarded, "four")[0] == 401
     assert ask(guarded, "one")[0] == 200
+
+
+def test_the_log_names_the_key_and_without_one_the_address(
+    guarded: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "darkroom.access")
+    ask(guarded, "one")
+    ask(guarded, "four")
+    until(lambda: len(caplog.records) >= 2)
+    assert [vars(each).get("client") for each in caplog.records] == ["key alice", "127.0.0.1"]
 
 
 def test_a_disabled_key_is_forbidden(guarded: Running) -> None:

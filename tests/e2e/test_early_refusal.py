@@ -1,6 +1,7 @@
 """Requests that are refused by their headers get the answers that the application gives."""
 
 import json
+import logging
 import socket
 from collections.abc import Iterator
 
@@ -118,8 +119,11 @@ def test_a_rate_is_charged_once_and_refused_early(server: Running) -> None:
     assert int(reply.headers["retry-after"]) > 0
 
 
-def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows() -> None:
+def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     seen = []
+    caplog.set_level(logging.INFO, "darkroom.access")
     with running(trusted_proxies="127.0.0.0/8") as started:
         admission = started.app.state.service.admission
 
@@ -131,5 +135,7 @@ def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows() -> 
         headers = JPEG | {"x-forwarded-for": "192.0.2.9"}
         reply = started.client.post("/filter?name=invert", content=jpeg(), headers=headers)
     assert seen == ["192.0.2.9"]
+    clients = [vars(each)["client"] for each in caplog.records if vars(each).get("status") == 503]
+    assert clients == ["192.0.2.9"]
     assert json.loads(reply.content)["detail"] == "no"
     assert admission.counters.total(Total.IMAGES) == 0

@@ -27,7 +27,14 @@ from app.http.headers import media_type
 from app.http.problems import INFERENCE
 from app.http.request_lifetime import seconds_before
 from app.intake.stream import is_stream
-from app.routes.access_log import LONGEST_PATH, access, new_request_id, request_id_of
+from app.routes.access_log import (
+    LONGEST_PATH,
+    NAME,
+    access,
+    logged_client,
+    new_request_id,
+    request_id_of,
+)
 from app.routes.images.image_route import ImageRoute
 from app.routes.images.recent_refusals import PreparedRefusal, RecentRefusals, answer
 from app.service import Service
@@ -43,6 +50,10 @@ from models.domain.errors import (
 
 PRESSED = 1.0
 """Seconds after a refusal in which the next requests are likely to be refused too."""
+
+SEEN = "client_seen"
+"""The key of a scope under which the client behind a trusted proxy is noted. The application finds
+it again, so the client of the scope stays the proxy."""
 
 
 class EarlyRefusal:
@@ -154,13 +165,15 @@ class EarlyRefusal:
     def _client(self, scope: Scope) -> str:
         """Return the client as `ImageRoute` names it; raise Unauthorized and Forbidden."""
         if self._service.keys is not None:
-            return f"key {self._service.keys.client_of(scope)}"
+            name = scope[NAME] = f"key {self._service.keys.client_of(scope)}"
+            return name
         if self._proxies is None:
             return client_of(scope)
         seen = dict(scope)
         with suppress(StopIteration):  # it waits for nothing, so it needs no event loop
             # The middleware only hands `receive` and `send` on, and `_unanswered` uses neither.
             self._proxies(seen, None, None).send(None)  # type: ignore[arg-type]  # see above
+        scope[SEEN] = seen["client"]
         return client_of(seen)
 
     def _counted(self, error: ServiceError, route: str) -> Callable[[float], None]:
@@ -178,7 +191,7 @@ class EarlyRefusal:
     def _log(self, scope: Scope, error: ServiceError, started: float) -> None:
         """Log the refusal, unless there were too many in this second."""
         if access.isEnabledFor(logging.INFO) and self._lines.allows():
-            client = scope.get("client")
+            seen = {**scope, "client": scope.get(SEEN, scope.get("client"))}
             access.info(
                 "request",
                 extra={
@@ -187,7 +200,7 @@ class EarlyRefusal:
                     "path": scope["path"][:LONGEST_PATH],
                     "status": error.status,
                     "milliseconds": round((time.monotonic() - started) * 1e3, 3),
-                    "client": client[0] if client else None,
+                    "client": logged_client(seen),
                 },
             )
 

@@ -16,6 +16,7 @@ from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
 from app.intake.stream import is_stream
 from app.responses.body import StreamedBody
+from app.routes.access_log import NAME
 from app.service import Service, service_in
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
 
@@ -81,10 +82,12 @@ def client_name(service: Service, scope: Scope) -> str:
     if service.keys is None:
         return address
     try:
-        return f"key {service.keys.client_of(scope)}"
+        key = service.keys.client_of(scope)
     except Unauthorized:
         service.admission.charge_rate(address, 1)
         raise
+    name = scope[NAME] = f"key {key}"
+    return name
 
 
 def permit_of(request: Request) -> Permit:
