@@ -88,6 +88,7 @@ def test_many_streams_of_some_content_are_read(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("kind", "start", "unit"),
     [("gz", NAMED, b"n"), *[(kind, b"", pack(b"")) for kind, pack in KINDS.items()]],
+    ids=["name", *KINDS],  # not the bytes: those of gzip have the time
 )
 def test_another_thread_can_stop_where_there_is_no_content(
     kind: str, start: bytes, unit: bytes, monkeypatch: pytest.MonkeyPatch
