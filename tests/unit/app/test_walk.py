@@ -26,6 +26,7 @@ ROOMS = ("routes", "intake", "fetch", "pipeline", "workers", "responses")
 """The rooms in the order in which an image passes them; `fetch` is for URLs only."""
 
 VALUES = {
+    "app/intake/memory_use.py",
     "app/intake/output_format.py",
     "app/intake/spool.py",
     "app/intake/wanted.py",

@@ -69,13 +69,12 @@ class Sources:
             else:
                 rows[index] = planes(image, slot.second)
                 encoded.setdefault(image.subsampling, []).append(index)
-        stream = torch.cuda.current_stream()
-        slot.marks.copied.record(stream)
+        slot.marks.copied.record()
         for group in encoded.values():
-            self._decode(images, group, rows, stream.cuda_stream)
+            self._decode(images, group, rows)
         return rows
 
-    def _decode(self, images: Sequence[Source], group: list[int], rows: Table, stream: int) -> None:
+    def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:
         """Decode the JPEGs of one subsampling in one call, or on the CPU where the call fails."""
         # The engines read the files after this call has returned. `slot.jobs` keeps them alive
         # until the batch is done.
@@ -87,6 +86,7 @@ class Sources:
         destinations["pitch"][:, :3] = rows["pitch"][group]
         assert self._slot.decoder is not None
         try:
+            stream = torch.cuda.current_stream().cuda_stream
             self._slot.decoder.decode(addresses, lengths, destinations, stream)
         except NvJpegError as error:
             log.warning("%d JPEGs are decoded on the CPU: %s", len(group), error)
