@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from app.admission.counts.counters import Counters
+from app.connections.bare.silent_connections import Member, SilentConnections, refuse_none
 from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
@@ -26,7 +27,6 @@ from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
 from app.connections.listening import announce, bind, bind_metrics
 from app.connections.phases import Timer
-from app.connections.silent_connections import Member, SilentConnections, refuse_none
 from app.grpc_service.starting import Grpc, reserved
 from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket

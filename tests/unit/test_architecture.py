@@ -74,9 +74,7 @@ CONNECTIONS = (
     "body_rate",
     "handshakes",
     "entrance",
-    "arrivals",
-    "discarded_connection",
-    "silent_connections",
+    "bare",
     "http1",
 )
 """What all connections of a process share, then the protocol of one."""

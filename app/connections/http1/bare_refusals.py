@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 import httptools
 from starlette.types import Scope
 
-from app.connections.discarded_connection import PIECE, dropped
+from app.connections.bare.discarded_connection import PIECE, dropped
+from app.connections.bare.silent_connections import Refused
 from app.connections.early_answer import EarlyAnswer
 from app.connections.guard import Guard
 from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.http1.framing import target
 from app.connections.http1.incoming import Incoming
 from app.connections.limits import ConnectionLimits
-from app.connections.silent_connections import Refused
 from models.domain.errors import ServiceError
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -11,7 +11,8 @@ from starlette.types import Scope
 
 from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
-from app.connections import arrivals, discarded_connection
+from app.connections.bare import arrivals, discarded_connection
+from app.connections.bare.silent_connections import PEEKED, REST, Member, SilentConnections
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
@@ -19,7 +20,6 @@ from app.connections.http1 import bare_refusals
 from app.connections.http1.bare_refusals import LARGEST_HEAD, MOST_HEADS, BareRefusals
 from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.phases import READING
-from app.connections.silent_connections import PEEKED, REST, Member, SilentConnections
 from tests.connection import LIMITS
 
 POST = b"POST /busy?a=b HTTP/1.1\r\nHost: x\r\n"

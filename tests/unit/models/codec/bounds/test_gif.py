@@ -1,4 +1,4 @@
-"""The bounds of a GIF hold for all that Pillow's parser reads."""
+"""Pillow's parser reads no more of a GIF that passes `check_gif` than its limits allow."""
 
 import io
 from collections.abc import Callable

@@ -11,10 +11,10 @@ import pytest
 
 from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
-from app.connections import arrivals
+from app.connections.bare import arrivals
+from app.connections.bare.silent_connections import Member, SilentConnections
 from app.connections.entrance import Entrance
 from app.connections.guard import Guard
-from app.connections.silent_connections import Member, SilentConnections
 from tests.connection import LIMITS
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.connections.arrivals import Arrivals
-from app.connections.discarded_connection import DiscardedConnection, Watched
+from app.connections.bare.arrivals import Arrivals
+from app.connections.bare.discarded_connection import DiscardedConnection, Watched
 from app.connections.entrance import Ticket
 from app.connections.guard import Guard
 from app.connections.phases import Phase

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from app.admission.counts.counters import Counters
-from app.connections.arrivals import BEGUN_AT_ONCE, OTHERS, REFUSAL, Arrivals
+from app.connections.bare.arrivals import BEGUN_AT_ONCE, OTHERS, REFUSAL, Arrivals
 from app.connections.entrance import Ticket
 
 
