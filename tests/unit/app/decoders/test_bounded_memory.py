@@ -1,8 +1,6 @@
 """What an image may take in a decoder process is asked for, and limited, by its estimate."""
 
-import asyncio
 import io
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,29 +11,10 @@ from app.decoders import DecoderPool, Limits, Seen, Unasked
 from models.codec import Decoded
 from models.domain.errors import Undecodable
 from tests.chaos.hostile.tiff import large_tile
-from tests.server import PATIENCE
+from tests.decoder_pool import run
 
-LIMITS = Limits(processes=1, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
+ONE = Limits(processes=1, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
 UNASKED = Unasked(2_000_000, 2_000_000)
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let processes take any time to start and to report their ends, as on a busy machine."""
-    monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
-    monkeypatch.setattr("app.decoders.processes.START_WITHIN", PATIENCE)
-    monkeypatch.setattr("app.decoders.processes.ANSWER_WITHIN", PATIENCE)
-
-
-def run(test: Callable[[DecoderPool], Awaitable[None]]) -> None:
-    async def within() -> None:
-        pool = DecoderPool(LIMITS)
-        try:
-            await test(pool)
-        finally:
-            await pool.aclose()
-
-    asyncio.run(within())
 
 
 def test_few_pixels_that_take_much_memory_are_asked_for_before_they_are_decoded() -> None:
@@ -48,7 +27,7 @@ def test_few_pixels_that_take_much_memory_are_asked_for_before_they_are_decoded(
         with pytest.raises(Undecodable):
             await pool.decode(data, len(data), lambda _seen: False, UNASKED)
 
-    run(test)
+    run(test, ONE)
 
 
 @pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="needs Linux")
@@ -62,7 +41,7 @@ def test_the_kernel_ends_decoders_first_when_memory_is_short() -> None:
         await pool.start()
         read(pool._idle[0].pid)
 
-    run(test)
+    run(test, ONE)
     assert scores == ["1000\n"]
 
 
@@ -85,7 +64,7 @@ def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> N
                 )
         assert not pool.ended
 
-    run(test)
+    run(test, ONE)
 
 
 def without_pixels(tiff: bytes) -> bytes:

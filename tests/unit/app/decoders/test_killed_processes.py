@@ -4,39 +4,17 @@ import asyncio
 import io
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Encode, Limits
+from app.decoders import DecoderPool, Encode
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Encoding, ImageFormat
 from models.domain.errors import Unavailable
-from tests.server import PATIENCE
-
-LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let processes take any time to start and to report their ends, as on a busy machine."""
-    monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
-    monkeypatch.setattr("app.decoders.processes.START_WITHIN", PATIENCE)
-    monkeypatch.setattr("app.decoders.processes.ANSWER_WITHIN", PATIENCE)
-
-
-def run(test: Callable[[DecoderPool], Awaitable[None]]) -> DecoderPool:
-    async def within() -> DecoderPool:
-        pool = DecoderPool(LIMITS)
-        try:
-            await test(pool)
-        finally:
-            await pool.aclose()
-        return pool
-
-    return asyncio.run(within())
+from tests.decoder_pool import run
 
 
 def drawn() -> bytes:

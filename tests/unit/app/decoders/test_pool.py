@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Encode, Limits, Seen, Unasked
+from app.decoders import DecoderPool, Encode, Seen, Unasked
 from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.frames import Frame, Go, Ready, Task
 from app.decoders.process import DecoderProcess
@@ -35,19 +35,9 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image, Pixels
+from tests.decoder_pool import LIMITS, run
 from tests.pictures import as_image, png
 from tests.server import PATIENCE, gone
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let processes take any time to start and to report their ends, as on a busy machine."""
-    monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
-    monkeypatch.setattr("app.decoders.processes.START_WITHIN", PATIENCE)
-    monkeypatch.setattr("app.decoders.processes.ANSWER_WITHIN", PATIENCE)
-
-
-LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
 
 
 @functools.cache
@@ -64,15 +54,6 @@ def drawn(format_: str = "PNG", side: int = 32, **options: object) -> bytes:
     return file.getvalue()
 
 
-@asynccontextmanager
-async def pool_of(limits: Limits = LIMITS) -> AsyncIterator[DecoderPool]:
-    pool = DecoderPool(limits)
-    try:
-        yield pool
-    finally:
-        await pool.aclose()
-
-
 def yes(_seen: Seen) -> bool:
     return True
 
@@ -81,15 +62,6 @@ async def pixels(pool: DecoderPool, data: bytes) -> np.ndarray:
     found = await pool.decode(data, len(data), yes)
     assert isinstance(found, codec.Decoded)
     return as_image(found.image).pixels
-
-
-def run(test: Callable[[DecoderPool], Awaitable[None]], limits: Limits = LIMITS) -> DecoderPool:
-    async def within() -> DecoderPool:
-        async with pool_of(limits) as pool:
-            await test(pool)
-        return pool
-
-    return asyncio.run(within())
 
 
 @pytest.mark.parametrize("format_", ["PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG"])

@@ -1,0 +1,30 @@
+"""A pool of decoder processes for one test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from app.decoders import DecoderPool, Limits
+
+LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
+
+
+@asynccontextmanager
+async def pool_of(limits: Limits = LIMITS) -> AsyncIterator[DecoderPool]:
+    """Make a pool, and close it when the block ends."""
+    pool = DecoderPool(limits)
+    try:
+        yield pool
+    finally:
+        await pool.aclose()
+
+
+def run(test: Callable[[DecoderPool], Awaitable[None]], limits: Limits = LIMITS) -> DecoderPool:
+    """Run a test with a pool on an event loop of its own; return the closed pool."""
+
+    async def within() -> DecoderPool:
+        async with pool_of(limits) as pool:
+            await test(pool)
+        return pool
+
+    return asyncio.run(within())
