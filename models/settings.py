@@ -214,7 +214,7 @@ class Settings(BaseSettings):
     fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
     fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")
     fetch_total_timeout: float = Field(20.0, gt=0, description="seconds one URL may take")
-    fetch_concurrency: int = Field(64, ge=1, description="URLs fetched at once; one client: 3 of 4")
+    fetch_concurrency: int = Field(64, ge=1, description="URLs fetched at once; one client has 3/4")
     fetch_per_host: int = Field(8, ge=1, description="URLs fetched at a time from one host")
     fetch_retries: int = Field(2, ge=0, le=10, description="retries of a failed fetch")
     fetch_max_redirects: int = Field(5, ge=0, le=20, description="redirects followed")

@@ -30,7 +30,7 @@ class DecoderProcess:
         """Times on the event loop's clock: since when it has no image, and when it is stuck."""
         self.stuck = False
         self.closed = False
-        """Whether the connection was closed at its end, and not by what it sent."""
+        """Whether the process closed the connection by its end; False if its answer was refused."""
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """Its exit status, as waitpid(2) gives it."""
 

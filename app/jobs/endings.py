@@ -14,7 +14,7 @@ from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.output import IMAGES, RESULTS
+from app.jobs.output import IMAGES, RESULTS, ImageOutput
 from app.jobs.store.endings import DESTINATION, DONE, FAILED, Claimed, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
@@ -117,7 +117,7 @@ class Endings:
             return
         try:
             folder = self._storage.writable(ending.target)
-            await self._storage.check_folder(folder.below(IMAGES))
+            await ImageOutput(self._storage).check(ending.target)
             for each in (folder, folder.below(IMAGES)):
                 await self._storage.tidy(each)
             target = folder.below(RESULTS)

@@ -34,7 +34,7 @@ AT_ONCE = 1 << 19
 
 Room = Callable[[Seen], int]
 Memory = Callable[[Seen], int]
-"""Map a header to the pixels that the image takes from the budget, or to its most bytes."""
+"""Map a header: `Room` to the pixels that are taken from the budget, `Memory` to the most bytes."""
 
 Accept = Callable[[Seen], bool]
 """Decide by the header of an image whether it is decoded now."""

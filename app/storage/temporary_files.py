@@ -11,6 +11,7 @@ import re
 import stat
 import time
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -19,7 +20,7 @@ OLD = 86400.0
 """Seconds without a change after which a file of another host, or from before a restart of this
 one, is abandoned."""
 
-_NAME = re.compile(r"\.darkroom-([0-9a-f]{8})-[0-9a-f]{16}\.tmp", re.ASCII)
+_NAME = re.compile(r"\.darkroom-[0-9a-f]{8}-[0-9a-f]{16}\.tmp", re.ASCII)
 
 
 def make(folder: int) -> tuple[str, int]:
@@ -61,8 +62,7 @@ def _remove(folder: int, name: str) -> None:
     descriptor = os.open(name, flags, dir_fd=folder)
     try:
         state = os.fstat(descriptor)
-        match = _NAME.fullmatch(name)
-        here = match is not None and match[1] == _kernel()
+        here = name.startswith(f".darkroom-{_kernel()}-")
         if stat.S_ISREG(state.st_mode) and (here or state.st_mtime < time.time() - OLD):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(name, dir_fd=folder)
@@ -70,6 +70,7 @@ def _remove(folder: int, name: str) -> None:
         os.close(descriptor)
 
 
+@cache
 def _kernel() -> str:
     """Return 8 hexadecimal digits that name this host since its boot, in all its containers."""
     try:

@@ -185,7 +185,7 @@ def _reduced(rows: Rows) -> PillowImage.Image:
             small.info = dict(part.info)
         small.paste(part, (box.left // factor, box.top // factor))
     assert small is not None
-    return small.convert("RGBA") if small.mode == "RGBa" else small
+    return small.convert("RGBA") if small.mode in ("LA", "RGBa") else small  # as `to_srgb` takes
 
 
 def _plain(image: PillowImage.Image) -> PillowImage.Image:

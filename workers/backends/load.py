@@ -13,13 +13,9 @@ def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
 
     Silent ones are among them only if all are silent.
     """
-    found = [
-        (number, line.device)
-        for number, link in enumerate(links)
-        if (line := link.line) is not None and not line.silent
-    ]
-    up = ((number, link.line) for number, link in enumerate(links))
-    return found or [(number, line.device) for number, line in up if line is not None]
+    up = [(n, line) for n, link in enumerate(links) if (line := link.line) is not None]
+    reporting = [each for each in up if not each[1].silent]
+    return [(number, line.device) for number, line in reporting or up]
 
 
 def by_device(links: Sequence[WorkerConnection]) -> list[Load]:

@@ -130,8 +130,8 @@ class ProcessBackend:
         self._closing = True
         self._idle.clear()
         with suppress(TimeoutError):
-            if self._held:
-                await asyncio.wait_for(self._idle.wait(), self._drain_timeout)
+            async with asyncio.timeout(self._drain_timeout if self._held else 0):
+                await self._idle.wait()
         lost = WorkerLost("the server stopped before the image was done; try again")
         lines = [line for link in self._links for line in link.lines]
         for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:

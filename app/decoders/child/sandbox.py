@@ -21,7 +21,8 @@ from pathlib import Path
 from app.decoders.child import seccomp
 
 BYTES_PER_PIXEL = 40
-"""More than opening a file takes before there is an estimate; libwebp allocates two canvases."""
+"""Most bytes that opening a file may take for each pixel of the largest image that is allowed;
+libwebp allocates two canvases, which take 9."""
 
 SPARE_BYTES = 32 << 20
 """Bytes beside the estimate of an image: tables, stripes, and gaps between allocations."""

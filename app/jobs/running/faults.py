@@ -31,7 +31,7 @@ MOST_WAITED = 4
 rests for at most 40 seconds, so that it goes on soon after."""
 
 MOST = 24
-"""Faults in a row without progress after which a job fails: some 95 minutes."""
+"""Faults in a row without progress after which a job fails: some 90 minutes."""
 
 MOST_JOBS = 4096
 """Jobs whose faults are remembered; the one that rests for the longest time is forgotten first."""
@@ -91,7 +91,8 @@ class Faults:
             await self._jobs.fail(job.id, shown, self._retention)
             self.ended(job.id)
         except (SQLAlchemyError, OSError):  # the next try finds the same reason
-            self._rest(job, 1)
+            known = self._known.get(job.id)
+            self._rest(job, 1 if known is None else known.faults)
 
     def _reason(self, job: Job, causes: Sequence[BaseException]) -> ServiceError | None:
         """Return why a job fails; None if it rests now.

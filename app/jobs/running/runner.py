@@ -131,8 +131,7 @@ class Runner:
                 task.cancel()
         if not (self._stopping() or self.full) and self._turns.is_due():
             known = await self._jobs.runnable(KNOWN, self._owner.id, self.full_clients)
-            known = [job for job in known if not self._faults.resting(job.id)]
-            for job in self._turns.choose(known):
+            for job in self._turns.choose(known, self._faults.resting):
                 self._begin(job)
 
     def _begin(self, job: Job) -> None:

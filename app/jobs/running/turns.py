@@ -36,18 +36,23 @@ class Turns:
         """Return whether it is time to look for jobs that wait."""
         return len(self._begun) - len(self.over) < JOBS_AT_ONCE or self._clock() >= self._look_at
 
-    def choose(self, runnable: Sequence[Job]) -> list[Job]:
+    def choose(
+        self, runnable: Sequence[Job], rests: Callable[[str], bool] = lambda _id: False
+    ) -> list[Job]:
         """Return the jobs whose turn begins, and set `over`.
 
         `runnable` are jobs with chunks that wait: the first of each client, then the second ones.
+        A job that `rests` keeps its place behind those that have not had their turn.
         """
         now = self._clock()
         self._look_at = now + LOOK_AROUND
+        known = {job.id for job in runnable}
+        self._ended = {id_: at for id_, at in self._ended.items() if id_ in known}
+        runnable = [job for job in runnable if not rests(job.id)]
         ranks, of_client = dict[str, int](), Counter[str]()
         for job in runnable:
             ranks[job.id] = of_client[job.client]
             of_client[job.client] += 1
-        self._ended = {id_: at for id_, at in self._ended.items() if id_ in ranks}
         idle = [job for job in runnable if job.id not in self._begun]
         idle.sort(key=lambda job: (ranks[job.id], self._ended.get(job.id, 0.0)))
         working = self._begun.keys() - self.over

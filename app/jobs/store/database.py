@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from app.jobs.files import PAIR, sync_path
 from app.jobs.store.tables import META, METADATA, VERSION
 
 MOST_NUMBER = (1 << 31) - 1
@@ -44,7 +45,7 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
         with await asyncio.to_thread(_locked, folder / "lock"):
             async with engine.begin() as connection:
                 await connection.run_sync(_create)
-                await connection.run_sync(_paired, folder / "id")
+                await connection.run_sync(_paired, folder / PAIR)
     except (SQLAlchemyError, OSError) as error:
         await engine.dispose()
         shown = chosen.render_as_string(hide_password=True)
@@ -135,8 +136,4 @@ def _write(file: Path, text: str) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(temporary, file)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)  # a database without its number would be refused
-    finally:
-        os.close(folder)
+    sync_path(file.parent)  # a database without its number would be refused

@@ -64,10 +64,11 @@ def _next(data: bytes, at: int) -> int:
 
 
 def _content(data: bytes, at: int, blocks: int, *, first_frame: bool) -> tuple[int, int]:
-    """Return where the chain of an extension at `at` begins that is read to its end.
+    """Return where the parser begins to read the blocks of an extension at `at` up to an empty one.
 
-    Only a comment ends with its first empty block: before the chain of any other extension the
-    parser reads one block, and the repetitions of an animation, whether they are empty or not.
+    The second number is how many of `blocks` are left. Only a comment ends with its first empty
+    block: before the chain of any other extension the parser reads one block, and the repetitions
+    of an animation, whether they are empty or not.
     """
     label, at = data[at + 1 : at + 2], at + 2
     if label == _COMMENT:

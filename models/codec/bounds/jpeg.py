@@ -60,7 +60,7 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
             at = start
             continue
         end = start + int.from_bytes(data[start : start + 2], "big")
-        if marker in (0xE1, 0xE2):
+        if marker in (0xE1, 0xE2) and data.startswith((b"Exif\0\0", b"MPF\0"), start + 2):
             _check_metadata(data[start + 2 : end], exif)
         elif marker in _SOF and not pixels:
             pixels = _pixels(data[start + 3 : start + 7], max_pixels)

@@ -1,19 +1,22 @@
 """What an image may take in a decoder process is asked for, and limited, by its estimate."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Limits, Seen, Unasked
+from app.decoders import DecoderPool, Seen, Unasked
+from app.decoders.child.decoder import UNASKED_MEMORY
+from app.pipeline.memory.codec_memory import SMALL
 from models.codec import Decoded
 from models.domain.errors import Undecodable
 from tests.chaos.hostile.tiff import large_tile
-from tests.decoder_pool import run
+from tests.decoder_pool import LIMITS, run
 
-ONE = Limits(processes=1, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
+ONE = replace(LIMITS, processes=1)
 UNASKED = Unasked(2_000_000, 2_000_000)
 
 
@@ -22,7 +25,7 @@ def test_few_pixels_that_take_much_memory_are_asked_for_before_they_are_decoded(
         data = without_pixels(large_tile(64, 2048, samples=4, bits=16))
         found = await pool.decode(data, len(data), lambda _seen: False, UNASKED)
         assert isinstance(found, Seen)
-        assert found.memory > 32 << 20
+        assert found.memory > UNASKED_MEMORY == SMALL  # so it may have to wait for memory
         data = without_pixels(large_tile(64, 1024, samples=4, bits=16))
         with pytest.raises(Undecodable):
             await pool.decode(data, len(data), lambda _seen: False, UNASKED)

@@ -10,6 +10,7 @@ from models import codec
 from models.codec import Description
 from models.domain.errors import Undecodable
 from tests.pictures import drawing, encoded
+from tests.unit.models.codec.pixels.test_colour import image_file, linear_grey
 
 
 def described(file: bytes, *, colour: bool = True) -> Description:
@@ -33,6 +34,11 @@ def test_every_kind_of_pixels_has_a_colour(mode: str) -> None:
     found = described(encoded(image, format_)).colour
     assert found is not None
     assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([255] * 3, abs=3)
+
+
+def test_grey_with_alpha_and_a_profile_has_a_colour() -> None:
+    file = image_file(Image.new("LA", (2, 2), (55, 255)), "PNG", icc_profile=linear_grey())
+    assert described(file).colour == "#808080"  # sRGB's curve: 55 / 255 of the light is level 128
 
 
 def picture_in(mode: str) -> Image.Image:

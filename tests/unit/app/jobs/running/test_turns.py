@@ -53,3 +53,16 @@ def test_jobs_that_fail_again_and_again_keep_no_place_from_others() -> None:
         for each in chosen:  # not by the end of its turn
             turns.end(each.id)
     assert set(seen) == {each.id for each in jobs}
+
+
+def test_a_job_that_rests_comes_behind_those_that_had_no_turn() -> None:
+    clock = FakeClock(1000.0)
+    turns = Turns(clock)
+    jobs = [job(f"{n:02}", f"client {n}") for n in range(JOBS_AT_ONCE + 1)]
+    for each in turns.choose(jobs):
+        turns.begin(each.id)
+    clock.advance(5.0)
+    for each in jobs[:JOBS_AT_ONCE]:
+        turns.end(each.id)
+    assert turns.choose(jobs, lambda id_: id_ == "00")[0] == jobs[-1]
+    assert turns.choose(jobs)[0] == jobs[-1]
