@@ -101,9 +101,9 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
 
 
 def pinned_transport(
-    backend: PinnedBackend, connections: int, tls: ssl.SSLContext | None = None
+    backend: PinnedBackend, most_idle: int, tls: ssl.SSLContext | None = None
 ) -> httpx.AsyncHTTPTransport:
-    """Return a transport that connects only through `backend`, and keeps idle `connections`.
+    """Return a transport that connects only through `backend`, and keeps `most_idle` connections.
 
     `tls` holds the trusted certificates; by default they are the public authorities'.
     """
@@ -115,6 +115,6 @@ def pinned_transport(
         )
 
     transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
-    pool: Any = ConnectionPool(connection, connections)
+    pool: Any = ConnectionPool(connection, most_idle)
     transport._pool = pool  # httpx has no public way to a network backend
     return transport

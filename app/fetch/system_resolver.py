@@ -78,6 +78,6 @@ def _look_up(host: str) -> _Found:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         return error.with_traceback(None)
-    except UnicodeError as error:  # a label that IDNA does not allow
+    except Exception as error:  # a label that IDNA does not allow; in any case the turn must end
         return OSError(str(error))
     return [str(address[0]) for *_, address in found]

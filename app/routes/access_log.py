@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.connections.body_rate import PatientReceive
-from app.http.cross_origin import cross_origin
+from app.http.cross_origin import METHODS, cross_origin
 from app.http.headers import header
 from app.http.problems import answer
 from app.telemetry.metrics import Metrics
@@ -42,9 +42,9 @@ _QUIET = (
     *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
 )
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
-"""Methods that some route, or CORS, answers; in metrics all others are OTHER. The parser knows 34,
-and clients that sent each of them to each path made a hundred times as many series."""
+_METHODS = frozenset((*METHODS, "OPTIONS"))
+"""Methods that some route, or CORS, answers; in metrics all others are `other`. The parser knows
+34, and clients that sent each of them to each path made a hundred times as many series."""
 
 OTHER = "other"
 

@@ -28,9 +28,6 @@ from models.version import VERSION
 TIMEOUT = 20.0
 """Seconds of one try; the standard advises 15 to 30."""
 
-CONNECTIONS = 16
-"""Messages that one process sends at a time."""
-
 
 class Delivery(StrEnum):
     """What became of one try: `gone` receivers want no message any more (status 410)."""
@@ -64,7 +61,7 @@ class WebhookSender:
         self._secrets = secrets
         self._clock = clock
         backend = PinnedBackend(limits.allowed_networks, resolve or SystemResolver(), network)
-        self._transport = pinned_transport(backend, CONNECTIONS)
+        self._transport = pinned_transport(backend, most_idle=0)
         timeout = httpx.Timeout(limits.read_timeout, connect=limits.connect_timeout, pool=None)
         self._extensions = {"timeout": timeout.as_dict()}
 
@@ -91,7 +88,7 @@ class WebhookSender:
 
         `client` is the one whose share of all lookups of names it takes.
         """
-        asking.set(client)
+        token = asking.set(client)
         try:
             self.check(url)
             async with asyncio.timeout(TIMEOUT):
@@ -102,6 +99,8 @@ class WebhookSender:
             return Try(Delivery.FAILED, f"no answer within {TIMEOUT:g} seconds")
         except httpx.HTTPError as error:
             return Try(Delivery.FAILED, f"no connection, or it broke ({type(error).__name__})")
+        finally:
+            asking.reset(token)
 
     async def aclose(self) -> None:
         """Close every connection."""
