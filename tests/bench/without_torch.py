@@ -35,6 +35,7 @@ class FilterEngine:
         from workers.engines.cuda.compiled.modules import Kernels
         from workers.engines.cuda.filtering import Filtering
         from workers.engines.cuda.nvjpeg import decoder as nvjpeg
+        from workers.engines.cuda.nvjpeg.shared_states import SharedStates, shared_sizes
         from workers.engines.cuda.slot import Marks, Region, Slot, Tables
         from workers.engines.cuda.streams import Streams
         from workers.kernels.cubins import CubinStore
@@ -42,9 +43,10 @@ class FilterEngine:
         torch = importlib.import_module("torch")
         device, room = torch.device("cuda:0"), 4 * max_pixels + (max_batch_size << 16)
         self.nvjpeg = nvjpeg.NvJpeg()
-        decoder = self.nvjpeg.decoder()
-        for n in nvjpeg.sizes(max_batch_size):
-            decoder.add(n, decoder.state(n))
+        shared = SharedStates()
+        for n in shared_sizes(max_batch_size):
+            shared.add(n, self.nvjpeg.state(n))
+        decoder = nvjpeg.Decoder(self.nvjpeg, max_batch_size, shared)
         self._filtering = Filtering(
             Kernels(CubinStore([folder])), Streams(device), Region(4 * room, device)
         )

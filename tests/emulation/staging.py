@@ -65,6 +65,9 @@ class Planes:
                 for y, line in enumerate(plane):
                     ctypes.memmove(int(address + y * pitch), line.tobytes(), len(line))
 
+    def free(self) -> None:
+        """Do nothing: it holds no states."""
+
 
 def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
     """Return a slot with `room` bytes for images, filled with poison."""

@@ -7,8 +7,8 @@ import numpy as np
 from models.domain.image import Image
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg
 from tests.gpu.equality import Run
-from workers.engines.cuda.engine import SLOTS, CudaEngine
-from workers.engines.cuda.nvjpeg.decoder import sizes
+from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.nvjpeg.shared_states import shared_sizes
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
@@ -17,7 +17,7 @@ PATIENCE = 60.0
 """Seconds until the next state is there."""
 
 RUNS = 20
-"""Batches of one size in a row: each slot gets some of them, because slots take turns."""
+"""Batches of one size in a row."""
 
 
 def test_batches_of_every_size_are_right_before_and_after_their_states_are_there(
@@ -49,11 +49,6 @@ def test_batches_of_every_size_are_right_before_and_after_their_states_are_there
 
 
 def missing(engine: CudaEngine) -> list[int]:
-    """Return the sizes for which the decoder of a slot has no state yet."""
-    slots = [slot for slot in (engine.acquire() for _ in range(SLOTS)) if slot is not None]
-    try:
-        made = [set(slot.decoder.sizes) for slot in slots if slot.decoder is not None]
-        return [n for n in sizes(MAX_BATCH_SIZE) if not all(n in each for each in made)]
-    finally:
-        for slot in slots:
-            engine.release(slot)
+    """Return the sizes for which the slots share no state yet."""
+    made = engine._states.sizes
+    return [n for n in shared_sizes(MAX_BATCH_SIZE) if n not in made]

@@ -28,7 +28,8 @@ from workers.engines.cuda.late_parts import LateParts, Part, Retried
 from workers.engines.cuda.late_states import LateStates
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg.decoder import first_sizes, hardware_decoder, sizes
+from workers.engines.cuda.nvjpeg.decoder import Decoder, hardware_decoder
+from workers.engines.cuda.nvjpeg.shared_states import SharedStates, first_sizes, shared_sizes
 from workers.engines.cuda.self_test import Kind, kinds_of, run_self_test, samples
 from workers.engines.cuda.slot import Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
@@ -95,12 +96,12 @@ class CudaEngine:
         self._filtering = Filtering(kernels, self._streams, filtered)
         self._room, self._early = room, early
         self._late: LateParts | None = None
-        self._first = [max_batch_size] if early else first_sizes(max_batch_size)
+        self._states = SharedStates()
         self._launching = threading.Lock()  # held by whatever uses the compute stream
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         for _ in range(1 if early else SLOTS):
             self._free.put(self._slot())
-        self._times.end("memory of slots")
+        self._times.end("slots")
 
     @property
     def takes_jpegs(self) -> bool:
@@ -163,12 +164,14 @@ class CudaEngine:
             (network.capture_first if self._early else network.capture)(self._streams.compute)
         self._times.end("graphs")
         grey, file = samples(self._side)
-        counts = first_sizes(self._max_batch_size) if self.takes_jpegs else []
+        most = self._max_batch_size
+        counts = [*first_sizes(most), most] if self.takes_jpegs else []
         kinds = kinds_of(grey, file, [each.spec for each in self._networks], counts)
         slots = [slot for slot in (self._free.get() for _ in range(self._free.qsize())) if slot]
         try:
-            for slot in slots:
-                self._add_states(slot)
+            if self._nvjpeg is not None and not self._early:
+                for n in first_sizes(most):
+                    self._states.add(n, self._nvjpeg.state(n))
             self._times.end("decoder states")
             run_self_test(slots, kinds, self.launch, self.collect, Slot.clear)
             self._times.end("self-test")
@@ -178,29 +181,23 @@ class CudaEngine:
         self._late = LateParts(self._rest(slots, kinds, file))
         self._late.start()
 
-    def _add_states(self, slot: Slot) -> None:
-        """Make the states of a slot's decoder without which it cannot serve."""
-        if slot.decoder is not None:
-            for n in self._first:
-                slot.decoder.add(n, slot.decoder.state(n))
-
     def _rest(self, slots: list[Slot], kinds: Sequence[Kind], file: Jpeg) -> Iterator[Part]:
         """Yield what makes the parts that are still missing, for the thread that calls it."""
 
         yield partial(torch.cuda.set_device, self._torch_device)
         yield from [Retried(partial(self._add_slot, slots, kinds))] * (SLOTS - len(slots))
-        if self.takes_jpegs:
+        if self._nvjpeg is not None:
             yield from [partial(prepare, slot, self._side) for slot in slots]
         for network in self._networks if self._early else ():
             for size in network.late_sizes:
                 yield partial(self._capture, network, size)
-        decoders = [slot.decoder for slot in slots if slot.decoder is not None]
-        every = sizes(self._max_batch_size)
-        yield from LateStates(decoders, every, file, self._torch_device).parts()
+        if self._nvjpeg is not None:
+            sizes = shared_sizes(self._max_batch_size)
+            late = LateStates(self._nvjpeg, self._states, sizes, file, self._torch_device)
+            yield from late.parts()
 
     def _add_slot(self, slots: list[Slot], kinds: Sequence[Kind]) -> None:
         slot = self._slot()
-        self._add_states(slot)
         run_self_test([slot], kinds, self.launch, self.collect, Slot.clear)
         slots.append(slot)  # not before: what fails gets no encoder and no further states
         self.release(slot)
@@ -245,5 +242,7 @@ class CudaEngine:
                 for each in self._networks
             },
             marks=Marks.made(),
-            decoder=None if self._nvjpeg is None else self._nvjpeg.decoder(),
+            decoder=None
+            if self._nvjpeg is None
+            else Decoder(self._nvjpeg, self._max_batch_size, self._states),
         )

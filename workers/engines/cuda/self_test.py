@@ -1,6 +1,6 @@
 """The test of a GPU's engine before it serves: every kind of batch in every slot.
 
-Each slot owns memory, events and a decoder of its own, so work that succeeds in one may fail in
+Each slot owns memory, events and a decoder, so work that succeeds in one may fail in
 another. The slots are tested one by one and never taken from the queue of free slots: that queue
 gives the same slot to the same kind whenever the number of kinds is a multiple of the number of
 slots.

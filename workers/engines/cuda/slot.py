@@ -147,7 +147,9 @@ class Slot:
     result: Region | None = None
 
     def clear(self) -> None:
-        """Drop the batch and take all memory back."""
+        """Drop the batch, with which the device is done, and take all memory back."""
+        if self.decoder is not None:
+            self.decoder.free()
         self.jobs, self.failed, self.places, self.result = (), {}, [], None
         self.refusal = None
         self.first.used = self.second.used = self.weights.used = 0

@@ -36,6 +36,8 @@ class Streams:
             slot.marks.begun.record(self.upload)
             yield
             slot.marks.uploaded.record(self.upload)
+            if slot.decoder is not None:
+                slot.decoder.free(slot.marks.uploaded)
 
     @contextmanager
     def computing(self, slot: Slot) -> Iterator[None]:

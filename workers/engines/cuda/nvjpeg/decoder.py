@@ -15,6 +15,8 @@ from cuda import pathfinder
 from cuda.pathfinder import DynamicLibNotFoundError
 from numpy.typing import NDArray
 
+from workers.engines.cuda.nvjpeg.shared_states import Event, SharedStates, State
+
 log = logging.getLogger("darkroom.cuda")
 
 UNCHANGED = 0
@@ -22,8 +24,6 @@ UNCHANGED = 0
 
 HARDWARE = 3
 DEFAULT = 0
-
-STEP = 8
 
 DESTINATION = np.dtype([("channel", np.uint64, 4), ("pitch", np.uint64, 4)])
 """nvjpegImage_t: device addresses of up to four planes, and their pitches in bytes."""
@@ -59,9 +59,33 @@ class NvJpeg:
         backend = HARDWARE if hardware else DEFAULT
         self.call("nvjpegCreateEx", backend, None, None, 0, ctypes.byref(self.handle))
 
-    def decoder(self) -> "Decoder":
-        """Return a decoder for one batch at a time."""
-        return Decoder(self)
+    def state(self, n: int) -> State:
+        """Make a state for batches of `n` files, from any thread; raises NvJpegError."""
+        state = ctypes.c_void_p()
+        self.call("nvjpegJpegStateCreate", self.handle, ctypes.byref(state))
+        self.call("nvjpegDecodeBatchedInitialize", self.handle, state, n, 1, UNCHANGED)
+        return state
+
+    def decode(
+        self,
+        state: State,
+        data: NDArray[np.uint64],
+        lengths: NDArray[np.uint64],
+        destinations: NDArray[Any],
+        stream: int,
+    ) -> None:
+        """Start decoding as many files as `state` was made for, by their addresses and `lengths`,
+        each to one DESTINATION; raises NvJpegError.
+        """
+        self.call(
+            "nvjpegDecodeBatched",
+            self.handle,
+            state,
+            ctypes.c_void_p(data.ctypes.data),
+            ctypes.c_void_p(lengths.ctypes.data),
+            ctypes.c_void_p(destinations.ctypes.data),
+            ctypes.c_void_p(stream),
+        )
 
     def close(self) -> None:
         """Free the handle; all states must be freed before."""
@@ -129,33 +153,15 @@ class Decoder:
     decoding 40 photos. So there is one state for each of a few numbers, and a batch between two of
     them is filled up with its smallest file, which is decoded again to the same place.
 
-    Making a state takes 0.1 s of a core (H200), and the driver makes one at a time. So states may
-    be added while others are in use, and batches are filled up to the states that there are.
+    The state for the most files, `most`, is the decoder's own. Those for fewer are shared, and a
+    batch holds one until it is decoded.
     """
 
-    def __init__(self, library: NvJpeg) -> None:
+    def __init__(self, library: NvJpeg, most: int, shared: SharedStates) -> None:
         self._nvjpeg = library
-        self._states: dict[int, ctypes.c_void_p] = {}
-        self.surplus: dict[int, int] = {}
-        """The files that were decoded again to fill up batches, by the number of files of these."""
-        self.batches = 0
-        """How many batches have been decoded."""
-
-    @property
-    def sizes(self) -> list[int]:
-        """Return the numbers of files for which there is a state, in order."""
-        return sorted(self._states)
-
-    def state(self, n: int) -> ctypes.c_void_p:
-        """Make a state for batches of `n` files, from any thread; `add` lets `decode` use it."""
-        call, handle, state = self._nvjpeg.call, self._nvjpeg.handle, ctypes.c_void_p()
-        call("nvjpegJpegStateCreate", handle, ctypes.byref(state))
-        call("nvjpegDecodeBatchedInitialize", handle, state, n, 1, UNCHANGED)
-        return state
-
-    def add(self, n: int, state: ctypes.c_void_p) -> None:
-        """Use a state for batches of up to `n` files from now on."""
-        self._states = {**self._states, n: state}  # a new one, because `decode` may read the old
+        self._own = most, library.state(most)
+        self._shared = shared
+        self._held: list[int] = []
 
     def decode(
         self,
@@ -166,47 +172,23 @@ class Decoder:
     ) -> None:
         """Start decoding: addresses and `lengths` of the files, and one DESTINATION for each.
 
-        All files of a batch must have one chroma subsampling, because the engines are five times
-        slower otherwise. A state for this number of files or for a larger one must have been added.
+        All files must have one chroma subsampling, because the engines are five times slower
+        otherwise. A batch of several has a call for each, and `free` is called after the last.
         """
-        self.batches += 1
-        states = self._states
-        size = min(each for each in states if each >= len(data))
+        held = self._shared.take(len(data))
+        if held is not None:
+            self._held.append(held[0])
+        size, state = held or self._own
         missing = size - len(data)
         if missing:
             # The repetitions write the same bytes to the same place, so it does not matter in which
             # order the engines finish.
-            self.surplus[len(data)] = self.surplus.get(len(data), 0) + missing
+            self._shared.count(len(data), missing)
             again = [*range(len(data)), *[int(lengths.argmin())] * missing]
             data, lengths, destinations = data[again], lengths[again], destinations[again]
-        self.run(states[size], data, lengths, destinations, stream)
+        self._nvjpeg.decode(state, data, lengths, destinations, stream)
 
-    def run(
-        self,
-        state: ctypes.c_void_p,
-        data: NDArray[np.uint64],
-        lengths: NDArray[np.uint64],
-        destinations: NDArray[Any],
-        stream: int,
-    ) -> None:
-        """Start decoding as many files as `state` was made for; the rest is as in `decode`."""
-        self._nvjpeg.call(
-            "nvjpegDecodeBatched",
-            self._nvjpeg.handle,
-            state,
-            ctypes.c_void_p(data.ctypes.data),
-            ctypes.c_void_p(lengths.ctypes.data),
-            ctypes.c_void_p(destinations.ctypes.data),
-            ctypes.c_void_p(stream),
-        )
-
-
-def sizes(max_batch_size: int) -> list[int]:
-    """Return the numbers of files with a state of their own: 1, 2, 4, multiples of 8, the most."""
-    multiples = range(STEP, max_batch_size, STEP)
-    return [*(few for few in (1, 2, 4) if few < max_batch_size), *multiples, max_batch_size]
-
-
-def first_sizes(max_batch_size: int) -> list[int]:
-    """Return the sizes without which nothing is served: one file, a few, and the most."""
-    return [n for n in sizes(max_batch_size) if n in (1, STEP, max_batch_size)]
+    def free(self, after: Event | None = None) -> None:
+        """Give the shared states back, for use once `after` marks the end of their decoding."""
+        while self._held:
+            self._shared.give_back(self._held.pop(), after)

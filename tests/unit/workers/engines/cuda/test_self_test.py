@@ -9,7 +9,7 @@ from models.domain.errors import ServiceError, Undecodable
 from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import SLOTS
-from workers.engines.cuda.nvjpeg.decoder import sizes
+from workers.engines.cuda.nvjpeg.shared_states import shared_sizes
 from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test
 from workers.scheduling.engine import BatchResult
 
@@ -40,7 +40,7 @@ class Device:
 
 
 def kinds_for(max_batch_size: int) -> list[Kind]:
-    files = [Kind("files", fake_job(2), n) for n in sizes(max_batch_size)]
+    files = [Kind("files", fake_job(2), n) for n in (*shared_sizes(max_batch_size), max_batch_size)]
     return [Kind("filtered", fake_job(0), 1), Kind("classified", fake_job(1), 1), *files]
 
 

@@ -1,19 +1,19 @@
 """How a batch of files becomes one of the sizes that the library was made ready for."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
-from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpeg, first_sizes, sizes
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpeg
+from workers.engines.cuda.nvjpeg.shared_states import SharedStates, first_sizes, shared_sizes
 
 
-class Library:
-    """Notes the numbers of files that states are made for, and that are decoded."""
-
-    handle = None
+class Library(NvJpeg):
+    """Notes the numbers of files that states are made for, and that are decoded, without a GPU."""
 
     def __init__(self) -> None:
+        self.handle = None  # type: ignore[assignment]  # nothing has one here
         self.made: list[int] = []
         self.decoded: list[int] = []
 
@@ -29,35 +29,46 @@ class Library:
 @pytest.mark.parametrize(
     ("most", "wanted"),
     [
-        (1, [1]),
-        (2, [1, 2]),
-        (8, [1, 2, 4, 8]),
-        (20, [1, 2, 4, 8, 16, 20]),
-        (64, [1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64]),
+        (1, []),
+        (2, [1]),
+        (8, [1, 2, 4]),
+        (20, [1, 2, 4, 8, 16]),
+        (64, [1, 2, 4, 8, 16, 24, 32, 40, 48, 56]),
     ],
 )
-def test_states_are_for_few_sizes_of_a_batch_and_never_above_the_largest(
+def test_shared_states_are_for_few_sizes_of_a_batch_and_below_the_largest(
     most: int, wanted: list[int]
 ) -> None:
-    assert sizes(most) == wanted
+    assert shared_sizes(most) == wanted
 
 
 @pytest.mark.parametrize("most", [1, 2, 8, 20, 64])
-def test_the_first_sizes_have_room_for_every_batch(most: int) -> None:
-    assert set(first_sizes(most)) <= set(sizes(most))
-    assert max(first_sizes(most)) == most
+def test_the_first_sizes_are_shared_ones(most: int) -> None:
+    assert set(first_sizes(most)) <= set(shared_sizes(most))
+
+
+def sharing(library: Library, *sizes: int) -> SharedStates:
+    """Return states for batches of these sizes."""
+    shared = SharedStates()
+    for n in sizes:
+        shared.add(n, library.state(n))
+    return shared
 
 
 def decoded(decoder: Decoder, n: int) -> None:
+    """Decode a batch of `n` files to its end."""
+    started(decoder, n)
+    decoder.free()
+
+
+def started(decoder: Decoder, n: int) -> None:
     numbers = np.arange(n, dtype=np.uint64)
     decoder.decode(numbers, numbers + 1, np.zeros(n, DESTINATION), 0)
 
 
 def test_a_batch_is_filled_up_to_the_smallest_state_that_has_room() -> None:
     library = Library()
-    decoder = Decoder(cast(NvJpeg, library))
-    for n in (4, 8):
-        decoder.add(n, decoder.state(n))
+    decoder = Decoder(library, 8, sharing(library, 4))
     for n in (5, 7, 8, 3, 4, 1):
         decoded(decoder, n)
     assert library.made == [4, 8]
@@ -66,9 +77,65 @@ def test_a_batch_is_filled_up_to_the_smallest_state_that_has_room() -> None:
 
 def test_a_state_that_is_added_later_is_used_from_then_on() -> None:
     library = Library()
-    decoder = Decoder(cast(NvJpeg, library))
-    decoder.add(64, decoder.state(64))
+    shared = SharedStates()
+    decoder = Decoder(library, 64, shared)
     decoded(decoder, 8)
-    decoder.add(8, decoder.state(8))
+    shared.add(8, library.state(8))
     decoded(decoder, 8)
     assert library.decoded == [64, 8]
+
+
+def test_a_state_serves_one_batch_at_a_time_and_others_take_a_larger_one() -> None:
+    library = Library()
+    shared = sharing(library, 8, 16)
+    first, second, third = (Decoder(library, 64, shared) for _ in range(3))
+    for decoder in (first, second, third):
+        started(decoder, 5)
+    assert library.decoded == [8, 16, 64]
+    first.free()
+    decoded(third, 5)
+    assert library.decoded[3:] == [8]
+
+
+class Mark:
+    """Event whose work ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def query(self) -> bool:
+        return self.ended
+
+
+def test_a_state_that_was_given_back_is_taken_only_when_its_batch_is_decoded() -> None:
+    library, mark = Library(), Mark()
+    shared = sharing(library, 8)
+    first, second = (Decoder(library, 64, shared) for _ in range(2))
+    started(first, 5)
+    first.free(mark)
+    decoded(second, 5)
+    mark.ended = True
+    decoded(second, 5)
+    assert library.decoded == [8, 64, 8]
+
+
+def test_a_batch_of_several_subsamplings_gives_all_its_states_back() -> None:
+    library = Library()
+    shared = sharing(library, 4, 8)
+    decoder = Decoder(library, 64, shared)
+    for n in (3, 4, 2):
+        started(decoder, n)
+    decoder.free()
+    assert library.decoded == [4, 8, 64]
+    assert [shared.take(1), shared.take(1)] != [None, None]
+    assert shared.take(1) is None
+
+
+def test_a_state_that_exists_but_is_held_is_not_asked_for_again() -> None:
+    library = Library()
+    shared = sharing(library, 8)
+    assert shared.take(8) is not None
+    decoded(Decoder(library, 64, shared), 8)
+    assert shared.surplus == {8: 56}
+    shared.add(16, library.state(16))
+    assert shared.surplus == {}
