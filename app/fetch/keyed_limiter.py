@@ -2,149 +2,124 @@
 client.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import lru_cache
 
-from app.admission.counts.counters import Counters, Key
+from app.admission.counts.counters import Counters
 from app.admission.counts.fields import ByKey, Mark, Total
-from app.admission.counts.gate import Gate, KeyPool, TotalPool
+from app.admission.counts.gate import POLL, TotalPool
+from app.admission.fair_queue import FairQueue, Lack
 
 PART = 3
 """A client holds at most `PART` times as many turns as stay free: 48 of 64 if it is alone."""
 
+UNSURE = 3
+"""Turns that a client without one in this front end may seem to hold with its first one. Counts are
+too high where keys share cells: of 65 clients with a turn each, one seems to hold two in a fifth of
+all servers, and would wait as long as others want turns."""
 
-class SharePool(KeyPool):
-    """Turns that one client holds of those of `total`, where they are counted too."""
-
-    def __init__(self, counters: Counters, key: Key, total: TotalPool) -> None:
-        super().__init__(counters, key, ByKey.FETCHES, 1)
-        self._total = total
-        self.shared = self.hands_over = True  # turns of other clients make room too: look for them
-
-    def take(self, amount: int, _since: int) -> bool:
-        """Take `amount` if it leaves enough to others; the first turn of a client always does.
-
-        Both are counted at once, because a turn that is given to a waiter is used only later.
-        """
-        counters, limit = self._counters, self._total.limit
-        counters.add_for(self._key, self._field, amount)
-        counters.add(Total.FETCHES, amount)
-        held, free = counters.of(self._key, self._field), limit - counters.total(Total.FETCHES)
-        if free >= 0 and (held <= amount or held <= PART * free):
-            return True
-        self.give_back(amount)
-        return False
-
-    def give_back(self, amount: int) -> None:
-        """Count less, of the client and of all."""
-        super().give_back(amount)
-        self._counters.add(Total.FETCHES, -amount)
-
-
-@dataclass(slots=True)
-class _Queue:
-    """A gate with the number of its holders and waiters."""
-
-    gate: Gate
-    users: int = 0
-
-
-class _Gates:
-    """Gates by key; one is forgotten with its last user: memory follows the load."""
-
-    def __init__(self, make: Callable[[str], Gate]) -> None:
-        self._make = make
-        self._queues: dict[str, _Queue] = {}
-
-    def __len__(self) -> int:
-        return len(self._queues)
-
-    def __iter__(self) -> Iterator[Gate]:
-        return iter([queue.gate for queue in self._queues.values()])
-
-    @contextmanager
-    def used(self, key: str) -> Iterator[Gate]:
-        """Return the gate of a key, which stays while the block runs."""
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = _Queue(self._make(key))
-        queue.users += 1
-        try:
-            yield queue.gate
-        finally:
-            queue.users -= 1
-            if not queue.users:
-                del self._queues[key]
+CELLS_KEPT = 4096
+"""Hosts and clients whose cells of the counters are kept: finding them takes 1 µs."""
 
 
 class KeyedLimiter:
-    """Semaphore with at most `total` holders and at most `per_key` of one key, first come, first
-    served.
+    """Semaphore with at most `total` holders and at most `per_key` of one key, in an order that is
+    fair to clients (`FairQueue`).
 
-    A key's own turn is waited for first, so many waiters of one key do not block other keys. A
-    client leaves turns to others (`SharePool`), so many slow holders of one client do not block
-    other clients. Front ends with the same `counters` share all limits.
+    A turn counts for its key and its client at once, so a request that waits holds neither. A
+    client leaves turns to others (`PART`), so many slow holders of one client do not block other
+    clients. Front ends with the same `counters` share all limits; there, what one releases goes to
+    its own clients until a client of another one, which holds nothing, has waited for `PATIENCE`.
     """
 
     def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
         self._counters = counters or Counters()
-        pool = TotalPool(self._counters, Total.FETCHES, Mark.FETCHES_SINCE, total)
-        self._total = Gate(pool)
+        self._pool = TotalPool(self._counters, Total.FETCHES, Mark.FETCHES_SINCE, total)
         self._per_key = per_key
-        self._keys = _Gates(self._gate_of_key)
-        self._clients = _Gates(
-            lambda name: Gate(SharePool(self._counters, self._counters.key(name), pool))
+        self._cells = lru_cache(CELLS_KEPT)(self._counters.key)
+        self._held = Counter[str]()
+        self._queue = FairQueue(
+            self._attempt, self._give_back, self._held.__getitem__, self._look_again
         )
+        self._starving = 0  # since when a client that holds nothing lacks no more than a turn
+        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Return the number of keys and clients that are in use."""
-        return len(self._keys) + len(self._clients)
+        """Return the number of clients that hold a turn or wait for one."""
+        return len(self._held.keys() | self._queue.clients)
 
     @property
     def total(self) -> int:
         """Return how many holders there may be."""
-        return self._total.pool.limit
+        return self._pool.limit
 
     def set_limits(self, total: int, per_key: int) -> None:
         """Change the limits from now on; turns that are taken already are kept."""
-        self._per_key = per_key
-        for gate in self._keys:
-            gate.pool.limit = per_key
-            gate.wake()
-        self._total.pool.limit = total
-        self._total.wake()
+        self._pool.limit, self._per_key = total, per_key
+        self._wake()
 
     @asynccontextmanager
     async def take(self, key: str, client: str = "") -> AsyncIterator[None]:
         """Hold a turn for `key` while the block runs, as one of `client` unless that is empty."""
-        with self._keys.used(f"host {key}") as gate:
-            if not client:
-                async with gate.hold(1), self._total.hold(1):
-                    yield
-                return
-            with self._clients.used(f"client {client}") as share:
-                await _take_both(gate, share)
-                try:
-                    yield
-                finally:
-                    gate.give_back(1)
-                    share.give_back(1)
-                    self._total.wake()
+        if self._queue and self._counters.shared:  # other front ends may have released turns
+            self._wake()
+        await self._queue.take(client, key)
+        try:
+            yield
+        finally:
+            self._give_back(client, key)
+            self._wake()
 
-    def _gate_of_key(self, name: str) -> Gate:
-        cells = self._counters.key(name)
-        return Gate(KeyPool(self._counters, cells, ByKey.FETCHES, self._per_key))
+    def _attempt(self, client: str, key: str, since: int) -> Lack | None:
+        """Take a turn if it leaves enough to others; the first turn of a client always does.
 
+        All counts are raised before they are read, because other front ends do the same.
+        """
+        counters = self._counters
+        of_key, of_client = self._cells(f"host {key}"), self._cells(f"client {client}")
+        if not counters.take_for(of_key, ByKey.FETCHES, 1, self._per_key):
+            return Lack.KEY
+        counters.add_for(of_client, ByKey.FETCHES, 1)
+        held = counters.of(of_client, ByKey.FETCHES)
+        first = not client or (not self._held[client] and held <= UNSURE)
+        if not self._pool.take(1, since):
+            lack = Lack.ALL if first else Lack.CLIENT
+        elif first or held <= PART * (self.total - counters.total(Total.FETCHES)):
+            self._held[client] += 1
+            return None
+        else:
+            self._pool.give_back(1)
+            lack = Lack.CLIENT
+        counters.add_for(of_client, ByKey.FETCHES, -1)
+        counters.add_for(of_key, ByKey.FETCHES, -1)
+        if lack is Lack.ALL:
+            self._starving = self._starving or since
+        return lack
 
-async def _take_both(first: Gate, second: Gate) -> None:
-    """Take a turn of both gates; while one is waited for, none is held of the other.
+    def _give_back(self, client: str, key: str) -> None:
+        self._held[client] -= 1
+        if not self._held[client]:
+            del self._held[client]
+        self._counters.add_for(self._cells(f"client {client}"), ByKey.FETCHES, -1)
+        self._counters.add_for(self._cells(f"host {key}"), ByKey.FETCHES, -1)
+        self._pool.give_back(1)
 
-    A client that waits for its share would otherwise hold all turns of a host that others want.
-    """
-    while True:
-        await first.take(1)
-        if second.take_now(1):
+    def _wake(self) -> None:
+        """Let requests that wait continue, in turn, while they fit."""
+        self._starving = 0
+        self._queue.wake()
+
+    def _look_again(self) -> None:
+        """Tell other front ends since when a client without a turn waits, and check again soon."""
+        if not self._counters.shared:
             return
-        first.give_back(1)
-        first, second = second, first
+        self._pool.wait_since(self._starving if self._queue else 0)
+        if self._queue and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(POLL, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._wake()

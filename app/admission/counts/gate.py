@@ -11,10 +11,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
-from typing import Protocol
 
-from app.admission.counts.counters import Counters, Key, now_ns
-from app.admission.counts.fields import ByKey, Mark, Total
+from app.admission.counts.counters import Counters, now_ns
+from app.admission.counts.fields import Mark, Total
 from models.domain.wait_queue import WaitQueue
 
 POLL = 0.005
@@ -27,28 +26,8 @@ FRESH = 500_000_000
 """Nanoseconds after which the mark of a front end that has stopped checking is ignored."""
 
 
-class Pool(Protocol):
-    """A limited amount; `shared` is true if other processes take from it too."""
-
-    limit: int
-    shared: bool
-    hands_over: bool
-    """Whether a released amount may go to the next waiter of this front end at once."""
-
-    def take(self, amount: int, since: int) -> bool:
-        """Take `amount` for a waiter since that time if it fits; return whether it was taken."""
-
-    def give_back(self, amount: int) -> None:
-        """Release `amount`."""
-
-    def wait_since(self, since: int) -> None:
-        """Tell other front ends since when the first waiter of this one waits; 0 if none waits."""
-
-
 class TotalPool:
     """A total of the whole server; `mark` is the time since which each front end waits for it."""
-
-    hands_over = True
 
     def __init__(self, counters: Counters, field: Total, mark: Mark, limit: int) -> None:
         self._counters = counters
@@ -75,29 +54,6 @@ class TotalPool:
         if self.shared:
             self._counters.mark(Mark.BEAT, now_ns())
             self._counters.mark(self._mark, since)
-
-
-class KeyPool:
-    """The amount of one key; waiters of all front ends compete for it at each check."""
-
-    def __init__(self, counters: Counters, key: Key, field: ByKey, limit: int) -> None:
-        self._counters = counters
-        self._key = key
-        self._field = field
-        self.limit = limit
-        self.shared = counters.shared
-        self.hands_over = not counters.shared
-
-    def take(self, amount: int, _since: int) -> bool:
-        """Take `amount` if it fits."""
-        return self._counters.take_for(self._key, self._field, amount, self.limit)
-
-    def give_back(self, amount: int) -> None:
-        """Count less."""
-        self._counters.add_for(self._key, self._field, -amount)
-
-    def wait_since(self, since: int) -> None:
-        """Do nothing: there is no mark for keys."""
 
 
 Waiting = Callable[[], AbstractAsyncContextManager[None]]
@@ -129,7 +85,7 @@ class Hold:
 class Gate:
     """Waits for a pool in the order of asking. It belongs to one event loop."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: TotalPool) -> None:
         self.pool = pool
         self._queue = WaitQueue(self._taken, pool.give_back, self._note)
         self._timer: asyncio.TimerHandle | None = None
@@ -157,7 +113,7 @@ class Gate:
     def give_back(self, taken: int) -> None:
         """Release what `take` returned."""
         self.pool.give_back(taken)
-        if self._queue and self.pool.hands_over:
+        if self._queue:
             self.wake()
 
     def wake(self) -> None:

@@ -2,6 +2,8 @@ import asyncio
 
 import pytest
 
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import ByKey, Mark, Total
 from app.fetch.keyed_limiter import KeyedLimiter
 
 
@@ -80,12 +82,14 @@ def test_who_is_cancelled_keeps_no_turn(victim: int) -> None:
     asyncio.run(scenario())
 
 
-def test_keys_without_users_are_forgotten() -> None:
+def test_clients_without_turns_are_forgotten() -> None:
     async def scenario() -> None:
         crowd = Crowd(KeyedLimiter(total=9, per_key=1))
-        crowd.come("a1", "a2", "b1")
+        crowd.come("a1", client="one")
+        crowd.come("a2", client="two")
+        crowd.come("b1", client="three")
         await settle()
-        assert len(crowd.turns) == 2
+        assert len(crowd.turns) == 3
         crowd.tasks[1].cancel()
         await crowd.end()
         assert len(crowd.turns) == 0
@@ -196,3 +200,131 @@ def test_a_user_without_a_client_gets_the_turn_that_a_client_gives_back() -> Non
         await crowd.end()
 
     asyncio.run(scenario())
+
+
+async def served(crowd: Crowd, total: int) -> list[str]:
+    """Let all holders leave, one after the other; return the names in the order of their turns."""
+    for _ in range(total):
+        crowd.leave.release()
+        await settle()
+    return [crowd.came.get_nowait() for _ in range(total)]
+
+
+def test_two_clients_with_many_requests_take_the_only_turn_alternately() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=1, per_key=1))
+        crowd.come("a1", client="one")
+        crowd.come("b1", "b2", "b3", client="two")
+        crowd.come("a2", "a3", client="one")
+        await settle()
+        assert await served(crowd, 6) == ["a1", "b1", "a2", "b2", "a3", "b3"]
+        await crowd.end()
+        assert len(crowd.turns) == 0
+
+    asyncio.run(scenario())
+
+
+def test_clients_take_turns_also_at_one_host() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=8, per_key=1))
+        crowd.come("a1", client="one")
+        crowd.come("a4", "a5", "a6", client="two")
+        crowd.come("a2", "a3", client="one")
+        await settle()
+        assert await served(crowd, 6) == ["a1", "a4", "a2", "a5", "a3", "a6"]
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+def test_of_more_clients_than_turns_each_is_served_before_one_is_served_again() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=64, per_key=99))
+        clients = [f"{n}" for n in range(65)]
+        for _ in range(3):
+            for client in clients:
+                crowd.come(f"h{client}", client=client)
+        await settle()
+        assert len(crowd.inside) == 64
+        found = await served(crowd, 3 * 65)
+        rounds = [found[start : start + 65] for start in (0, 65, 130)]
+        assert all(len(set(each)) == 65 for each in rounds)
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["one front end", "several"])
+@pytest.mark.parametrize("steps", range(4))
+@pytest.mark.parametrize("leaves", [False, True], ids=["turn held", "turn given back"])
+def test_all_counts_return_to_zero_whenever_a_request_is_cancelled(
+    shared: bool, steps: int, leaves: bool
+) -> None:
+    parent = Counters.create(1) if shared else None
+    counters = Counters.attach(parent.fd or 0, 1) if parent else Counters()
+
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=1, per_key=1, counters=counters))
+        crowd.come("a1", client="one")
+        await settle()
+        crowd.come("a2", client="two")
+        if leaves:
+            crowd.leave.release()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        crowd.tasks[1].cancel()
+        await crowd.end()
+        assert len(crowd.turns) == counters.total(Total.FETCHES) == 0
+        for key in ("host a", "client one", "client two"):
+            assert counters.of(counters.key(key), ByKey.FETCHES) == 0
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        if parent:
+            parent.close()
+
+
+def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one() -> None:
+    parent = Counters.create(2)
+    assert parent.fd is not None
+    busy, idle = (KeyedLimiter(1, 9, Counters.attach(parent.fd, 2)) for _ in range(2))
+
+    async def again_and_again() -> None:
+        while True:
+            async with busy.take("a", "one"):
+                await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        tasks = [asyncio.create_task(again_and_again()) for _ in range(3)]
+        await settle()
+        async with asyncio.timeout(60), idle.take("b", "two"):
+            assert len(busy) == len(idle) == 1
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(busy) == len(idle) == 0
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        parent.close()
+
+
+def test_a_client_that_lacks_only_its_share_keeps_no_turn_from_another_front_end() -> None:
+    parent = Counters.create(2)
+    assert parent.fd is not None
+    mine, theirs = (Counters.attach(parent.fd, 2) for _ in range(2))
+
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(4, 9, mine))
+        crowd.come("a1", "a2", "a3", "a4", client="one")
+        await settle()
+        assert crowd.inside == ["a1", "a2", "a3"]
+        assert theirs.others(Mark.FETCHES_SINCE, 0) == []
+        await crowd.end()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        parent.close()
