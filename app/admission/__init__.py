@@ -1,8 +1,8 @@
 """Decide which requests are admitted: permits, shares of clients, rate limits and API keys.
 
 Start reading in `permits.py`; `counts/` has the counts that all front ends share, `line/` the
-images that wait, and `prediction/` how long work will take. `fair_queue.py` is for what other
-folders share between clients.
+images that wait, and `prediction/` how long work will take. `fair_semaphore.py` shares out what
+other folders limit.
 It may import `models` and Starlette's types, and nothing else of `app`.
 """
 

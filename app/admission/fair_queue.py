@@ -1,8 +1,8 @@
 """Queue that is fair to clients: their requests wait for something limited until it can be given.
 
 What is given, and how much of it there is, belongs to the caller, as with `WaitQueue` of
-`models/domain`, which makes no difference between clients. `app/fetch/keyed_limiter.py` uses this
-queue.
+`models/domain`, which makes no difference between clients. `fair_semaphore.py` and
+`app/fetch/keyed_limiter.py` use this queue.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Protocol
 
 
 class Lack(Enum):
@@ -27,15 +26,12 @@ class Lack(Enum):
     """Nothing is left for its key, whichever client asks."""
 
 
-class Attempt(Protocol):
-    """Takes what a request asks for, and returns None, or returns what it lacks.
+Attempt = Callable[[str, str, int], Lack | None]
+"""Takes what a request of a client for a key asks for, and returns None; or returns what it lacks.
 
-    `since` is the time from which its client waits and is given nothing, in nanoseconds of the
-    monotonic clock.
-    """
-
-    def __call__(self, client: str, key: str, since: int) -> Lack | None:
-        """Try it once, without waiting."""
+The number is the time since which its client waits and is given nothing, in nanoseconds of the
+monotonic clock.
+"""
 
 
 def _ignored() -> None:

@@ -3,9 +3,6 @@
 A compressed TAR of some megabytes can take minutes to read, and a thread cannot be interrupted. So
 the work looks at `ArchiveLimits.stop` often, and has threads of its own: those of `asyncio` stay
 free for uploads and downloads.
-
-Each open archive of a request needs a place, also between two pieces of its work: an open one holds
-up to 9 MiB for its decompressor, and the threads are shared fairly by sharing the places.
 """
 
 import asyncio
@@ -13,16 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import TypeVar
-
-from app.archives.places import Places
-
-THREADS = 4
-"""Archives of requests that one process reads at the same time."""
-
-REQUESTS = ThreadPoolExecutor(THREADS, "archives")
-
-PLACES = Places(THREADS, THREADS - 1)
-"""Places for the archives of requests; one client leaves at least one to the others."""
 
 T = TypeVar("T")
 

@@ -16,11 +16,10 @@ import httpx
 
 from app.admission.clients import LOCAL
 from app.admission.counts.counters import Counters
-from app.fetch.client_shares import asking
 from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.name_cache import CachingResolver
 from app.fetch.origin import Again, Origins
-from app.fetch.pinned_network import PinnedBackend, Resolve, pinned_transport
+from app.fetch.pinned_network import PinnedBackend, Resolve, asking, pinned_transport
 from app.fetch.stored import StoredImages
 from app.fetch.system_resolver import SystemResolver
 from app.fetch.url_rules import UrlRules

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.fetch.client_shares import asking
-from app.fetch.pinned_network import MOST_ADDRESSES, Resolve
+from app.fetch.pinned_network import MOST_ADDRESSES, Resolve, asking
 from app.urls.address_policy import Address
 
 MOST_NAMES = 4096

@@ -8,6 +8,7 @@ connection that is used again was checked when it was made, by the same networks
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import httpcore
@@ -21,6 +22,9 @@ from models.settings import Network
 
 MOST_ADDRESSES = 128
 """Addresses of a name, at most: checking one takes 40 µs."""
+
+asking: ContextVar[str] = ContextVar("asking", default="")
+"""The client for which the present task fetches. httpcore has no other way to hand it through."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 

@@ -14,11 +14,15 @@ from threading import Thread
 
 import httpcore
 
-from app.fetch.client_shares import ClientShares, asking
+from app.admission.fair_semaphore import FairSemaphore, times_free
+from app.fetch.pinned_network import asking
 from app.urls.address_policy import Address
 
 LOOKUPS = 128
 """Names that one resolver looks up at a time, by default."""
+
+MOST_WAITING = 1024
+"""Lookups that may wait for a thread, of all clients together."""
 
 _Found = Sequence[str] | OSError
 
@@ -30,7 +34,7 @@ class SystemResolver:
     """
 
     def __init__(self, lookups: int = LOOKUPS) -> None:
-        self._shares = ClientShares(lookups)
+        self._turns = FairSemaphore(lookups, times_free(1))
         self._running: dict[str, asyncio.Future[_Found]] = {}
 
     async def __call__(self, host: str, _port: int) -> Sequence[Address]:
@@ -41,9 +45,9 @@ class SystemResolver:
         """
         if host not in self._running:
             client = asking.get()
-            await self._shares.take(client)
+            await self._turn(client)
             if host in self._running:
-                self._shares.give_back(client)
+                self._turns.give_back(client)
             else:
                 self._start(host, client)
         found = await asyncio.shield(self._running[host])
@@ -51,13 +55,19 @@ class SystemResolver:
             raise OSError(*found.args)
         return [ip_address(entry.partition("%")[0]) for entry in dict.fromkeys(found)]
 
+    async def _turn(self, client: str) -> None:
+        if not self._turns.take_now(client):
+            if self._turns.waiting >= MOST_WAITING:
+                raise httpcore.ConnectError("too many host names wait to be resolved")
+            await self._turns.take(client)
+
     def _start(self, host: str, client: str) -> None:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Found] = loop.create_future()
 
         def ended(found: _Found) -> None:
             del self._running[host]
-            self._shares.give_back(client)
+            self._turns.give_back(client)
             answer.set_result(found)
 
         def run() -> None:
@@ -68,7 +78,7 @@ class SystemResolver:
         try:
             Thread(target=run, name="resolve", daemon=True).start()
         except RuntimeError:
-            self._shares.give_back(client)
+            self._turns.give_back(client)
             raise httpcore.ConnectError("no thread can be started to resolve a name") from None
         self._running[host] = answer
 

@@ -21,7 +21,7 @@ from app.admission.clients import client_of
 from app.grpc_service.describing import METHODS
 from app.grpc_service.infer import ROUTE
 from app.grpc_service.limits.gate import Address
-from app.grpc_service.limits.message_slots import MessageSlots
+from app.grpc_service.limits.message_slots import message_slots
 from app.grpc_service.scope import REFUSAL, refused, scope_of
 from app.grpc_service.status import Refusal
 from app.routes.access_log import AccessLog
@@ -50,7 +50,7 @@ class Calls:
     ) -> None:
         self._fastapi = app
         self._addresses = addresses
-        self._slots = MessageSlots(largest)
+        self._slots = message_slots(largest)
         self._clients = Counter[str]()
         self._rejected = service.metrics.rejections.labels(REASON)
         settings = service.settings

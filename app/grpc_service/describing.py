@@ -7,8 +7,8 @@ from fastapi.responses import Response
 from google.protobuf.message import DecodeError
 
 from app.admission.clients import client_of
+from app.admission.fair_semaphore import FairSemaphore
 from app.grpc_service.infer import SERVICE
-from app.grpc_service.limits.message_slots import MessageSlots
 from app.grpc_service.messages import message_class
 from app.grpc_service.scope import SLOTS, message_of
 from app.intake.inference.models import InferenceModel, model_named
@@ -74,8 +74,8 @@ METHODS = {
 
 async def _model(request: Request, method: str) -> InferenceModel:
     """Read the message of a method and return the model that it names."""
-    slots: MessageSlots = request.scope[SLOTS]
-    async with slots.taken(client_of(request.scope)):
+    slots: FairSemaphore = request.scope[SLOTS]
+    async with slots.hold(client_of(request.scope)):
         body = await message_of(request)
     try:
         if len(body) > LARGEST:

@@ -8,7 +8,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from app.admission.clients import client_of
-from app.grpc_service.limits.message_slots import MessageSlots
+from app.admission.fair_semaphore import FairSemaphore
 from app.grpc_service.reply import written
 from app.grpc_service.request import collect, parsed
 from app.grpc_service.scope import SLOTS, message_of, refused
@@ -50,9 +50,9 @@ async def infer(request: Request) -> Response:
 
 async def _read(request: Request, began: float) -> _Asked:
     """Read the message, which has a slot until its images are in spools and it is let go."""
-    slots: MessageSlots = request.scope[SLOTS]
+    slots: FairSemaphore = request.scope[SLOTS]
     service = service_of(request)
-    async with slots.taken(client_of(request.scope)):
+    async with slots.hold(client_of(request.scope)):
         given = parsed(await message_of(request))
         named, version = given.message.model_name, given.message.model_version or None
         model = model_named(service.computing().networks, named, version)

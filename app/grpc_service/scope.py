@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.types import Scope
 
-from app.grpc_service.limits.message_slots import MessageSlots
+from app.admission.fair_semaphore import FairSemaphore
 from app.grpc_service.status import Refusal
 from app.http.request_lifetime import DIGITS, HEADER
 
@@ -26,7 +26,7 @@ _OF_THE_CALL = ("content-type", "content-length")
 """Metadata that are not taken from a client, because a call has none of its own."""
 
 
-def scope_of(path: str, context: Any, app: FastAPI, slots: MessageSlots) -> Scope:
+def scope_of(path: str, context: Any, app: FastAPI, slots: FairSemaphore) -> Scope:
     """Return the scope of a call: its metadata are headers, and its deadline is one too."""
     headers = [
         (key.encode(), value.encode() if isinstance(value, str) else value)

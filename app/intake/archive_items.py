@@ -2,10 +2,14 @@
 
 One member is read at a time, on a thread, into a spool of its own, so large ones go to disk and
 each is checked, fails and counts as an upload does.
+
+Each open archive needs a place, also between two pieces of its work: an open one holds up to 9 MiB
+for its decompressor, and the threads are shared fairly by sharing the places.
 """
 
 import io
 from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
 from functools import partial
 from threading import Event
@@ -14,10 +18,11 @@ from typing import BinaryIO, cast
 from fastapi import Request
 
 from app.admission import Permit
+from app.admission.fair_semaphore import FairSemaphore, at_most
 from app.archives.limits import XZ_MEMORY_OF_REQUESTS, ArchiveLimits
 from app.archives.member import Archive, Member
 from app.archives.opening import SUFFIXES, open_archive
-from app.archives.work import PLACES, REQUESTS, on_thread
+from app.archives.work import on_thread
 from app.intake.spool import Blob, Spool
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
@@ -35,6 +40,14 @@ MEDIA_TYPES = (
 
 ENTRIES = 100
 """Largest number of entries beside one for each image: folders, hidden files, texts."""
+
+THREADS = 4
+"""Archives of requests that one process reads at the same time."""
+
+REQUESTS = ThreadPoolExecutor(THREADS, "archives")
+
+PLACES = FairSemaphore(THREADS, at_most(THREADS - 1))
+"""Places for the archives of requests; one client leaves at least one to the others."""
 
 Unpacked = tuple[Blob | ServiceError, str | None]
 """The content of a member or its error, and its name."""

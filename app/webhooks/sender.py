@@ -14,10 +14,9 @@ import httpcore
 import httpx
 
 from app.fetch.bounded_stream import answered
-from app.fetch.client_shares import asking
 from app.fetch.fetcher import FetchLimits
 from app.fetch.origin import retry_after
-from app.fetch.pinned_network import PinnedBackend, Resolve, pinned_transport
+from app.fetch.pinned_network import PinnedBackend, Resolve, asking, pinned_transport
 from app.fetch.system_resolver import SystemResolver
 from app.urls.url_policy import parse_url
 from app.webhooks.signature import headers, parse_secrets

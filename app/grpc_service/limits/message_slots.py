@@ -5,10 +5,7 @@ the right to read one, so the slots times the largest message, and times the cop
 of it, bound the memory of what arrives.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from app.admission.fair_semaphore import FairSemaphore, at_most
 
 MEMORY = 1 << 27
 """Bytes of all messages that arrive at the same time in one process, with their copies, where slots
@@ -23,33 +20,7 @@ FEWEST = 2
 """Slots that there are however large a message may be."""
 
 
-@dataclass(slots=True)
-class _Client:
-    """The slots that one client may hold, and how many calls of it wait for or hold one."""
-
-    slots: asyncio.Semaphore
-    users: int = field(default=0)
-
-
-class MessageSlots:
-    """Slots for messages of at most `largest` bytes; one client holds half of them at most."""
-
-    def __init__(self, largest: int, memory: int = MEMORY) -> None:
-        self.total = max(FEWEST, memory // (COPIES * largest))
-        self._all = asyncio.Semaphore(self.total)
-        self._clients: dict[str, _Client] = {}
-
-    @asynccontextmanager
-    async def taken(self, client: str) -> AsyncIterator[None]:
-        """Hold a slot while the block runs; a client waits for its own share first."""
-        found = self._clients.get(client)
-        if found is None:
-            found = self._clients[client] = _Client(asyncio.Semaphore(self.total // 2))
-        found.users += 1
-        try:
-            async with found.slots, self._all:
-                yield
-        finally:
-            found.users -= 1
-            if not found.users:
-                del self._clients[client]
+def message_slots(largest: int, memory: int = MEMORY) -> FairSemaphore:
+    """Return the slots for messages of at most `largest` bytes; a client holds at most half."""
+    total = max(FEWEST, memory // (COPIES * largest))
+    return FairSemaphore(total, at_most(total // 2))

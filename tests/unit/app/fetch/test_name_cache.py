@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import pytest
 
 from app.fetch import name_cache
-from app.fetch.client_shares import asking
 from app.fetch.name_cache import CachingResolver
+from app.fetch.pinned_network import asking
 from app.urls.address_policy import Address
 from tests.network import Names
 

@@ -7,7 +7,7 @@ import httpcore
 import pytest
 
 from app.fetch import system_resolver
-from app.fetch.client_shares import asking
+from app.fetch.pinned_network import asking
 from app.fetch.system_resolver import SystemResolver
 from app.urls.address_policy import Address
 
@@ -158,3 +158,22 @@ def test_a_process_that_ends_does_not_wait_for_name_servers(
 
     run(scenario, server)
     assert daemons == [True]
+
+
+def test_few_lookups_may_wait_and_a_client_with_a_share_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(system_resolver, "MOST_WAITING", 1)
+    server = NameServer(monkeypatch)
+
+    async def scenario() -> None:
+        resolver = SystemResolver(4)
+        tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(3)]
+        await settle()
+        with pytest.raises(httpcore.ConnectError, match="too many"):
+            await ask(resolver, "a", "stuck4.example")
+        await ask(resolver, "b", "good.example")
+        server.released.set()
+        await asyncio.gather(*tasks)
+
+    run(scenario, server)

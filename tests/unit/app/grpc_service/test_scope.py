@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.grpc_service.limits.message_slots import MessageSlots
+from app.grpc_service.limits.message_slots import message_slots
 from app.grpc_service.scope import client_of_peer, scope_of
 
 
@@ -15,7 +15,7 @@ def scope(seconds: float | None, *metadata: tuple[str, str | bytes]) -> dict[str
         time_remaining=lambda: seconds,
         peer=lambda: "ipv4:192.0.2.7:99",
     )
-    return dict(scope_of("/a", context, cast(Any, None), MessageSlots(1)))
+    return dict(scope_of("/a", context, cast(Any, None), message_slots(1)))
 
 
 @pytest.mark.parametrize(

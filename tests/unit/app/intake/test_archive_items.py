@@ -16,14 +16,13 @@ from starlette.types import Message
 
 from app.admission import Admission
 from app.admission.counts.limits import Limits
+from app.admission.fair_semaphore import FairSemaphore, at_most
 from app.archives.limits import ArchiveLimits
 from app.archives.member import Archive
 from app.archives.opening import open_archive
-from app.archives.places import Places
-from app.archives.work import PLACES
 from app.http.departure import DEPARTURE, Departure
 from app.intake import archive_items
-from app.intake.archive_items import unpacked
+from app.intake.archive_items import PLACES, unpacked
 from app.intake.item import Item
 from app.intake.request_items import Intake, collect
 from app.intake.spool import Blob
@@ -140,7 +139,7 @@ def test_an_xz_may_take_the_memory_of_a_usual_one() -> None:
 
 def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """One place: the second archive is opened after the first was closed."""
-    monkeypatch.setattr(archive_items, "PLACES", places := Places(1, 1))
+    monkeypatch.setattr(archive_items, "PLACES", places := FairSemaphore(1, at_most(1)))
     opened = 0
 
     def counting(*given: Any) -> Archive:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.fetch.client_shares import asking
 from app.fetch.fetcher import FetchLimits
+from app.fetch.pinned_network import asking
 from app.urls.address_policy import Address
 from app.webhooks.sender import Delivery, Try, WebhookSender
 from app.webhooks.signature import headers
