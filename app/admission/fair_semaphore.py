@@ -34,7 +34,7 @@ class FairSemaphore:
     """
 
     def __init__(self, total: int, may: May) -> None:
-        self._free = total
+        self._total = self._free = total
         self._may = may
         self._held = Counter[str]()
         self._queue = FairQueue(self._attempt, self._count_back, self._held.__getitem__)
@@ -47,6 +47,12 @@ class FairSemaphore:
     def waiting(self) -> int:
         """Return how many callers wait for a turn."""
         return len(self._queue)
+
+    def set_total(self, total: int) -> None:
+        """Change the number of turns from now on; those that are taken already are kept."""
+        self._free += total - self._total
+        self._total = total
+        self._queue.wake()
 
     def take_now(self, client: str) -> bool:
         """Return whether a turn was taken, which is not waited for."""
@@ -72,7 +78,7 @@ class FairSemaphore:
 
     def _attempt(self, client: str, _key: str, _since: int) -> Lack | None:
         held = self._held[client]
-        if not self._free or not self._may(held, self._free):
+        if self._free <= 0 or not self._may(held, self._free):
             return Lack.ALL  # clients that hold more, which come later, may take none either
         self._free -= 1
         self._held[client] = held + 1

@@ -176,6 +176,8 @@ class Fetcher:
     def set_concurrency(self, total: int, per_host: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
         self._turns.set_limits(total, per_host)
+        if self.stored is not None:
+            self.stored.set_concurrency(total)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -187,7 +189,7 @@ class Fetcher:
         try:
             async with asyncio.timeout_at(deadline.alarm):
                 if self.stored is not None and is_stored(url):
-                    return await self.stored.fetch(url)
+                    return await self.stored.fetch(url, asking.get())
                 return await self._persistently(parse_url(url), deadline)
         except TimeoutError:
             raise DeadlineExceeded("the deadline passed while the URL was fetched") from None

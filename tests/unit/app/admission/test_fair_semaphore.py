@@ -163,3 +163,20 @@ def test_a_turn_that_is_free_is_taken_at_once_beside_others_that_wait() -> None:
         await crowd.end()
 
     asyncio.run(scenario())
+
+
+def test_with_fewer_turns_than_are_held_none_is_given_until_enough_came_back() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(3, at_most(3))
+        await crowd.come("a1", "a2", "a3", "b1")
+        crowd.turns.set_total(2)
+        await crowd.leave("a1")
+        assert crowd.holding == ["a2", "a3"]
+        await crowd.leave("a2")
+        assert crowd.holding == ["a3", "b1"]
+        crowd.turns.set_total(3)
+        await crowd.come("c1")
+        assert crowd.holding == ["a3", "b1", "c1"]
+        await crowd.end()
+
+    asyncio.run(scenario())

@@ -1,10 +1,15 @@
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from app.admission.clients import LOCAL
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.fetch.stored import StoredImages
+from app.intake.spool import Blob
+from app.storage.location import AllowList, Location, parse
+from app.storage.storage import Storage
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, InvalidParameter, NotFound, ServiceError, TooLarge
 from models.settings import Settings
@@ -60,3 +65,81 @@ def test_every_other_address_is_its_own_error(
 def test_without_storage_only_http_is_fetched(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="only http and https"):
         fetched(Settings(), (tmp_path / "a.jpg").as_uri(), stored=False)
+
+
+class SlowStorage(Storage):
+    """Storage whose files come once they are `released`; `begun` has their addresses."""
+
+    def __init__(self) -> None:
+        nothing = AllowList((), "none")
+        super().__init__(nothing, nothing)
+        self.begun: list[str] = []
+        self.released = asyncio.Event()
+
+    def readable(self, address: str) -> Location:
+        return parse(address)
+
+    async def pieces(self, location: Location, _most: int) -> AsyncGenerator[bytes, None]:
+        self.begun.append(str(location))
+        await self.released.wait()
+        yield b"image"
+
+
+class Reading:
+    """Reads from slow storage, by the names of files and their client."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.storage = SlowStorage()
+        settings = Settings(fetch_concurrency=concurrency)
+        self.fetcher = Fetcher(
+            FetchLimits.from_settings(settings), stored=StoredImages(self.storage, settings)
+        )
+        self._tasks: list[asyncio.Task[Blob]] = []
+
+    async def begin(self, names: str, client: str) -> list[str]:
+        """Begin to read files; return the names of all whose reading has begun."""
+        for name in names:
+            fetching = self.fetcher.fetch(f"file:///{name}", NEVER, client)
+            self._tasks.append(asyncio.create_task(fetching))
+        return await self.begun()
+
+    async def begun(self) -> list[str]:
+        for _ in range(9):
+            await asyncio.sleep(0)
+        return [address[-1] for address in self.storage.begun]
+
+    async def end(self) -> None:
+        self.storage.released.set()
+        for blob in await asyncio.gather(*self._tasks):
+            blob.close()
+        await self.fetcher.aclose()
+
+
+def test_a_client_with_slow_files_leaves_turns_to_others() -> None:
+    async def scenario() -> None:
+        reading = Reading(4)
+        assert await reading.begin("abcdef", "one") == list("abc")
+        assert await reading.begin("xy", "two") == list("abcx")
+        await reading.end()
+
+    asyncio.run(scenario())
+
+
+def test_the_command_line_has_no_share() -> None:
+    async def scenario() -> None:
+        reading = Reading(4)
+        assert await reading.begin("abcdef", LOCAL) == list("abcd")
+        await reading.end()
+
+    asyncio.run(scenario())
+
+
+def test_a_change_of_the_concurrency_is_one_of_files_too() -> None:
+    async def scenario() -> None:
+        reading = Reading(1)
+        assert await reading.begin("abc", LOCAL) == ["a"]
+        reading.fetcher.set_concurrency(2, 1)
+        assert await reading.begun() == ["a", "b"]
+        await reading.end()
+
+    asyncio.run(scenario())
