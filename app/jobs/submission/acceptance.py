@@ -84,7 +84,9 @@ class Acceptance:
         try:
             folder = await asyncio.to_thread(self._folder.add, id_)
             if asked.source is None:
-                receiver = Receiver(folder, self._settings, digested, self._chunk, room)
+                receiver = Receiver(
+                    folder, self._settings, digested, self._chunk, room, asked.client
+                )
                 made = await receiver.receive(request, kind)
             else:
                 made = await self._sources.manifest(asked, asked.source, folder, digested, room)

@@ -13,6 +13,7 @@ import aiofiles
 from fastapi import Request
 from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
+from app.admission.fair_semaphore import FairSemaphore, at_most
 from app.archives.limits import ArchiveLimits
 from app.archives.opening import open_archive
 from app.archives.work import on_thread
@@ -60,8 +61,14 @@ MOST_MEMBERS = 1_000_000
 FOLDER = 16 << 10
 """Bytes that the folder and the rows of a job are counted as, beside its files."""
 
-ARCHIVES = ThreadPoolExecutor(2, "archives of jobs")
+THREADS = 2
+"""Archives of jobs that one process reads at the same time."""
+
+ARCHIVES = ThreadPoolExecutor(THREADS, "archives of jobs")
 """Threads of their own, because an archive of gigabytes takes minutes: requests never wait here."""
+
+TURNS = FairSemaphore(THREADS, at_most(THREADS - 1))
+"""Turns at these threads: one client leaves at least one of them to the others."""
 
 MANIFESTS = ThreadPoolExecutor(2, "manifests")
 """Two threads, because each holds the interpreter's lock while it parses: with six the event loop
@@ -82,7 +89,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Receives the body of one job into its folder; `asked` is part of the digest.
+    """Receives the body of one job of a client into its folder; `asked` is part of the digest.
 
     What it writes is counted in `room`.
     """
@@ -92,6 +99,7 @@ class Receiver:
     asked: bytes
     chunk: int
     room: Reservation
+    client: str
     _size: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +134,11 @@ class Receiver:
 
     async def _read(self, request: Request, work: Callable[[], Received]) -> Received:
         """Run work on files that have arrived on a thread, as long as the client waits."""
-        return await while_connected(request, on_thread(ARCHIVES, work, self._limits.stop))
+        return await while_connected(request, self._in_turn(work))
+
+    async def _in_turn(self, work: Callable[[], Received]) -> Received:
+        async with TURNS.hold(self.client):
+            return await on_thread(ARCHIVES, work, self._limits.stop)
 
     async def _form(self, request: Request) -> None:
         """Save the parts of a form."""
