@@ -41,7 +41,7 @@ class StreamPermits:
         request_id: str = "",
     ) -> None:
         self._admission = admission
-        self._client = client
+        self.client = client
         self._seconds = seconds
         self._kinds = kinds
         self._parts = parts
@@ -54,7 +54,7 @@ class StreamPermits:
         Raises Overloaded and RateLimited after the time of an image, and Draining.
         """
         if not self._rated:
-            await self._patiently(partial(self._admission.charge_rate, self._client, 1))
+            await self._patiently(partial(self._admission.charge_rate, self.client, 1))
         self._rated = True  # also if no permit is given: waiting for one charges nothing more
         permit = await self._patiently(self._entered)
         self._rated = False
@@ -85,7 +85,7 @@ class StreamPermits:
         permit.deadline = self._deadline()
 
     def _entered(self) -> Permit:
-        return self._admission.enter(self._client, self._deadline(), rated=True)
+        return self._admission.enter(self.client, self._deadline(), rated=True)
 
     def _deadline(self) -> Deadline:
         return Deadline.after(self._seconds, self._admission.clock())

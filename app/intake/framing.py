@@ -6,7 +6,7 @@ from contextlib import closing
 
 from app.http.stream_window import StreamWindow
 from app.intake.spool import Blob, Spool
-from app.parsing.arriving import ArrivingJson, JsonRoom, Text
+from app.parsing.arriving import ArrivingJson, ClientRoom, Text
 from models.domain.errors import MalformedRequest, Overloaded, ServiceError, TooLarge
 
 LENGTH_BYTES = 4
@@ -20,7 +20,11 @@ Arrive = Callable[[int, int], Awaitable[None]]
 
 
 async def lines(
-    chunks: AsyncIterator[bytes], arrive: Arrive, window: StreamWindow, longest: int, room: JsonRoom
+    chunks: AsyncIterator[bytes],
+    arrive: Arrive,
+    window: StreamWindow,
+    longest: int,
+    room: ClientRoom,
 ) -> AsyncGenerator[Text | ServiceError, None]:
     """Yield the lines of a body that are not blank, or the error of one that finds no memory.
 
@@ -59,7 +63,7 @@ async def lines(
 class _Parts:
     """The parts of a line that came in several chunks; large lines share the memory of `room`."""
 
-    def __init__(self, room: JsonRoom, longest: int) -> None:
+    def __init__(self, room: ClientRoom, longest: int) -> None:
         self._room, self._longest = room, longest
         self._arriving = ArrivingJson(room)
         self._refused: ServiceError | None = None

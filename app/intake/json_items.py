@@ -33,9 +33,11 @@ ROOM = JsonRoom()
 """The memory of all large JSON bodies, and lines of streams, of this process."""
 
 
-async def json_items(request: Request, settings: Settings) -> tuple[list[Found], Options]:
-    """Read a JSON body; raises ServiceError."""
-    with ArrivingJson(ROOM) as arriving:
+async def json_items(
+    request: Request, client: str, settings: Settings
+) -> tuple[list[Found], Options]:
+    """Read a JSON body of a client; raises ServiceError."""
+    with ArrivingJson(ROOM.of(client)) as arriving:
         async for chunk in request.stream():
             arriving.write(chunk)
         return await _read_json(arriving.text(), settings)

@@ -101,9 +101,10 @@ class ImageStream:
                         yield content, None, None
                 return
             longest = -(-settings.max_image_bytes // 3) * 4 + LINE_REST
+            room = ROOM.of(self._permits.client)
             # Closed, because an open one holds a share of the memory for JSON.
             async with aclosing(
-                framing.lines(chunks, self._arrives, window, longest, ROOM)
+                framing.lines(chunks, self._arrives, window, longest, room)
             ) as lines:
                 async for line in lines:
                     if isinstance(line, ServiceError):

@@ -62,7 +62,7 @@ async def collect(
         chunks = decompressed(chunks, coding, settings.max_body_bytes, grow)
     length = _header(request, HEADER)
     reading = (
-        _from_json(chunks, settings, model)
+        _from_json(chunks, permit.client, settings, model)
         if length is None
         else _from_binary(
             BodyReader(chunks),
@@ -142,9 +142,9 @@ async def _from_binary(
 
 
 async def _from_json(
-    chunks: AsyncIterator[bytes], settings: Settings, model: InferenceModel
+    chunks: AsyncIterator[bytes], client: str, settings: Settings, model: InferenceModel
 ) -> Read:
-    with ArrivingJson(ROOM) as arriving:
+    with ArrivingJson(ROOM.of(client)) as arriving:
         async for chunk in chunks:
             arriving.write(chunk)
         body = arriving.text()

@@ -122,7 +122,7 @@ class Receiver:
             )
         with closing(self._writer()) as writer:
             parser = ManifestParser(writer, self._longest, is_list=kind == JSON)
-            with RoomShare(ROOM) as share:
+            with RoomShare(ROOM.of(self.client)) as share:
                 async for piece in self._pieces(request.stream()):
                     share.resize(COPIES * parser.pending + len(piece))
                     await self._parse(partial(parser.write, piece))

@@ -37,7 +37,7 @@ def lines(
         async def arrive(n_bytes: int, announced: int) -> None:
             assert (0 < n_bytes <= step, announced) == (True, 0)
 
-        window, used = StreamWindow(1), room or JsonRoom()
+        window, used = StreamWindow(1), (room or JsonRoom()).of("client")
         found = framing.lines(cut(body, step), arrive, window, longest, used)
         return [
             type(each) if isinstance(each, ServiceError) else bytes(each) async for each in found
@@ -84,7 +84,7 @@ def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
             yield b"x" * 100
 
     async def scenario() -> None:
-        found = framing.lines(endless(), nothing, StreamWindow(1), 1000, JsonRoom())
+        found = framing.lines(endless(), nothing, StreamWindow(1), 1000, JsonRoom().of("client"))
         with pytest.raises(TooLarge, match="a line has more than 1000 bytes"):
             await anext(found)
 
@@ -114,7 +114,7 @@ def test_a_body_that_fails_inside_a_large_line_gives_its_memory_back() -> None:
         raise Cancelled("the client left")
 
     async def scenario() -> None:
-        found = framing.lines(cut_off(), nothing, StreamWindow(1), 4 * SMALL, room)
+        found = framing.lines(cut_off(), nothing, StreamWindow(1), 4 * SMALL, room.of("client"))
         with pytest.raises(Cancelled):
             await anext(found)
 
@@ -195,7 +195,7 @@ def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
 
         task = asyncio.ensure_future(neighbour())
         body = cut(b"\n" * 6400, 6400)
-        found = framing.lines(body, nothing, StreamWindow(1), 1000, JsonRoom())
+        found = framing.lines(body, nothing, StreamWindow(1), 1000, JsonRoom().of("client"))
         assert [each async for each in found] == []
         task.cancel()
         assert turns >= 100

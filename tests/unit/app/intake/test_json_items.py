@@ -26,7 +26,7 @@ def read(body: dict[str, Any]) -> tuple[list[Found], Options]:
         return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
 
     async def scenario() -> tuple[list[Found], Options]:
-        return await json_items(Request({"type": "http"}, receive), Settings())
+        return await json_items(Request({"type": "http"}, receive), "client", Settings())
 
     return asyncio.run(scenario())
 
