@@ -18,8 +18,8 @@ PART = 3
 
 UNSURE = 3
 """Turns that a client without one in this front end may seem to hold with its first one. Counts are
-too high where keys share cells: of 65 clients with a turn each, one seems to hold two in a fifth of
-all servers, and would wait as long as others want turns."""
+too high where keys share cells: of 65 clients with a turn each, one seemed to hold two in 17 % of
+400 servers, and would wait as long as others want turns."""
 
 CELLS_KEPT = 4096
 """Hosts and clients whose cells of the counters are kept: finding them takes 1 µs."""
@@ -31,8 +31,9 @@ class KeyedLimiter:
 
     A turn counts for its key and its client at once, so a request that waits holds neither. A
     client leaves turns to others (`PART`), so many slow holders of one client do not block other
-    clients. Front ends with the same `counters` share all limits; there, what one releases goes to
-    its own clients until a client of another one, which holds nothing, has waited for `PATIENCE`.
+    clients. Front ends with the same `counters` share all limits. What one of them releases goes to
+    its own clients, until a client of another one that holds nothing has waited for `PATIENCE` of
+    `app/admission/counts/gate.py`.
     """
 
     def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:

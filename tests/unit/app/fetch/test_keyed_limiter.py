@@ -1,4 +1,5 @@
 import asyncio
+from itertools import count
 
 import pytest
 
@@ -208,6 +209,28 @@ async def served(crowd: Crowd, total: int) -> list[str]:
         crowd.leave.release()
         await settle()
     return [crowd.came.get_nowait() for _ in range(total)]
+
+
+def test_the_first_turn_of_a_client_is_given_where_others_share_the_cells_of_its_count() -> None:
+    counters = Counters()
+    cells = counters.key("client mine")
+    others = [
+        next(name for name in map(str, count()) if counters.key(f"client {name}")[row] == cell)
+        for row, cell in enumerate(cells)
+    ]
+
+    async def scenario() -> None:
+        crowd = Crowd(KeyedLimiter(total=3, per_key=3, counters=counters))
+        for client in others:
+            crowd.come("a", client=client)
+        await settle()
+        assert counters.of(cells, ByKey.FETCHES) == 1
+        crowd.come("b", client="mine")
+        await settle()
+        assert crowd.inside == ["a", "a", "b"]
+        await crowd.end()
+
+    asyncio.run(scenario())
 
 
 def test_two_clients_with_many_requests_take_the_only_turn_alternately() -> None:
