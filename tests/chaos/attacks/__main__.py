@@ -35,7 +35,7 @@ def main() -> int:
         for name, attack in ATTACKS.items():
             print(f"{name:28} {attack.about}")
         return 0
-    names = _chosen(arguments.names, arguments.front_ends)
+    names = _chosen(arguments.names)
     checkout = Checkout(arguments.checkout.resolve(), frozenset(arguments.server_cpus))
     if others := os.sched_getaffinity(0) - checkout.cpus:
         os.sched_setaffinity(0, others)  # for the attacker and the neighbours
@@ -93,7 +93,7 @@ def with_flags(attack: Attack, flags: str) -> Attack:
     return replace(attack, flags=(*attack.flags, *shlex.split(flags)))
 
 
-def _chosen(names: list[str], _front_ends: int) -> list[str]:
+def _chosen(names: list[str]) -> list[str]:
     """Return all attacks, or those whose name begins with one of `names`."""
     found = [n for n in ATTACKS if not names or any(n.startswith(each) for each in names)]
     if not found:
