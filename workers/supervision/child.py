@@ -60,6 +60,7 @@ class Child:
         self._measured = measured
         self._process = process
         self._urgency = 0
+        self._hung = False
         self.ready = asyncio.Event()
         self.taken = asyncio.Event()
         self._signs = LifeSigns(self.pid, ready, self._on_ready, self._on_hang, beats=beats)
@@ -160,6 +161,13 @@ class Child:
         return isinstance(self._process, ForkedProcess)
 
     @property
+    def was_killed(self) -> bool:
+        """Return whether another process killed it, such as an operator's, or the system because
+        memory ran out: its end tells nothing of whether it could have worked.
+        """
+        return self._process.returncode == -signal.SIGKILL and not self._hung
+
+    @property
     def asked(self) -> bool:
         """Return whether it was asked to end."""
         return self._urgency > 0
@@ -205,6 +213,7 @@ class Child:
     def _on_hang(self, silence: float) -> None:
         text = "%s (process %s) has given no sign of life for %.0f s and is killed"
         log.error(text, self._described, self.pid, silence)
+        self._hung = True
         self.send(signal.SIGKILL)
 
 

@@ -72,8 +72,11 @@ class Spares:
         return await self._serving(pool, member.forks) if self._counts.get(pool) else None
 
     def failed(self, pool: str | None, child: Child) -> None:
-        """Fork no more processes of a pool if a forked one ended before it could work."""
-        if child.forked and (server := self.server(pool)) is not None:
+        """Fork no more processes of a pool if a forked one ended before it could work.
+
+        It continues if that process was killed: the fork is not the cause then.
+        """
+        if child.forked and not child.was_killed and (server := self.server(pool)) is not None:
             server.distrust()
 
     def renew(self) -> None:

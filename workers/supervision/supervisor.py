@@ -23,8 +23,9 @@ __all__ = ["Groups", "ProcessSpec", "Supervisor"]
 
 log = logging.getLogger("darkroom.supervisor")
 
-PAUSES = (0.1, 0.5, 2.0, 10.0)
-"""Seconds before each restart of a process; they begin anew once it has run for `STABLE`."""
+PAUSES = (0.0, 0.5, 2.0, 10.0)
+"""Seconds before each restart of a process; they begin anew once it has run for `STABLE`. The first
+restart follows at once, because clients wait for it."""
 STABLE = 60.0
 
 TOGETHER = 1.0
@@ -154,7 +155,7 @@ class Supervisor:
             if spared:
                 log.error("%s died (%s); a spare takes its place", name, code)
                 continue
-            log.error("%s died (%s); starting it again in %s s", name, code, pause)
+            log.error("%s died (%s); starting it again in %g s", name, code, pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
 

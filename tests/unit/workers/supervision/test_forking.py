@@ -204,6 +204,25 @@ def test_no_more_is_forked_after_a_forked_process_could_not_work(tmp_path: Path)
     asyncio.run(test())
 
 
+def test_a_forked_process_that_was_killed_while_it_started_is_forked_again(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        silent = member(lives, silent=True)
+        made = Supervisor([[replace(silent, forks=FORKS)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1)
+        first = made._running["one"]
+        first.send(signal.SIGKILL)
+        await until(running, lambda: made._running.get("one") not in (None, first))
+        assert first.forked
+        assert made._running["one"].forked
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
 def test_a_process_and_its_spare_that_are_killed_together_are_one_death(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,7 +243,7 @@ def test_a_process_and_its_spare_that_are_killed_together_are_one_death(
         assert await running == 0
 
     asyncio.run(test())
-    assert "starting it again in 0.1 s" in caplog.text
+    assert "starting it again in 0 s" in caplog.text
 
 
 def test_orders_of_an_ended_process_are_not_written_to_another_file(tmp_path: Path) -> None:

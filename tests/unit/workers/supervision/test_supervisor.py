@@ -50,6 +50,15 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
     assert len(set(lived(lives))) >= 2
 
 
+def test_the_first_restart_follows_at_once_and_the_second_after_a_pause(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = tmp_path / "lives"
+    supervise(Supervisor([[member(lives, code=1)]]), lambda: len(lived(lives)) >= 3)
+    restarts = [text for text in caplog.messages if "starting it again" in text]
+    assert [text.rpartition(" in ")[2] for text in restarts[:2]] == ["0 s", "0.5 s"]
+
+
 def test_a_process_that_can_never_run_ends_them_all(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
     groups = [
