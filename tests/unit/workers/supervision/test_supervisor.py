@@ -176,3 +176,26 @@ def test_a_process_that_was_to_replace_another_one_ends_with_the_server(tmp_path
 
     assert supervise(made, starting) == 0
     assert sorted(ended) == sorted(pids(lives))
+
+
+def test_a_process_that_leaves_is_killed_when_its_member_has_no_time_left(tmp_path: Path) -> None:
+    """The round that replaces it would give it longer than the test waits."""
+    lives, ended = tmp_path / "lives", list[int]()
+    short = replace(member(lives, seconds=LONG, stays=True, deaf=True), patience=1.0)
+    patient = replace(short, patience=LONG)
+    made = Supervisor([[short]], ended.append, reload=lambda: [[patient]])
+
+    def leaving() -> bool:
+        if len(lived(lives)) == 1 and not made._rolling._rounds:
+            signal.raise_signal(signal.SIGHUP)
+        return Path(f"{lives}.left").exists()
+
+    async def in_time() -> int:
+        running = asyncio.create_task(made.run())
+        await wait_until(leaving)
+        signal.raise_signal(signal.SIGTERM)
+        async with asyncio.timeout(GUARD):
+            return await running
+
+    assert asyncio.run(in_time()) == 1
+    assert sorted(ended) == sorted(pids(lives))
