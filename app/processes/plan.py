@@ -21,7 +21,8 @@ from app.admission.counts.counters import Counters
 from app.admission.counts.shared_work import checked
 from app.connections.listening import BACKLOG, announce, bind_metrics
 from app.processes.connection_counts import ConnectionCounts
-from app.system.memory import usable_memory
+from app.processes.spares import spares
+from app.telemetry import spare_workers
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
@@ -38,9 +39,6 @@ log = logging.getLogger("darkroom.tree")
 
 CHANGEABLE = frozenset(Settings.model_fields) - FIXED
 """Settings that SIGHUP changes: processes with the new values replace the old ones."""
-
-ENOUGH_FOR_A_SPARE = 4 << 30
-"""Bytes of memory from which a server keeps a spare worker by default."""
 
 CORES_PER_WORKER = 2
 """Cores that the worker of a GPU needs: for its event loop, its launch and its collect thread."""
@@ -140,17 +138,6 @@ class Reload:
         return self._members(self._running)
 
 
-def spares(settings: Settings) -> int:
-    """Return the number of spare workers of each pool.
-
-    A spare takes about 0.5 GB of memory, and on a GPU 3 GB of the device's: little beside what a
-    server with a worker of its own has, and the price of an outage of seconds at every crash.
-    """
-    if settings.spare_workers != "auto":
-        return int(settings.spare_workers)
-    return int(usable_memory() >= ENOUGH_FOR_A_SPARE)
-
-
 async def _supervised(
     groups: Groups,
     folder: str,
@@ -168,7 +155,11 @@ async def _supervised(
         announce(reload.settings, sockets[:1])
 
     on_exit = partial(_forget, folder=folder, counters=counters)
-    return await Supervisor(groups, on_exit, close, reload.spares, reload, on_ready).run()
+    wanted = reload.spares
+    on_spares = partial(spare_workers.write, folder, wanted)
+    on_spares({})
+    made = Supervisor(groups, on_exit, close, wanted, reload, on_ready, on_spares)
+    return await made.run()
 
 
 @contextmanager

@@ -113,6 +113,8 @@ def test_metrics_say_what_each_process_uses(tree: Served) -> None:
         assert metric(tree, f'darkroom_process_open_fds{{process="{name}"}}') > 3
     assert metric(tree, 'darkroom_process_cpu_seconds_total{process="worker"}') > 0
     assert metric(tree, "darkroom_degraded") == 0
+    none = 'darkroom_spare_workers{pool="cpu",state="ready"} 0'
+    assert none in get(url(tree, "/metrics")).text
 
 
 def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:

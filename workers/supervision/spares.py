@@ -22,7 +22,8 @@ class Spares:
     """Keeper of `counts[pool]` spares for each pool, once all members of the pool can work.
 
     `members` are those of a pool, `settled` says whether all of them can work. Spares start after
-    them, because a start takes the cores that the members need for their own.
+    them, because a start takes the cores that the members need for their own. `on_change` gets the
+    number of spares of each pool that can work, whenever it may have changed.
     """
 
     def __init__(
@@ -30,10 +31,12 @@ class Spares:
         counts: Mapping[str, int],
         members: Callable[[str], list[ProcessSpec]],
         settled: Callable[[str], bool],
+        on_change: Callable[[Mapping[str, int]], None] = lambda _ready: None,
     ) -> None:
         self._counts = counts
         self._members = members
         self._settled = settled
+        self._on_change = on_change
         self._starting = asyncio.Lock()
         self._closed = False
         self._servers: dict[str, ForkServer] = {}
@@ -104,6 +107,7 @@ class Spares:
     async def _keep(self, pool: str) -> None:
         failures = 0
         while True:
+            self._on_change(self._ready())
             while not self._settled(pool):  # noqa: ASYNC110 (many events of many processes)
                 await asyncio.sleep(LOOK)
             member = self._members(pool)[0]
@@ -115,12 +119,21 @@ class Spares:
                 await asyncio.sleep(PAUSES[-1])
                 continue
             self._waiting[pool].append(child)
-            if not await _taken(child):
+            await _event_or_end(child.ready, child)
+            self._on_change(self._ready())
+            await _event_or_end(child.taken, child)
+            if not child.taken.is_set():
                 self._waiting[pool] = [each for each in self._waiting[pool] if each is not child]
                 if not child.ready.is_set():
                     self.failed(pool, child)
                     await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
                     failures += 1
+
+    def _ready(self) -> dict[str, int]:
+        return {
+            pool: sum(each.ready.is_set() and each.works for each in children)
+            for pool, children in self._waiting.items()
+        }
 
     async def _serving(self, pool: str, spec: ForkSpec | None) -> ForkServer | None:
         """Return the fork server of a pool; start one if there is none, or again if it died.
@@ -150,12 +163,11 @@ class Spares:
         self._servers = {}
 
 
-async def _taken(child: Child) -> bool:
-    """Wait until a spare has been taken or has ended; return whether it has been taken."""
-    waits = [asyncio.ensure_future(child.taken.wait()), asyncio.ensure_future(child.wait())]
+async def _event_or_end(event: asyncio.Event, child: Child) -> None:
+    """Wait until an event is set or the process has ended."""
+    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(child.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for each in waits:
             each.cancel()
-    return child.taken.is_set()

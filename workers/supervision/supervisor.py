@@ -42,7 +42,8 @@ class Supervisor:
     """Supervisor of the processes in `groups`, which end from the last to the first group.
 
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
-    `on_ready` once, when all members can work for the first time.
+    `on_ready` once, when all members can work for the first time. `on_spares` gets the number of
+    spares of each pool that can work, whenever it may have changed; it must not raise.
     `spares` is the number of spare processes of each pool. On SIGUSR2 all members are replaced, one
     after the other; on SIGHUP as well, by those that `reload` returns, unless it raises ValueError.
     """
@@ -53,6 +54,7 @@ class Supervisor:
     spares: Mapping[str, int] = field(default_factory=dict)
     reload: Callable[[], Groups] | None = None
     on_ready: Callable[[], None] = lambda: None
+    on_spares: Callable[[Mapping[str, int]], None] = lambda _ready: None
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
@@ -65,7 +67,7 @@ class Supervisor:
         """Run until SIGTERM or SIGINT, or until a process can never run; return the exit code."""
         loop = asyncio.get_running_loop()
         self._members = {member.name: member for group in self.groups for member in group}
-        self._spares = Spares(self.spares, self._of, self._settled)
+        self._spares = Spares(self.spares, self._of, self._settled, self.on_spares)
         self._rolling = Rolling(self._running, self._members, self._noted)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told, number)

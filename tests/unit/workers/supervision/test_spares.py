@@ -63,6 +63,25 @@ def test_a_spare_takes_the_place_of_one_that_died_and_a_new_spare_is_started(
     asyncio.run(test())
 
 
+def test_the_number_of_spares_that_can_work_is_told_whenever_it_changes(tmp_path: Path) -> None:
+    lives, told = tmp_path / "lives", list[int]()
+
+    async def test() -> None:
+        made = Supervisor(
+            [[member(lives)]], spares={"a": 1}, on_spares=lambda ready: told.append(ready["a"])
+        )
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: told[-1:] == [1])
+        os.kill(made._spares._waiting["a"][0].pid, signal.SIGKILL)
+        await until(running, lambda: told[-2:] == [0, 1])
+        os.kill(lived(lives)[0][0], signal.SIGKILL)
+        await until(running, lambda: told[-4:] == [0, 1, 0, 1])
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
 def test_a_spare_is_told_the_name_of_the_process_that_it_replaces(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
 
