@@ -45,7 +45,10 @@ class Computing:
     async def start_reader(
         self, module: str, number: int, orders: Mapping[str, Any], channel: int
     ) -> Child:
-        """Start a process that reads images; it gets the descriptor `channel` and these orders."""
+        """Start a process that reads images; it gets the descriptor `channel` and these orders.
+
+        It is killed if it hangs, as a worker is.
+        """
         threads = -(-cores(self._settings) // self._readers)
         shared = self._settings.model_copy(update={"threads": threads})
         counters = self._counters.fd
@@ -58,7 +61,7 @@ class Computing:
             "readers": self._readers,
             "channel": channel,
         }
-        spec = ProcessSpec(f"reader {number}", module, given, (channel, counters))
+        spec = ProcessSpec(f"reader {number}", module, given, (channel, counters), beats=True)
         return await Child.start(spec)
 
     def forget(self, process: int) -> None:

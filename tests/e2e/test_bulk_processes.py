@@ -73,6 +73,26 @@ def test_readers_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path: Pa
     assert [each["index"] for each in records if each["status"] == "error"] == [100]
 
 
+def test_readers_that_a_signal_has_stopped_are_replaced(tmp_path: Path) -> None:
+    folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
+    folder.mkdir()
+    pipe = folder / "a.jpg"
+    os.mkfifo(pipe)  # a reader waits there, so the command cannot end too early
+    words = [sys.executable, "-m", "app.cli", "classify", str(folder), "--out", str(out)]
+    words += ["--processes", "2", "--gpus", "0", "--weights", "random", "--precision", "fp32"]
+
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
+        writer = os.open(pipe, os.O_WRONLY)  # it returns when a reader has opened it
+        readers = [pid for pid, words in children_of(command.pid).items() if READER in words]
+        for each in readers:
+            os.kill(each, signal.SIGSTOP)
+        until(lambda: not any(map(is_running, readers)))
+        pipe.write_bytes(jpeg())
+        os.close(writer)
+        assert command.wait(PATIENCE) == ExitCode.OK
+    assert len(out.read_bytes().splitlines()) == 1
+
+
 def test_wrong_settings_and_ctrl_c_end_the_command_and_its_processes(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "app.cli", "classify", "--processes", "2", "--gpus", "0"]
     (tmp_path / "a.jpg").write_bytes(jpeg())

@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any
 
 import uvloop
 
@@ -37,14 +36,16 @@ def encode_work(work: Work) -> str:
 
 def run() -> int:
     """Do what the orders on standard input say until the command closes the channel."""
-    orders = Orders().first
+    orders = Orders()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the command
-    settings = Settings.model_validate(orders["settings"])
+    settings = Settings.model_validate(orders.first["settings"])
     structured_logging.configure("warning", settings.log_format)
     return uvloop.run(_serve(settings, orders))
 
 
-async def _serve(settings: Settings, orders: dict[str, Any]) -> int:
+async def _serve(settings: Settings, given_by: Orders) -> int:
+    given_by.attach()
+    orders = given_by.first
     work: Work = pickle.loads(base64.b64decode(orders["work"]))  # noqa: S301 (of our own parent)
     counters = Counters.attach(orders["counters"], orders["readers"])
     channel = socket.socket(fileno=orders["channel"])
@@ -60,6 +61,7 @@ async def _serve(settings: Settings, orders: dict[str, Any]) -> int:
         return ExitCode.WRONG_USAGE
     tune()
     identity = engine.identity
+    given_by.ready()
     send(writer, Hello(None if identity is None else dict(identity)))
     under_way: set[asyncio.Task[None]] = set()
     try:
