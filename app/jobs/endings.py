@@ -21,6 +21,7 @@ from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
 from app.webhooks.sender import Delivery, WebhookSender
 from models.domain.errors import InvalidParameter, ServiceError
+from models.domain.job_errors import StorageFull
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -124,10 +125,14 @@ class Endings:
             async with aclosing(self._results(job)) as results:
                 await self._storage.write(target, _bytes(results))
             await self._storage.settle(folder)
-        except InvalidParameter as error:  # a webhook that waits for this must not wait for days
-            await self.rows.finish(ending, FAILED, error.detail)
         except ServiceError as error:
-            await self._again(ending, error.detail, None)
+            # A webhook waits for this, and must not wait for days: neither where another try cannot
+            # help, nor where it is to tell that the job failed for want of room.
+            full = job.state is State.FAILED and isinstance(error, StorageFull)
+            if full or isinstance(error, InvalidParameter):
+                await self.rows.finish(ending, FAILED, error.detail)
+            else:
+                await self._again(ending, error.detail, None)
         else:
             await self.rows.finish(ending, DONE, f"{job.done} records are in {target}")
 

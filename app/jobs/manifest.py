@@ -221,13 +221,14 @@ def read(path: Path, span: Span) -> list[StoredLine]:
             text = file.read(span.stop - span.start)
         found = [_DECODE_STORED(line) for line in text.splitlines()]
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise _damaged() from None
+        raise damaged() from None
     if len(found) != span.count:
-        raise _damaged()
+        raise damaged()
     return found
 
 
-def _damaged() -> InternalError:
+def damaged() -> InternalError:
+    """Return the error of a manifest that the disk has damaged."""
     return InternalError("the manifest of the job is damaged on the server's disk; make it anew")
 
 

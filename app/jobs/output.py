@@ -14,6 +14,7 @@ from app.responses.records import archive_name
 from app.storage.storage import Storage
 from models.api.schemas import Record
 from models.domain.errors import AddressRefused, NotFound, ServiceError
+from models.domain.job_errors import StorageFull
 
 IMAGES, RESULTS = "images", "results.jsonl"
 """The folder of images and the file of records below a destination."""
@@ -31,13 +32,16 @@ class ImageOutput:
     async def write(self, target: str, answer: Answer, made: Record) -> Record:
         """Write the images of an answer, and name them in its record.
 
-        An item whose image cannot be written becomes an error.
+        An item whose image cannot be written becomes an error. Raises StorageFull where the disk is
+        full, because no other image of the job could be written either.
         """
         try:
             folder = self._storage.writable(target)
             for image, version in _images(answer):
                 name = f"{IMAGES}/{archive_name(answer.item.index, image, version)}"
                 await self._storage.write(folder.below(name), _content(image.file))
+        except StorageFull:
+            raise
         except ServiceError as error:
             found = problem(error, None, made.index)
             return Record(
@@ -57,9 +61,10 @@ class ImageOutput:
         await self._storage.check_folder(self._storage.writable(target).below(IMAGES))
 
     async def settle(self, target: str) -> None:
-        """Let the images that were written survive a power failure; raises OriginFailed.
+        """Let the images that were written survive a power failure.
 
-        Call it before their records count. Where none was written, there is nothing to do.
+        Raises OriginFailed and StorageFull. Call it before their records count. Where none was
+        written, there is nothing to do.
         """
         with suppress(AddressRefused, NotFound):
             await self._storage.settle(self._storage.writable(target).below(IMAGES))

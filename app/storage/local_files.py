@@ -6,6 +6,7 @@ made between a check and the opening. Links on the way to the allowed folder its
 the operator chose them.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Generator, Iterator
@@ -14,12 +15,16 @@ from dataclasses import dataclass
 
 from app.storage.location import Location
 from models.domain.errors import NotFound, OriginFailed, TooLarge
+from models.domain.job_errors import StorageFull
 
 PIECE = 1 << 20
 """Bytes of a file that are read, and so are in memory, at a time."""
 
 DEEPEST = 64
 """Folders inside each other that a listing walks through."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk, or of a full quota on it."""
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -153,4 +158,6 @@ def explained(location: Location) -> Iterator[None]:
     except PermissionError:
         raise OriginFailed(f"{location}: the server may not read or write there") from None
     except OSError as error:
+        if error.errno in FULL:
+            raise StorageFull(f"{location}: its disk, or the quota on it, is full") from None
         raise OriginFailed(f"{location}: {error.strerror or 'the file system failed'}") from None

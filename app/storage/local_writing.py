@@ -19,8 +19,8 @@ class Writing:
     """A file that is being written, and that gets its name when it is complete.
 
     Each method may run on another thread, and `abort` also while another one runs. The bytes are
-    forced to the disk before the file gets its name. Raises OriginFailed, and InvalidParameter for
-    a location that is `root` itself.
+    forced to the disk before the file gets its name. Raises StorageFull and OriginFailed, and
+    InvalidParameter for a location that is `root` itself.
     """
 
     def __init__(self, location: Location, root: Location) -> None:

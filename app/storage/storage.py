@@ -108,7 +108,7 @@ class Storage:
     async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
         """Make or replace a file; readers see all of it or nothing.
 
-        Raises AddressRefused and OriginFailed.
+        Raises AddressRefused, StorageFull for a full disk, and OriginFailed.
         """
         root = _root(location, self._writable)
         if location.scheme != "file":
@@ -143,7 +143,7 @@ class Storage:
         """Let the files that were written to a folder survive a power failure: their names too.
 
         Once for many files, because it takes as long as to write one. Buckets need it not. Raises
-        AddressRefused, NotFound and OriginFailed.
+        AddressRefused, NotFound, StorageFull and OriginFailed.
         """
         root = _root(folder, self._writable)
         if folder.scheme == "file":

@@ -5,7 +5,7 @@ ServiceError
 ├── IdempotencyMismatch 422      the key was used for another body
 ├── TooManyJobs 429              the client has as many unfinished jobs as it may have
 ├── JobsDisabled 501             this server has no data folder
-└── StorageFull 507              no room in the data folder
+└── StorageFull 507              no room in the data folder, or in the destination of a job
 """
 
 from models.domain.errors import ServiceError
@@ -36,6 +36,6 @@ class JobsDisabled(ServiceError):
 
 
 class StorageFull(ServiceError):
-    """The data folder has no room for this."""
+    """The data folder, or the destination of a job, has no room for this."""
 
     status, code, title, retryable = 507, "storage_full", "Storage full", True

@@ -1,6 +1,5 @@
 """Decide what a fault means for a job: it fails with a reason, or rests and is tried again."""
 
-import errno
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from app.http.problems import problem
 from app.jobs.files import FolderMissing
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job
+from app.storage.local_files import FULL
 from models.domain.errors import (
     AddressRefused,
     Draining,
@@ -42,9 +42,6 @@ is not allowed any more, files that are missing or damaged."""
 
 EXPECTED = (ServiceError, SQLAlchemyError, OSError)
 """Errors of surroundings; any other one is a fault of the server, and logged with its place."""
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a full disk, for which jobs wait however long it takes."""
 
 
 @dataclass(slots=True)
@@ -77,17 +74,21 @@ class Faults:
         self._known.pop(job, None)
 
     async def take(self, job: Job, error: Exception) -> None:
-        """Let a job fail or rest; `job` is as it was before the work that ended with `error`."""
+        """Let a job fail or rest, and show clients why.
+
+        `job` is as it was before the work that ended with `error`.
+        """
         causes = [*_causes(error)]
         reason = self._reason(job, causes)
         ours = any(not isinstance(each, EXPECTED) for each in causes)
         level, cause = (logging.ERROR, error) if ours else (logging.WARNING, None)
         what = "rests" if reason is None else "fails"
         log.log(level, "job %s %s: %s", job.id, what, causes[0], exc_info=cause)
-        if reason is None:
-            return
+        shown = problem(reason or _public(causes[0])).model_dump(exclude_none=True)
         try:
-            shown = problem(reason).model_dump(exclude_none=True)
+            if reason is None:
+                await self._jobs.note(job.id, shown)
+                return
             await self._jobs.fail(job.id, shown, self._retention)
             self.ended(job.id)
         except (SQLAlchemyError, OSError):  # the next try finds the same reason
@@ -97,8 +98,9 @@ class Faults:
     def _reason(self, job: Job, causes: Sequence[BaseException]) -> ServiceError | None:
         """Return why a job fails; None if it rests now.
 
-        It waits without end for a database that does not answer, for a full disk, and for a data
-        folder that is not mounted.
+        It waits without end for a database that does not answer, for room on the disk of the data
+        folder, and for a data folder that is not mounted. For room at its destination it waits as
+        for the end of any other fault: room may never come.
         """
         lasting = next((each for each in causes if isinstance(each, LASTING)), None)
         if lasting is not None:

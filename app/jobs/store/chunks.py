@@ -76,9 +76,7 @@ class ChunkRows:
             complete = (JOBS.c.done == JOBS.c.total) & (JOBS.c.state == State.RUNNING.value)
             ended = update(JOBS).where(JOBS.c.id.in_(jobs), complete)
             await connection.execute(
-                ended.values(
-                    state=State.SUCCEEDED.value, finished=now, expires=now + retention, problem=None
-                )
+                ended.values(state=State.SUCCEEDED.value, finished=now, expires=now + retention)
             )
         return kept
 
@@ -107,6 +105,7 @@ class ChunkRows:
             "done": JOBS.c.done + count,
             "failed": JOBS.c.failed + sum(each.failed for each in kept),
             "stored": JOBS.c.stored + sum(each.length for each in kept),
+            "problem": None,  # it does not wait any more
         }
         await connection.execute(this.values(**added))
         return kept

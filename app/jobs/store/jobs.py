@@ -115,7 +115,13 @@ class JobRows:
         """End the jobs that are being cancelled and of which no chunk is in work any more."""
         in_work = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == CLAIMED)
         ended = update(JOBS).where(JOBS.c.state == State.CANCELLING.value, ~in_work)
-        await self._end(ended, State.CANCELLED, retention)
+        await self._end(ended.values(problem=None), State.CANCELLED, retention)
+
+    async def note(self, id_: str, problem: dict[str, Any]) -> None:
+        """Show why an unfinished job waits, until it gets on."""
+        waits = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
+        async with self._engine.begin() as connection:
+            await connection.execute(waits.values(problem=json.dumps(problem)))
 
     async def fail(self, id_: str, problem: dict[str, Any], retention: float) -> None:
         """End a job that cannot go on."""

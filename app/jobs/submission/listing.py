@@ -19,7 +19,7 @@ import msgspec
 
 from app.jobs.files import MANIFEST
 from app.jobs.lines import whole_lines
-from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine
+from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine, damaged
 from app.jobs.submission.receiving import FOLDER, Received
 from app.storage.local_files import Entry
 from app.storage.location import Location
@@ -87,13 +87,18 @@ async def stored_lines(
 
 
 async def failed_lines(
-    records: AsyncIterable[bytes | memoryview], manifest: Path, total: int
+    records: AsyncIterable[bytes | memoryview],
+    manifest: Path,
+    total: int,
+    *,
+    unrecorded: bool = False,
 ) -> AsyncIterator[StoredLine]:
     """Yield the items of a manifest whose record is an error or partly one, in their order.
 
-    One without an id gets its number in the old manifest as id. It takes a bit for each item.
+    With `unrecorded` those without a record too. An item without an id gets its number in the old
+    manifest as id. It takes a bit for each item. Raises InternalError for a damaged manifest.
     """
-    failed = bytearray(total // 8 + 1)
+    failed = bytearray((b"\xff" if unrecorded else b"\0") * (total // 8 + 1))
     async for text in whole_lines(records):
         await asyncio.to_thread(_mark, failed, text)
     with manifest.open("rb", buffering=1 << 20) as file:
@@ -101,17 +106,27 @@ async def failed_lines(
         while some := await asyncio.to_thread(file.readlines, 1 << 20):
             for index, text in enumerate(some, first):
                 if failed[index // 8] >> index % 8 & 1:
-                    line = _LINE(text)
+                    line = _parsed(text)
                     yield line if line.id else msgspec.structs.replace(line, id=f"{index}")
             first += len(some)
 
 
+def _parsed(text: bytes) -> StoredLine:
+    try:
+        return _LINE(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise damaged() from None
+
+
 def _mark(failed: bytearray, text: bytes) -> None:
-    """Set the bits of failed items, whose records are whole lines."""
+    """Set the bits of failed items, and clear those of others; records are whole lines."""
     for each in text.splitlines():
         found = _DECODE(each)
-        if found.status != "ok":
-            failed[found.index // 8] |= 1 << found.index % 8
+        bit = 1 << found.index % 8
+        if found.status == "ok":
+            failed[found.index // 8] &= ~bit
+        else:
+            failed[found.index // 8] |= bit
 
 
 async def failed_records(

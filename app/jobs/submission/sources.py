@@ -70,7 +70,12 @@ class Sources:
         job = await self._ended(source.retry_of or "", asked.client)
         try:
             async with aclosing(self._results(job)) as records:
-                lines = failed_lines(records, self._folder.of(job.id) / MANIFEST, job.total)
+                lines = failed_lines(
+                    records,
+                    self._folder.of(job.id) / MANIFEST,
+                    job.total,
+                    unrecorded=job.state is State.FAILED,
+                )
                 empty = f"retry_of: no item of job {job.id} failed"
                 found = await made(lines, empty=empty)
             archive = self._folder.of(job.id) / ARCHIVE

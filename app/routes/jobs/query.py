@@ -29,7 +29,9 @@ class JobQuery(BaseModel):
     )
     include: str | None = Field(None, max_length=1000, description="patterns of names, by commas")
     retry_of: str | None = Field(
-        None, max_length=64, description="job whose failed items are tried again"
+        None,
+        max_length=64,
+        description="job whose failed items are tried again; those not done too, if it failed",
     )
     destination: str | None = Field(
         None, max_length=4096, description="address below which the results are written"

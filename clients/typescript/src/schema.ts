@@ -3046,7 +3046,7 @@ export interface operations {
                 source?: string;
                 /** @description patterns of names, by commas */
                 include?: string;
-                /** @description job whose failed items are tried again */
+                /** @description job whose failed items are tried again; those not done too, if it failed */
                 retry_of?: string;
                 /** @description address below which the results are written */
                 destination?: string;

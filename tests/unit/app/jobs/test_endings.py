@@ -1,6 +1,8 @@
 """The endings of jobs: those of one client wait for no receiver and no file of another one."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -71,9 +73,11 @@ def with_endings(
     asyncio.run(main())
 
 
-async def add(jobs: JobRows, id_: str, client: str, **targets: str) -> None:
+async def add(
+    jobs: JobRows, id_: str, client: str, state: State = State.SUCCEEDED, **targets: str
+) -> None:
     endings = [Ending(id_, kind, to, WAITING, 0, 0.0, None, None) for kind, to in targets.items()]
-    await jobs.add(replace(ENDED, id=id_, client=client), [], endings)
+    await jobs.add(replace(ENDED, id=id_, client=client, state=state), [], endings)
 
 
 def test_receivers_that_give_no_answer_hold_up_no_other_client(tmp_path: Path) -> None:
@@ -84,6 +88,31 @@ def test_receivers_that_give_no_answer_hold_up_no_other_client(tmp_path: Path) -
         await add(jobs, "yours", "other", webhook="quick")
         await sender.delivered.wait()
         assert sender.begun == OF_ONE[WEBHOOK] + 1
+
+    with_endings(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.SUCCEEDED])
+def test_a_webhook_that_tells_of_a_full_destination_does_not_wait_for_room_there(
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario(jobs: JobRows, rows: EndingRows, sender: Sender) -> None:
+        (tmp_path / "out").mkdir()
+        target = (tmp_path / "out" / "1").as_uri()
+        monkeypatch.setattr(os, "fsync", full)
+        await add(jobs, "1", "me", state, destination=target, webhook="quick")
+        if state is State.FAILED:
+            await sender.delivered.wait()
+        found = (await rows.of(["1"]))["1"][DESTINATION]
+        while found.reason is None:
+            await asyncio.sleep(0)
+            found = (await rows.of(["1"]))["1"][DESTINATION]
+        assert found.state == (FAILED if state is State.FAILED else WAITING)
+        assert "full" in found.reason
+        assert sender.delivered.is_set() is (state is State.FAILED)
 
     with_endings(tmp_path, scenario)
 

@@ -1,6 +1,7 @@
 """Local folders; `test_buckets.py` has the other schemes."""
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from models.domain.errors import (
     ServiceError,
     TooLarge,
 )
+from models.domain.job_errors import StorageFull
 from models.settings import Settings
 
 
@@ -54,6 +56,23 @@ def refused(folder: Path, path: Path, error: type[ServiceError], match: str) -> 
             await read(storage, path)
 
     run(folder, scenario)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_from_other_failures_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    async def scenario(storage: Storage) -> None:
+        target = storage.writable((tmp_path / "a").as_uri())
+        with pytest.raises(StorageFull, match="a: its disk, or the quota on it, is full"):
+            await storage.write(target, b"content")
+
+    monkeypatch.setattr(os, "fsync", full)
+    run(tmp_path, scenario)
+    until(lambda: not [*tmp_path.iterdir()])
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 5 << 20])

@@ -27,6 +27,7 @@ from app.jobs.store.owners import Owner
 from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
 from models.domain.errors import InvalidParameter, NotFound, OriginFailed
+from models.domain.job_errors import StorageFull
 from models.settings import Settings
 from tests.fakes import FakeClock
 from workers.operations import Classify
@@ -58,6 +59,8 @@ def ended(
     line: StoredLine,
     before: Callable[[Path], object] = lambda _folder: None,
     on_record: Callable[[], object] = lambda: None,
+    kind: type[Reader] = Reader,
+    chunk: int = 1000,
 ) -> tuple[Job, Reader]:
     """Work on a job of equal items until it has ended; `before` gets its folder."""
 
@@ -66,14 +69,14 @@ def ended(
         folder.make()
         rows, owner = JobRows(engine), Owner(engine)
         await owner.enter()
-        writer = ManifestWriter(folder.add(job.id) / MANIFEST, 1000, 1000)
+        writer = ManifestWriter(folder.add(job.id) / MANIFEST, 1000, 1000, chunk=chunk)
         for _ in range(job.total):
             writer.add(line)
         writer.finish()
         await rows.add(job, writer.spans)
         before(folder.of(job.id))
         storage = Storage.from_settings(Settings(storage_allow_write=(root.as_uri() + "/out",)))
-        worker = Reader(storage, on_record)
+        worker = kind(storage, on_record)
         inputs = partial(Inputs, settings=Settings(), large=asyncio.Semaphore(1))
         parts = rows, ChunkRows(engine), owner, folder, worker, inputs, lambda *_: Work(Classify())
         runner = Runner(*parts, 4, RETENTION, lambda: False, lambda _: None)
@@ -174,11 +177,41 @@ def test_a_job_whose_destination_becomes_a_file_meanwhile_fails_once(
     assert worker.records == JOB.total, "it was computed once"
 
 
+class FullDestination(Reader):
+    """Writes the images of some items, until the disk of the destination is full."""
+
+    async def record(
+        self, job: Job, work: Work, index: int, given: StoredLine, inputs: Inputs
+    ) -> tuple[bytes, bool]:
+        if index >= JOB.total // 2:
+            self.records += 1
+            raise StorageFull("file:///out: its disk, or the quota on it, is full")
+        return await super().record(job, work, index, given, inputs)
+
+
+def test_a_job_whose_destination_is_full_keeps_its_records_waits_and_fails_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "PAUSE", 0.01)
+    monkeypatch.setattr(faults, "MOST", 3)
+    line = StoredLine(url="https://a.example/1.jpg")
+    found, worker = ended(tmp_path, JOB, line, kind=FullDestination, chunk=1)
+    assert found.state is State.FAILED
+    assert found.problem is not None
+    assert (found.problem["code"], found.failed) == ("storage_full", 0)
+    assert found.done == JOB.total // 2
+    assert worker.records < 4 * JOB.total, "each try ends with the first images that find no room"
+
+
 class FakeRows:
-    """Notes jobs that failed."""
+    """Notes jobs that failed, and why jobs wait."""
 
     def __init__(self) -> None:
         self.failed: list[dict[str, Any]] = []
+        self.waits: list[dict[str, Any]] = []
+
+    async def note(self, _id: str, problem: dict[str, Any]) -> None:
+        self.waits.append(problem)
 
     async def fail(self, _id: str, problem: dict[str, Any], _retention: float) -> None:
         self.failed.append(problem)
@@ -207,7 +240,13 @@ def test_an_error_that_lasts_is_found_among_those_of_a_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.EIO, "Input/output error"), OriginFailed("x"), ZeroDivisionError()]
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error"),
+        OriginFailed("x"),
+        StorageFull("its disk is full"),
+        ZeroDivisionError(),
+    ],
 )
 def test_a_job_that_makes_no_progress_fails_in_the_end(error: Exception) -> None:
     assert taken(error, n=MOST - 1)[0] == []
@@ -226,6 +265,14 @@ def test_a_job_that_makes_no_progress_fails_in_the_end(error: Exception) -> None
 )
 def test_a_job_waits_without_end_for_room_and_for_the_database(error: Exception) -> None:
     assert taken(error, n=3 * MOST)[0] == []
+
+
+def test_a_job_that_rests_shows_why() -> None:
+    rows = FakeRows()
+    known = Faults(cast(JobRows, rows), RETENTION, FakeClock(1000.0))
+    asyncio.run(known.take(JOB, StorageFull("file:///out: its disk is full")))
+    assert rows.failed == []
+    assert [each["detail"] for each in rows.waits] == ["file:///out: its disk is full"]
 
 
 def test_a_job_rests_for_longer_each_time() -> None:

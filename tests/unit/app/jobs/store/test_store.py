@@ -43,6 +43,29 @@ def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
     run(test)
 
 
+def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(run: Run) -> None:
+    async def shown(store: Store, id_: str) -> dict[str, object] | None:
+        found = await store.jobs.find(id_, "me")
+        assert found is not None
+        return found.problem
+
+    async def test(store: Store) -> None:
+        for id_ in ("1", "2"):
+            await store.jobs.add(job(id_), SPANS)
+            await store.jobs.note(id_, {"detail": "full"})
+            assert await shown(store, id_) == {"detail": "full"}
+        claim = await claimed(store, store.one)
+        assert await shown(store, "1") == {"detail": "full"}, "it may find no room again"
+        await store.chunks.commit([stored(claim)], store.one.id, RETENTION)
+        assert await shown(store, "1") is None
+        await store.jobs.cancel("2", RETENTION)
+        assert await shown(store, "2") is None, "a cancelled job has not failed"
+        await store.jobs.note("2", {"detail": "full"})
+        assert await shown(store, "2") is None
+
+    run(test)
+
+
 def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_does_not_count(
     run: Run,
 ) -> None:

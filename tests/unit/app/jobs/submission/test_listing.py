@@ -9,6 +9,7 @@ import pytest
 from app.jobs.files import MANIFEST
 from app.jobs.manifest import Line, StoredLine
 from app.jobs.submission.listing import failed_lines, failed_records, made_of
+from models.domain.errors import InternalError
 from models.settings import Settings
 
 RECORDS = b"".join(
@@ -36,6 +37,30 @@ def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path) -> None:
     found = asyncio.run(main())
     assert [line.url for line in found] == [f"https://a.example/{n}" for n in range(0, 50, 3)]
     assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in range(0, 50, 3)]
+
+
+def test_items_without_a_record_are_found_if_they_are_asked_for(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    lines = [json.dumps({"url": f"https://a.example/{n}"}) + "\n" for n in range(60)]
+    manifest.write_text("".join(lines))
+
+    async def main() -> list[Line]:
+        found = failed_lines(pieces(7), manifest, 60, unrecorded=True)
+        return [line async for line in found]
+
+    numbers = [int((line.id or "").partition(" ")[0]) for line in asyncio.run(main())]
+    assert numbers == [*range(0, 50, 3), *range(50, 60)]
+
+
+def test_a_damaged_manifest_is_an_error_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "manifest.jsonl").write_text('{"url": "https://a.exam')
+
+    async def main() -> None:
+        with pytest.raises(InternalError, match="damaged"):
+            async for _ in failed_lines(pieces(7), tmp_path / "manifest.jsonl", 50):
+                pass
+
+    asyncio.run(main())
 
 
 def test_records_that_failed_are_sent_whole() -> None:

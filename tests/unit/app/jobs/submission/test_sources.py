@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from app.jobs.submission.asked import Asked, Source
 from app.jobs.submission.room import Reservation
 from app.jobs.submission.sources import Sources, _shared
 from app.storage.storage import Storage
-from models.domain.errors import NotFound
+from models.domain.errors import InvalidParameter, NotFound
 from models.domain.job_errors import StorageFull
 from models.settings import Settings
 
@@ -83,6 +84,32 @@ class OldJob:
         """Remove the row, then a file, and wait with the others: the order is not known."""
         self.job = None
         (self._folder.of("0") / name).unlink()
+
+
+def test_a_retry_of_a_job_that_failed_has_the_items_that_were_not_done_too(
+    tmp_path: Path,
+) -> None:
+    folder = DataFolder(tmp_path)
+    folder.make()
+    old = OldJob(folder)
+    (folder.of("0") / ARCHIVE).unlink()
+    assert old.job is not None
+
+    async def results(_job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+        for nothing in list[bytes]():
+            yield nothing
+
+    async def total(state: State) -> int:
+        assert old.job is not None
+        old.job = replace(old.job, state=state)
+        sources = Sources(cast(Storage, None), folder, cast(JobRows, old), Settings(), 32, results)
+        asked = Asked("me", "classify", {}, source=(source := Source(retry_of="0")))
+        room = Reservation(cast(Any, None), "1")
+        return (await sources.manifest(asked, source, folder.add(state.value), b"", room)).total
+
+    assert asyncio.run(total(State.FAILED)) == 1
+    with pytest.raises(InvalidParameter, match="no item of job 0 failed"):
+        asyncio.run(total(State.CANCELLED))
 
 
 @pytest.mark.parametrize("name", [MANIFEST, ARCHIVE])
