@@ -105,7 +105,12 @@ class Remote:
             ) from None
         if answer.status_code != 200:
             raise WrongUsage(f"--server: {server} answers GET /models with {answer.status_code}")
-        return self._work.identity(msgspec.json.decode(answer.content))
+        try:
+            return self._work.identity(msgspec.json.decode(answer.content))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise WrongUsage(
+                f"--server: {server} answers GET /models otherwise than Darkroom does"
+            ) from None
 
     async def _answered(self, chunk: list[Read]) -> list[Finished]:
         """Return the records of a chunk; ask again for the images that have none yet."""
@@ -142,8 +147,12 @@ class Remote:
                 return told_seconds(answer.headers.get("Retry-After"))
             return await self._refused(answer, left, found)
         for line in answer.content.splitlines():
-            made: dict[str, Any] = msgspec.json.decode(line)
-            task, problem = left[made["index"]].task, made.get("error", {})
+            try:
+                made: dict[str, Any] = msgspec.json.decode(line)
+                task, problem = left[made["index"]].task, made.get("error", {})
+            except (ValueError, LookupError, TypeError):  # as where a proxy lost the server
+                backoff.reason = f"{server}: its answer broke off, or is none of Darkroom"
+                continue
             if problem.get("status") in (429, 503) or problem.get("code") == "deadline_exceeded":
                 backoff.reason = f"{server}: {problem.get('detail')}"
             else:

@@ -123,6 +123,37 @@ def test_only_images_without_an_answer_are_sent_again(tmp_path: Path) -> None:
     assert [each["status"] for each in found] == ["ok"] * 3
 
 
+@pytest.mark.parametrize("torn", ['{"index": 2, "sta', "{}", "[]", '{"index": 9}', '{"index": ""}'])
+def test_images_behind_the_place_where_an_answer_broke_off_are_sent_again(
+    tmp_path: Path, torn: str
+) -> None:
+    """A proxy that speaks HTTP/1.0 ends a broken answer as a whole one."""
+    counts: list[int] = []
+
+    def cut(request: httpx.Request, count: int) -> httpx.Response:
+        counts.append(count)
+        if len(counts) > 1:
+            return good(request, count)
+        whole = lines({"index": 0, **OK}, {"index": 1, **OK})
+        return httpx.Response(200, text=whole.text + torn, headers=dict(whole.headers))
+
+    found = records_of(tmp_path, cut)
+    assert counts == [3, 1]
+    assert [each["status"] for each in found] == ["ok"] * 3
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"models": [{}]}', '{"models": 3}'])
+def test_a_server_of_something_else_is_told_from_darkroom(body: str) -> None:
+    async def scenario() -> None:
+        answer = httpx.MockTransport(lambda _: httpx.Response(200, text=body))
+        async with httpx.AsyncClient(transport=answer) as client:
+            work = RemoteClassification(Classification({}, "resnet18"))
+            with pytest.raises(WrongUsage, match="otherwise than Darkroom does"):
+                await Remote(client, ["http://one"], work, 1 << 20).begin()
+
+    asyncio.run(scenario())
+
+
 def test_a_bad_image_and_a_missing_file_fail_alone(tmp_path: Path) -> None:
     error = {"status": 415, "code": "unsupported_media", "detail": "no image", "title": "x"}
 
