@@ -132,8 +132,13 @@ class Supervisor:
         return self._all_ready(self._of(pool))
 
     def _all_ready(self, members: Iterable[ProcessSpec]) -> bool:
+        """Return whether all of them can work.
+
+        A process that has died counts as dead also before its keeper has noticed that: a spare that
+        starts beside its successor would take the cores from it.
+        """
         children = [self._running.get(member.name) for member in members]
-        return all(child is not None and child.ready.is_set() for child in children)
+        return all(child is not None and child.ready.is_set() and child.works for child in children)
 
     async def _keep(self, name: str) -> None:
         """Start a process, and again whenever it ends; a spare replaces it without a pause."""

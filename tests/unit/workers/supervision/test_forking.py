@@ -204,6 +204,25 @@ def test_no_more_is_forked_after_a_forked_process_could_not_work(tmp_path: Path)
     asyncio.run(test())
 
 
+def test_no_spare_starts_while_a_dead_member_has_no_successor(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        made = Supervisor([[replace(member(lives), forks=FORKS)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1 and made._settled("a"))
+        first = made._running["one"]
+        os.kill(first.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 (nothing may notice)
+        assert made._running["one"] is first, "nothing has noticed its end"
+        assert not made._settled("a")
+        await until(running, lambda: made._settled("a"))
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
 def test_a_forked_process_that_was_killed_while_it_started_is_forked_again(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
 
