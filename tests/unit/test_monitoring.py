@@ -15,10 +15,11 @@ from prometheus_client import generate_latest
 from app.admission import Admission
 from app.admission.counts.counters import Counters
 from app.admission.usage import Usage
-from app.telemetry import processes, spare_workers
+from app.telemetry import processes
 from app.telemetry.at_scrape import AtScrape
 from app.telemetry.gpus import READINGS
 from app.telemetry.metrics import Metrics
+from app.telemetry.spare_workers import SpareWorkers
 from models.domain.backend import Load
 from models.settings import Settings
 from tools import dashboard
@@ -29,10 +30,8 @@ NAME = re.compile(r"\bdarkroom_[a-z_]+\b")
 HISTOGRAM_SAMPLES = ("_bucket", "_sum", "_count")
 
 
-@pytest.fixture
-def given(tmp_path: Path) -> set[str]:
+def given() -> set[str]:
     """Return the names of the samples that the collectors of a server give."""
-    spare_workers.write(str(tmp_path), {"cpu": 1}, {})
     metrics = Metrics()
     admission = Admission.from_settings(Settings(), 4, Counters())
     one = partial(int, 1)
@@ -40,7 +39,7 @@ def given(tmp_path: Path) -> set[str]:
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
     metrics.watch(
         [AtScrape(lambda: load, usage, lambda: (), lambda: None)],
-        [processes.Processes(os.getpid()), spare_workers.SpareWorkers(str(tmp_path))],
+        [processes.Processes(os.getpid()), SpareWorkers("a server")],
     )
     text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
@@ -49,17 +48,17 @@ def given(tmp_path: Path) -> set[str]:
     return names | {name + end for name in histograms for end in HISTOGRAM_SAMPLES}
 
 
-def test_alerts_name_metrics_that_a_server_gives(given: set[str]) -> None:
+def test_alerts_name_metrics_that_a_server_gives() -> None:
     rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
     named = {name for rule in rules for name in NAME.findall(rule["expr"])}
     assert named
-    assert named <= given
+    assert named <= given()
 
 
-def test_the_dashboard_names_metrics_that_a_server_gives(given: set[str]) -> None:
+def test_the_dashboard_names_metrics_that_a_server_gives() -> None:
     named = set(NAME.findall(dashboard.dashboard()))
     assert len(named) > 20
-    assert named <= given
+    assert named <= given()
 
 
 def test_the_dashboard_is_what_its_program_writes() -> None:
