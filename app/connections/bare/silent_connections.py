@@ -17,15 +17,13 @@ from typing import Protocol
 
 from app.connections.bare.arrivals import Arrivals
 from app.connections.bare.discarded_connection import DiscardedConnection, Watched
+from app.connections.bare.resting import Resting
 from app.connections.entrance import Ticket
 from app.connections.guard import Guard
 from app.connections.phases import Phase
 
 SEEN_AT_ONCE = 256
 """Connections whose first byte is looked at in one turn."""
-
-REST = 0.02
-"""Seconds before the rest of a refused request is read: most clients leave, and send no more."""
 
 
 class Member(Protocol):
@@ -131,7 +129,7 @@ class SilentConnections:
         self._refuse = refuse
         self._loop = asyncio.get_running_loop()
         self.arrivals = Arrivals(self._begin)
-        self._resting: set[Watched] = set()  # refused less than `REST` ago; not in the selector
+        self._resting = Resting(self._resume)  # these are not in the selector
         self._selector = selectors.DefaultSelector()
         # An epoll descriptor is itself readable when one of its members is, so the event loop
         # watches thousands of silent connections as one.
@@ -167,11 +165,11 @@ class SilentConnections:
         def wait() -> None:
             self._watch(SilentConnection(self, connection, ticket, begin, Phase.ONCE))
 
-        if refused.unread:
-            left = refused.unread if refused.keeps else self._guard.limits.discard_bytes
-            kept = wait if refused.keeps else None
-            watch = self._watch if refused.keeps else self._rest
-            watch(DiscardedConnection(self, connection, ticket, left, kept))
+        if refused.unread and refused.keeps:
+            self._watch(DiscardedConnection(self, connection, ticket, refused.unread, wait))
+        elif refused.unread:
+            left = self._guard.limits.discard_bytes
+            self._rest(DiscardedConnection(self, connection, ticket, left, None))
         elif refused.keeps:
             wait()
         else:
@@ -190,6 +188,7 @@ class SilentConnections:
         """Close all silent connections and those that wait to be begun, and stop watching."""
         self._loop.remove_reader(self._selector)
         self.arrivals.end()
+        self._resting.end()
         watched = [each.data for each in self._selector.get_map().values()]
         for each in [*watched, *self._resting]:
             each.shutdown()
@@ -197,9 +196,8 @@ class SilentConnections:
 
     def remove(self, watched: Watched) -> None:
         """Stop watching a connection."""
-        if watched not in self._resting:
+        if not self._resting.remove(watched):
             self._selector.unregister(watched.connection)
-        self._resting.discard(watched)
         self._connections.discard(watched)
         self._guard.phases.leave(watched)
 
@@ -208,20 +206,16 @@ class SilentConnections:
         self._guard.phases.enter(watched, watched.phase)
         self._selector.register(watched.connection, selectors.EVENT_READ, watched)
 
-    def _rest(self, refused: Watched) -> None:
+    def _rest(self, refused: DiscardedConnection) -> None:
         """Discard what comes of a refused request after its client has had time to leave."""
         self._connections.add(refused)
         self._resting.add(refused)
         self._guard.phases.enter(refused, refused.phase)
-        self._loop.call_later(REST, self._resume, refused)
 
-    def _resume(self, refused: Watched) -> None:
+    def _resume(self, refused: DiscardedConnection) -> None:
         """Discard what has come by now; watch the connection if its client is still there."""
-        for _ in range(2):  # the bytes, then the end
-            if refused in self._resting:
-                refused.readable()
-        if refused in self._resting:
-            self._resting.remove(refused)
+        refused.drain()
+        if self._resting.remove(refused):
             self._selector.register(refused.connection, selectors.EVENT_READ, refused)
 
     def _look(self) -> None:

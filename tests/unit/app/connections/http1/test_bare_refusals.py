@@ -12,7 +12,8 @@ from starlette.types import Scope
 from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
 from app.connections.bare import arrivals, discarded_connection
-from app.connections.bare.silent_connections import PEEKED, REST, Member, SilentConnections
+from app.connections.bare.resting import REST
+from app.connections.bare.silent_connections import PEEKED, Member, SilentConnections
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
