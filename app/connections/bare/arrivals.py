@@ -25,9 +25,11 @@ OTHERS = 4
 """Of this many connections one is of another request, or a flood of GETs would keep all uploads
 from being begun for as long as it lasts."""
 
-Begin = Callable[[socket.socket, Ticket, Callable[[], None]], bool]
-"""Begins or refuses a connection, and returns whether it began; the last argument gives it a
-protocol."""
+Begin = Callable[[socket.socket, Ticket, Callable[[], None], bytes], bool]
+"""Begins or refuses a connection, and returns whether it began; the function gives it a protocol,
+and the bytes are what it began with when it came."""
+
+_Arrival = tuple[socket.socket, Ticket, Callable[[], None], bytes]
 
 
 class Arrivals:
@@ -36,8 +38,8 @@ class Arrivals:
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
         self._loop = asyncio.get_running_loop()
-        self._bodiless: deque[tuple[socket.socket, Ticket, Callable[[], None]]] = deque()
-        self._others: deque[tuple[socket.socket, Ticket, Callable[[], None]]] = deque()
+        self._bodiless: deque[_Arrival] = deque()
+        self._others: deque[_Arrival] = deque()
         self._begun = 0.0
         """Connections that were begun in this turn of the event loop; refusals count as parts."""
         self._turn: asyncio.Handle | None = None
@@ -49,14 +51,14 @@ class Arrivals:
         return len(self._bodiless) + len(self._others)
 
     def add(
-        self, first: bytes, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
+        self, data: bytes, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
     ) -> None:
-        """Begin or refuse a connection whose `first` byte has come, now or in its turn."""
-        queue = self._bodiless if first in FIRST else self._others
+        """Begin or refuse a connection that has sent `data` or more, now or in its turn."""
+        queue = self._bodiless if data.startswith(FIRST) else self._others
         if self._begun < BEGUN_AT_ONCE and not (queue or self._bodiless):
-            self._handle(connection, ticket, begin)
+            self._handle(connection, ticket, begin, data)
         else:
-            queue.append((connection, ticket, begin))
+            queue.append((connection, ticket, begin, data))
         if self._turn is None:
             self._turn = self._loop.call_soon(self._next_turn)
 
@@ -66,7 +68,7 @@ class Arrivals:
             self._turn.cancel()
         for queue in (self._bodiless, self._others):
             while queue:
-                connection, ticket, _ = queue.popleft()
+                connection, ticket, *_ = queue.popleft()
                 ticket.leave()
                 connection.close()
 
@@ -82,5 +84,7 @@ class Arrivals:
         if self._begun:
             self._turn = self._loop.call_soon(self._next_turn)
 
-    def _handle(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
-        self._begun += 1 if self._begin(connection, ticket, begin) else REFUSAL
+    def _handle(
+        self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None], data: bytes
+    ) -> None:
+        self._begun += 1 if self._begin(connection, ticket, begin, data) else REFUSAL

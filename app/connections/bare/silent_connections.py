@@ -52,6 +52,11 @@ client's address; the bytes are the beginning of the request, at most `PEEKED`."
 PEEKED = 1 << 14
 """Bytes that are looked at under overload; a request whose head is longer goes to the protocol."""
 
+FIRST_LOOK = 1 << 10
+"""Bytes of them that are looked at first, because most heads are shorter."""
+
+_PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+
 
 def refuse_none(_connection: socket.socket, _host: str, _data: bytes) -> Refused | None:
     """Return None: every connection begins."""
@@ -137,20 +142,23 @@ class SilentConnections:
 
     def enter(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
         """Call `begin` when the client has sent something, at once if it already has."""
-        first = sent(connection, 1)
-        if first is None:
+        data = sent(connection, FIRST_LOOK if self._guard.pressed() else 1)
+        if data is None:
             self._watch(SilentConnection(self, connection, ticket, begin))
-        elif first:
-            self.arrivals.add(first, connection, ticket, begin)
+        elif data:
+            self.arrivals.add(data, connection, ticket, begin)
         else:
             ticket.leave()
             connection.close()
 
-    def _begin(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> bool:
-        """Refuse a request whose first byte has come, or call `begin`; return whether it began."""
-        # The head of a request is looked at only if it may be refused at once.
-        data = sent(connection, PEEKED) if self._guard.pressed() else None
-        refused = self._refuse(connection, ticket.host, data) if data else None
+    def _begin(
+        self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None], data: bytes
+    ) -> bool:
+        """Refuse a request that began with `data`, or call `begin`; return whether it began."""
+        refused = None
+        if self._guard.pressed():  # else nothing is refused, and the head need not be looked at
+            head = data if b"\r\n\r\n" in data else sent(connection, PEEKED) or b""
+            refused = self._refuse(connection, ticket.host, head)
         if refused is None:
             begin()
         else:
@@ -235,7 +243,7 @@ def sent(connection: socket.socket, most: int) -> bytes | None:
     The result is b"" if the client has left, and None if it is silent.
     """
     try:
-        return connection.recv(most, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return connection.recv(most, _PEEK)
     except (BlockingIOError, InterruptedError):
         return None
     except OSError:

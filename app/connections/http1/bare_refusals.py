@@ -35,6 +35,11 @@ LARGEST_WHOLE = 1 << 16
 """Bytes of a request of which a larger one is not discarded before its client has had time to read
 the answer: the kernel then takes no more of it than fits the socket's buffer."""
 
+_NOW = int(socket.MSG_DONTWAIT)
+
+_WITH_END: int = _NOW | getattr(socket, "MSG_MORE", 0)
+"""Linux keeps the bytes until the end of the connection, and sends both in one packet."""
+
 
 class BareRefusals:
     """Refuses requests by `guard.decide`.
@@ -95,9 +100,10 @@ class BareRefusals:
         elif not keeps:
             lines = [*lines, CLOSE]
         message = early.message(lines)
+        large = not keeps and whole > LARGEST_WHOLE
         try:
-            if connection.send(message, socket.MSG_DONTWAIT) == len(message):
-                if not keeps and whole > LARGEST_WHOLE:
+            if connection.send(message, _WITH_END if large else _NOW) == len(message):
+                if large:
                     connection.shutdown(socket.SHUT_WR)
                     return Refused(keeps, unread=whole)
                 # What came behind the last request is discarded as well, because a full close with

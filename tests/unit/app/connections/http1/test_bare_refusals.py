@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pytest
 from starlette.types import Scope
@@ -13,15 +14,23 @@ from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
 from app.connections.bare import arrivals, discarded_connection
 from app.connections.bare.resting import REST
-from app.connections.bare.silent_connections import PEEKED, Member, SilentConnections
+from app.connections.bare.silent_connections import FIRST_LOOK, PEEKED, Member, SilentConnections
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
 from app.connections.http1 import bare_refusals
-from app.connections.http1.bare_refusals import LARGEST_HEAD, MOST_HEADS, BareRefusals
+from app.connections.http1.bare_refusals import (
+    LARGEST_HEAD,
+    LARGEST_WHOLE,
+    MOST_HEADS,
+    BareRefusals,
+)
 from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.phases import READING
 from tests.connection import LIMITS
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 POST = b"POST /busy?a=b HTTP/1.1\r\nHost: x\r\n"
 LAST = POST + b"Connection: close\r\n"
@@ -92,6 +101,32 @@ class Server:
         return self.counters.total(Total.CONNECTIONS)
 
 
+class Recorded(socket.socket):
+    """A socket that notes how much it is asked for, and the flags of what it sends."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(fileno=connection.detach())
+        self.asked: list[int] = []
+        self.flags: list[int] = []
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        self.asked.append(size)
+        return super().recv(size, flags)
+
+    def send(self, data: "ReadableBuffer", flags: int = 0, /) -> int:
+        self.flags.append(flags)
+        return super().send(data, flags)
+
+
+def recorded(server: Server, request: bytes) -> Recorded:
+    """Let a client come that has sent `request`; return the server's end of its connection."""
+    pair = socket.socketpair()
+    ours, theirs = Recorded(pair[0]), pair[1]
+    theirs.send(request)
+    server.enter(ours, theirs)
+    return ours
+
+
 async def until(found: Callable[[], bool]) -> None:
     async with asyncio.timeout(100):
         while not found():  # noqa: ASYNC110
@@ -114,6 +149,32 @@ def test_a_refused_request_gets_its_answer_and_its_connection_never_begins() -> 
         assert not server.begun
         assert not server.members
         assert server.connections == 0
+
+    run(scenario)
+
+
+def test_a_short_head_is_looked_at_once_and_its_body_is_not_copied() -> None:
+    async def scenario(server: Server) -> None:
+        ours = recorded(server, sized(LAST, 1 << 17) + bytes(1 << 16))
+        assert ours.asked == [FIRST_LOOK]
+        assert len(server.asked) == 1
+
+    run(scenario)
+
+
+def test_a_request_whose_head_is_longer_than_the_first_look_is_refused_as_well() -> None:
+    async def scenario(server: Server) -> None:
+        head = LAST + b"X: " + b"x" * FIRST_LOOK + b"\r\n"
+        assert server.come(sized(head, 0)).recv(1 << 16) == LAST_ANSWER
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_the_answer_to_a_large_upload_is_sent_with_the_end_of_its_connection(large: bool) -> None:
+    async def scenario(server: Server) -> None:
+        (flags,) = recorded(server, sized(LAST, LARGEST_WHOLE if large else 100)).flags
+        assert bool(flags & socket.MSG_MORE) is large
 
     run(scenario)
 
