@@ -26,6 +26,10 @@ REST = 0.01
 request that is refused then, and a turn of the event loop for several of them costs less than one
 for each."""
 
+LONG_REST = 0.02
+"""The same after several connections at once. Where few come, one that is not refused waits less.
+"""
+
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
 
@@ -83,6 +87,8 @@ class ConnectionBalancer:
         """An accepted connection for which there is no room yet, and its client's address."""
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
+        self._listens = False
+        """Whether the event loop watches the socket."""
         self._taking: set[asyncio.Task[object]] = set()
         shared.socket.setblocking(False)
         self._listen()
@@ -109,8 +115,15 @@ class ConnectionBalancer:
         """Return at once: nothing is left to be closed."""
 
     def _listen(self) -> None:
-        self._pause = None
+        self._pause, self._listens = None, True
         self._loop.add_reader(self._shared.socket, self._waiting)
+
+    def _rested(self) -> None:
+        """Take the connections that have come meanwhile, or wait for one."""
+        self._pause = None
+        self._waiting()
+        if self._pause is None and not self._listens:
+            self._listen()
 
     def _waiting(self) -> None:
         """Handle waiting connections, of which every front end is notified."""
@@ -118,8 +131,8 @@ class ConnectionBalancer:
             count = self._count() + len(self._taking)
             if self._shared.tally.fewest(self._shared.number, count):
                 if not self._take():
-                    if self._pause is None and self._pressed():
-                        self._after(REST, self._listen)
+                    if self._pause is None and (taken or self._listens) and self._pressed():
+                        self._after(LONG_REST if taken > 1 else REST, self._rested)
                     return
             # Another front end has fewer connections and is notified too. Stop listening for a
             # moment, or this process would be woken again at once, in a loop, until the other one
@@ -131,7 +144,9 @@ class ConnectionBalancer:
                 return
 
     def _after(self, seconds: float, then: Callable[[], None]) -> None:
-        self._loop.remove_reader(self._shared.socket)
+        if self._listens:
+            self._loop.remove_reader(self._shared.socket)
+            self._listens = False
         self._pause = self._loop.call_later(seconds, then)
 
     def _take_and_listen(self) -> None:

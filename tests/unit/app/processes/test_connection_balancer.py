@@ -147,6 +147,80 @@ def test_connections_that_wait_for_an_overloaded_server_are_taken_after_its_rest
     run(scenario)
 
 
+def test_connections_of_a_rest_are_taken_without_listening_for_them(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_balancer, "REST", 3600.0)
+    listened: list[bool] = []
+
+    class Observed(socket.socket):
+        """Notes whether the event loop watches it when a connection is taken."""
+
+        def accept(self) -> tuple[socket.socket, object]:
+            accepted = super().accept()
+            listened.append(asyncio.get_running_loop().remove_reader(self))
+            return accepted
+
+    async def scenario() -> None:
+        front_end, observed = FrontEnd(), Observed(fileno=listening.dup().detach())
+        shared, count = SharedSocket(observed, Alone()), lambda: len(front_end.connections)
+        acceptor = ConnectionBalancer(shared, front_end, count, entrance(), pressed=lambda: True)
+        with ExitStack() as stack:
+            stack.enter_context(socket.create_connection(listening.getsockname()))
+            await connected([front_end], 1)
+            stack.enter_context(socket.create_connection(listening.getsockname()))
+            acceptor._rested()
+            await connected([front_end], 2)
+        assert listened == [True, False]
+        acceptor.close()
+
+    run(scenario)
+
+
+def test_a_server_listens_again_when_nothing_came_while_it_rested(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_balancer, "REST", 0.0)
+
+    async def scenario() -> None:
+        front_end = FrontEnd()
+        shared, count = SharedSocket(listening.dup(), Alone()), lambda: len(front_end.connections)
+        acceptor = ConnectionBalancer(shared, front_end, count, entrance(), pressed=lambda: True)
+        loop = asyncio.get_running_loop()
+        with socket.create_connection(listening.getsockname()):
+            await connected([front_end], 1)
+            async with asyncio.timeout(PATIENCE):
+                while not loop.remove_reader(shared.socket):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+        acceptor.close()
+
+    run(scenario)
+
+
+def test_a_server_rests_for_longer_after_several_connections_at_once(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_balancer, "REST", 0.0)
+    monkeypatch.setattr(connection_balancer, "LONG_REST", 3600.0)
+
+    async def scenario() -> None:
+        front_end = FrontEnd()
+        shared, count = SharedSocket(listening.dup(), Alone()), lambda: len(front_end.connections)
+        with ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+            acceptor = ConnectionBalancer(
+                shared, front_end, count, entrance(), pressed=lambda: True
+            )
+            await connected([front_end], 2)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not asyncio.get_running_loop().remove_reader(shared.socket)
+        acceptor.close()
+
+    run(scenario)
+
+
 def test_who_could_not_accept_tries_again(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
