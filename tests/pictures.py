@@ -37,6 +37,13 @@ def jpeg(seed: int = 0, width: int = 320, height: int = 240) -> bytes:
     return encoded(drawing(width, height, seed), quality=90)
 
 
+def damaged_jpeg() -> bytes:
+    """Return a JPEG whose data hold codes that no table has, which only decoding shows."""
+    data = jpeg()
+    start = data.index(b"\xff\xda") + 20
+    return data[:start] + b"\xff\0" * 20 + data[start + 40 :]
+
+
 def png(seed: int = 0, width: int = 64, height: int = 48, mode: str = "RGB") -> bytes:
     """Return a PNG of a drawing."""
     return encoded(drawing(width, height, seed, mode), "PNG")

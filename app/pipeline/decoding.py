@@ -1,11 +1,10 @@
 """Fetch and decode the image of an item, and count its pixels while they are in memory.
 
-Baseline JPEGs are decoded on codec threads, other files in the processes of `app.decoders`. Nothing
-here depends on an operation or a backend.
+`file_decoder.py` decodes; here an image waits for what that needs. Nothing here depends on an
+operation or a backend.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -20,12 +19,13 @@ from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.decode_stalls import DecodeStalls
+from app.pipeline.file_decoder import Accept, FileDecoder, Found
 from app.pipeline.memory.held_image import HeldImage
 from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.results.timings import Timings
-from app.pipeline.typical_image import MAGIC, decoded_unasked, typical_image
+from app.pipeline.typical_image import typical_image
 from models import codec
-from models.codec import Decoded, ImageFormat, identify
+from models.codec import Decoded, ImageFormat
 from models.domain.backend import Load
 from models.domain.errors import ServiceError
 
@@ -36,12 +36,8 @@ Room = Callable[[Seen], int]
 Memory = Callable[[Seen], int]
 """Map a header: `Room` to the pixels that are taken from the budget, `Memory` to the most bytes."""
 
-Accept = Callable[[Seen], bool]
-"""Decide by the header of an image whether it is decoded now."""
-
 _TYPICAL_JPEG = typical_image(ImageFormat.JPEG, "RGB")
 
-Found = Decoded | Seen
 Decode = Callable[[Accept], Awaitable[Found]]
 Turn = Callable[[Seen], AbstractAsyncContextManager[None]]
 
@@ -79,6 +75,9 @@ class ImageDecoder:
         self._behind = CodecThreads(threads, background=True)
         self.processes_behind = asyncio.Semaphore(max(1, threads - 1))
         self._choice = DecodePlacement(threads)
+        self._files = FileDecoder(
+            decoders, max_pixels, self.in_thread, self.processes_behind, self._choice.measured
+        )
         self.stalls = DecodeStalls()
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
@@ -129,8 +128,9 @@ class ImageDecoder:
         Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
-        function = self._decode if self.stalls.call is None else self._counted
-        decode = partial(function, content, context=context)
+        decode: Decode = self._files.decoding(content, behind=context.permit.in_background)
+        if self.stalls.call is not None:
+            decode = partial(self._counted, decode)
         async with self._budget.hold(typical := room(_TYPICAL_JPEG)):
 
             def fits(seen: Seen) -> bool:
@@ -197,54 +197,10 @@ class ImageDecoder:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
-    async def _counted(self, content: Blob, accept: Accept, context: ImageContext) -> Found:
+    async def _counted(self, decode: Decode, accept: Accept) -> Found:
         """Decode, counted among the images that are being decoded, which costs four calls."""
         self.stalls.begin()
         try:
-            return await self._decode(content, accept, context)
+            return await decode(accept)
         finally:
             self.stalls.end()
-
-    async def _decode(self, content: Blob, accept: Accept, context: ImageContext) -> Found:
-        """Decode a plain baseline JPEG on a thread; any other or damaged file in a process."""
-        behind = context.permit.in_background
-        in_thread = partial(self.in_thread, background=behind)
-        if not self._decoders.running:
-            return await in_thread(self._decode_here, content, accept)
-        if identify(content.start(MAGIC)) is ImageFormat.JPEG and (
-            content.on_disk or codec.may_be_baseline(content.read())
-        ):
-            found = await in_thread(self._decode_plain, content, accept)
-            if found is not None:
-                return found
-        unasked = decoded_unasked(accept, content)
-        async with AsyncExitStack() as held:
-            if behind:  # a process is left for others
-                await held.enter_async_context(self.processes_behind)
-            file = held.enter_context(content.shown())
-            return await self._decoders.decode(file, content.size, accept, unasked)
-
-    def _decode_plain(self, blob: Blob, accept: Accept) -> Found | None:
-        started = time.monotonic()
-        opened = codec.open_plain(blob.read(), max_pixels=self._max_pixels)
-        if opened is None:
-            return None
-        # Its cost is bounded by its pixels, so it never waits for a turn.
-        memory = codec.decode_memory(opened.info, blob.size, plain_jpeg=True)
-        seen = Seen(opened.info, 0.0, memory)
-        if not accept(seen):
-            return seen
-        decoded = opened.decode_plain()
-        self._choice.measured(time.monotonic() - started)
-        return decoded
-
-    def _decode_here(self, blob: Blob, accept: Accept) -> Found:
-        started = time.monotonic()
-        opened = codec.open_file(blob.read(), max_pixels=self._max_pixels)
-        seen = Seen(opened.info, opened.cost, opened.memory)
-        if not accept(seen):
-            return seen
-        decoded = opened.decode()
-        if opened.info.fast_jpeg:
-            self._choice.measured(time.monotonic() - started)
-        return decoded

@@ -24,7 +24,7 @@ from app.pipeline.results.timings import Timings
 from app.pipeline.typical_image import SIZE
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat
-from tests.pictures import jpeg, png
+from tests.pictures import damaged_jpeg, jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
@@ -149,7 +149,7 @@ def test_the_parts_that_run_are_those_whose_memory_was_reserved() -> None:
 def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_takes(
     large: bool,
 ) -> None:
-    pool, data = Pool(), damaged(jpeg())
+    pool, data = Pool(), damaged_jpeg()
     plain = len(data) + 3 * (pixels := codec.probe(data, max_pixels=MOST).n_pixels)
     noted: list[int] = []
 
@@ -172,12 +172,6 @@ def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_t
     assert pool.unasked
     assert plain in noted
     assert max(noted[1:]) >= codec.open_file(data, max_pixels=MOST).memory > plain
-
-
-def damaged(data: bytes) -> bytes:
-    """Return a JPEG whose data hold codes that no table has, which only decoding shows."""
-    start = data.index(b"\xff\xda") + 20
-    return data[:start] + b"\xff\0" * 20 + data[start + 40 :]
 
 
 @pytest.mark.parametrize(("free", "given"), [(True, 0), (False, 1)])
