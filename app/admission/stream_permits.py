@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from app.admission.permit import Permit
 from app.admission.permits import Admission
+from models.domain.alarms import alarms, interrupted
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded, RateLimited
 
@@ -91,7 +92,7 @@ class StreamPermits:
         return Deadline.after(self._seconds, self._admission.clock())
 
     async def _patiently(self, attempt: Callable[[], T]) -> T:
-        """Return what `attempt` returns; repeat it while admission refuses it."""
+        """Return what `attempt` returns; repeat it while admission refuses it. Raises Draining."""
         end = time.monotonic() + self._seconds
         while True:
             try:
@@ -102,3 +103,5 @@ class StreamPermits:
                     raise
                 pause = max(SHORTEST_PAUSE, min(error.retry_after, LONGEST_PAUSE))
             await asyncio.sleep(min(left, pause))
+            if alarms().ended:
+                raise interrupted()

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from starlette.types import Message, Receive
 
+from models.domain.alarms import Timeout, alarms, interrupted
+from models.domain.deadline import Deadline
 from models.domain.errors import SlowBody
 
 WINDOW = 10.0
@@ -93,13 +95,14 @@ class PatientReceive:
         self._window = WINDOW
 
     async def __call__(self) -> Message:
-        """Return the next message; raises SlowBody."""
+        """Return the next message; raises SlowBody, and Draining if the server ends."""
         if not self._reading:
             return await self._receive()
         end = time.monotonic() + self._seconds
         while True:
             start = time.monotonic()
-            message = await self._next(min(end - start, self._window if self._rate else end))
+            seconds = min(end - start, self._window if self._rate else end)
+            message = await self._next(Deadline.after(seconds, start))
             now = time.monotonic()
             self._window -= now - start
             if message is not None:
@@ -109,12 +112,14 @@ class PatientReceive:
                 self._close_window()
             if message is not None:
                 return message
+            if alarms().ended:
+                raise interrupted()
             if now >= end and owes_answers(self._scope):
                 end = now + self._seconds
             elif now >= end:
                 raise SlowBody(f"no body data for {self._seconds:g} seconds; send it again")
 
-    async def _next(self, seconds: float) -> Message | None:
+    async def _next(self, deadline: Deadline) -> Message | None:
         receiving = self._receive().__await__()
         try:
             waits_for = next(receiving)  # most bodies have arrived already, and need no timer
@@ -122,7 +127,7 @@ class PatientReceive:
             message: Message = there.value
             return message
         try:
-            async with asyncio.timeout(seconds):
+            async with Timeout(deadline):
                 return await _Begun(receiving, waits_for)
         except TimeoutError:
             return None

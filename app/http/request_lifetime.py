@@ -9,9 +9,9 @@ from fastapi import Request
 from starlette.types import Scope
 
 from app.http.headers import header
-from models.domain.alarms import Timeout
+from models.domain.alarms import Timeout, interrupted
 from models.domain.deadline import Deadline
-from models.domain.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
+from models.domain.errors import Cancelled, FieldError, InvalidParameter
 from models.settings import Settings
 
 HEADER = "X-Deadline-Ms"
@@ -68,9 +68,9 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`; raises DeadlineExceeded at the deadline."""
+    """Await `work`; raises DeadlineExceeded at the deadline, and Draining if the server ends."""
     try:
         async with Timeout(deadline):
             return await work
     except TimeoutError:
-        raise DeadlineExceeded("the request's deadline passed") from None
+        raise interrupted() from None

@@ -11,8 +11,8 @@ from app.intake.spool import Blob
 from app.pipeline.results.timings import Timings
 from models.codec import claimed_pixels
 from models.codec.size_hint import START
-from models.domain.alarms import Timeout
-from models.domain.errors import DeadlineExceeded, InternalError, ServiceError
+from models.domain.alarms import Timeout, interrupted
+from models.domain.errors import InternalError, ServiceError
 
 log = logging.getLogger("darkroom.pipeline")
 
@@ -59,6 +59,13 @@ class ImageContext:
     pixels: ExpectedPixels
 
 
+def alarm_of(permit: Permit) -> Timeout:
+    """Return the alarm of an image. That of a job goes on while its requests are given up: jobs end
+    in their own way, which loses none of their images.
+    """
+    return Timeout(permit.deadline, ends_early=not permit.in_background)
+
+
 async def caught(item: Item, alarm: Timeout, work: Coroutine[Any, Any, T]) -> T | ServiceError:
     """Await `work` until `alarm` rings; return its result, or its error as a value."""
     try:
@@ -67,7 +74,7 @@ async def caught(item: Item, alarm: Timeout, work: Coroutine[Any, Any, T]) -> T 
     except ServiceError as error:
         return error.with_traceback(None)  # its frames hold the pixels
     except TimeoutError:
-        return DeadlineExceeded("the request's deadline passed")
+        return interrupted()
     except Exception:  # the other images of the request are protected from a fault of ours
         log.exception("image failed", extra={"source": item.source})
         return InternalError("an unexpected error; it has been logged")

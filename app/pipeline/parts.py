@@ -7,11 +7,10 @@ from typing import Any, TypeVar
 
 from app.intake.wanted import Parts, Version
 from app.pipeline.computation import Computation
-from app.pipeline.context import ImageContext, caught
+from app.pipeline.context import ImageContext, alarm_of, caught
 from app.pipeline.memory.held_image import HeldImage
 from app.pipeline.results.outcomes import Processed, VersionAnswer
 from app.pipeline.results.timings import Timings
-from models.domain.alarms import Timeout
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from workers.operations import Classify
@@ -58,8 +57,8 @@ class PartsOfImage:
         return VersionAnswer(wanted.id, outcome, stages)
 
     async def _part(self, work: Work[T]) -> T | ServiceError:
-        alarm = Timeout(self._context.permit.deadline)
-        return await caught(self._context.item, alarm, self._in_turn(work))
+        context = self._context
+        return await caught(context.item, alarm_of(context.permit), self._in_turn(work))
 
     async def _in_turn(self, work: Work[T]) -> T:
         async with self._turns:

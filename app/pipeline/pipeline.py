@@ -29,7 +29,7 @@ from app.intake.wanted import (
     known_pixels,
 )
 from app.pipeline.computation import Computation
-from app.pipeline.context import ExpectedPixels, ImageContext, caught
+from app.pipeline.context import ExpectedPixels, ImageContext, alarm_of, caught
 from app.pipeline.decoding import ImageDecoder
 from app.pipeline.describing import ImageDescriber
 from app.pipeline.encoding import ImageEncoder
@@ -46,7 +46,6 @@ from app.pipeline.results.timings import Timings
 from app.pipeline.runner import Left, run, run_window
 from app.pipeline.tensors import TensorClassifier
 from app.telemetry.metrics import Metrics
-from models.domain.alarms import Timeout
 from models.domain.backend import Backend
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
@@ -131,7 +130,7 @@ class Pipeline:
             if not isinstance(item.content, Url):
                 return item
             work = self._decoder.opened(item, permit, Timings())
-            return replace(item, content=await caught(item, Timeout(permit.deadline), work))
+            return replace(item, content=await caught(item, alarm_of(permit), work))
 
         found = [each async for each in run(opened, items, left)]
         return tuple(sorted(found, key=operator.attrgetter("index")))
@@ -142,7 +141,7 @@ class Pipeline:
         pixels = ExpectedPixels(self._max_pixels, known_pixels(wanted))
         batched = isinstance(wanted, Classify | ClassifyTensors)  # filters do not fill batches
         turn = permit.turn(*kinds(wanted), pixels=pixels, batched=batched)
-        context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
+        context = ImageContext(item, permit, Timings(), alarm_of(permit), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
         permit.answered(images_of_each(wanted))
         answer = Answer(item, outcome, context.stages)

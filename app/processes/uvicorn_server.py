@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import os
 import signal
 import socket
@@ -14,7 +13,6 @@ from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import ASGIApp
 
 from app.admission.counts.counters import Counters
 from app.connections.bare.silent_connections import Member, SilentConnections, refuse_none
@@ -34,9 +32,11 @@ from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
 from app.processes.grpc_port import accepting
 from app.processes.orders import Orders
+from app.processes.uvicorn_config import LAST_ANSWERS, config_of
 from app.routes.images.early_refusal import EarlyRefusal
 from app.routes.metrics_only import MetricsOnly
 from app.telemetry.metrics import Metrics
+from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         self._left: list[ConnectionBalancer] = []
         """The closed acceptors of a front end that leaves."""
         self.exit_code: int = ExitCode.OK
-        super().__init__(_config(app, settings))
+        super().__init__(config_of(app, settings))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, then accept connections; called by uvicorn."""
@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
         if self._scraped:
             scraping = self._guarded(few, metrics, Counters(), encrypted=False)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
-            (config := _config(MetricsOnly(self.config.loaded_app), plain)).load()
+            (config := config_of(MetricsOnly(self.config.loaded_app), plain)).load()
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
         guarded = partial(self._guarded, metrics=metrics, counters=Counters(), encrypted=True)
         acceptors += await accepting(self._grpc, self._app, settings, limits, guarded)
@@ -153,9 +153,13 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, then close silent connections and those that were refused."""
-        self._grpc.stop(0.0 if self.force_exit else self._settings.drain_timeout)
+        drain = self._settings.drain_timeout
+        ending = asyncio.get_running_loop().call_later(drain, self._give_up)
+        self._grpc.stop(0.0 if self.force_exit else drain + LAST_ANSWERS)
         await super().shutdown(sockets)
+        ending.cancel()
         if self.force_exit:  # uvicorn leaves the application to be cancelled: a traceback in logs
+            self._give_up()
             _ = [task.cancel() for task in self.server_state.tasks]
             await self.lifespan.shutdown()
         for timer in self._timers:
@@ -209,7 +213,7 @@ class Server(uvicorn.Server):
         for each in self.servers:
             each.close()
         self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
-        self._grpc.stop(self._settings.drain_timeout)
+        self._grpc.stop(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
         self.config.encoded_headers.append(CLOSE)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         asyncio.get_running_loop().call_later(self._grace, self._close)
@@ -217,23 +221,10 @@ class Server(uvicorn.Server):
     def _close(self) -> None:
         self.should_exit = True
 
-
-def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=[str(each) for each in settings.trusted_proxies],
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-        ssl_ciphers="DEFAULT",
-        timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
-    )
+    def _give_up(self) -> None:
+        """End the requests that are left: each is answered with 503, or its unfinished images."""
+        self._app.state.service.admission.draining = True
+        alarms().end()
 
 
 def run(app: FastAPI, settings: Settings) -> int:

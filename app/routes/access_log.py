@@ -19,7 +19,8 @@ from app.http.cross_origin import METHODS, cross_origin
 from app.http.headers import header
 from app.http.problems import answer
 from app.telemetry.metrics import Metrics
-from models.domain.errors import Cancelled, InternalError
+from models.domain.alarms import alarms, interrupted
+from models.domain.errors import Cancelled, InternalError, ServiceError
 from models.settings import Settings
 
 faults = logging.getLogger("darkroom.faults")
@@ -102,14 +103,24 @@ class AccessLog:
             await self._app(seen, body, marked)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:
+            if status or not alarms().ended:
+                raise
+            await self._answer_with(interrupted(), scope, receive, marked)
         except Exception as error:  # the server and the client are protected from a fault of ours
             faults.error("unhandled error", exc_info=error, extra={"request_id": request_id})
             if not status:
                 fault = InternalError("an unexpected error; it has been logged")
-                await self._cross_origin(answer(fault, Request(scope)))(scope, receive, marked)
+                await self._answer_with(fault, scope, receive, marked)
         finally:
             scope["route"], scope[NAME] = seen.get("route"), seen.get(NAME)
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
+
+    async def _answer_with(
+        self, error: ServiceError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request that the application has not answered."""
+        await self._cross_origin(answer(error, Request(scope)))(scope, receive, send)
 
     async def _taken(self, sending: Awaitable[None]) -> None:
         """Await a send; raise ClientDisconnect if the client reads nothing for `body_timeout`.

@@ -15,19 +15,26 @@ from collections.abc import Callable
 from types import TracebackType
 
 from models.domain.deadline import Deadline
+from models.domain.errors import DeadlineExceeded, Draining, ServiceError
 
 TICKS_PER_SECOND = 200
 """An alarm rings up to 5 ms late, and never early."""
 
 
 class Alarm:
-    """A callback that is due at a deadline. `tick` holds all alarms of the same moment."""
+    """A callback that is due at a deadline. `tick` holds all alarms of the same moment.
 
-    __slots__ = ("_ring", "_tick")
+    Alarms that `end_early` ring before it if the server gives up its requests.
+    """
 
-    def __init__(self, ring: Callable[[], None], tick: "dict[Alarm, bool]") -> None:
+    __slots__ = ("_ring", "_tick", "ends_early")
+
+    def __init__(
+        self, ring: Callable[[], None], tick: "dict[Alarm, bool]", *, ends_early: bool = True
+    ) -> None:
         self._ring = ring
         self._tick = tick
+        self.ends_early = ends_early
         tick[self] = True
 
     def cancel(self) -> bool:
@@ -49,9 +56,17 @@ class Alarms:
         self._order: list[int] = []
         """A heap of the keys of `_ticks`."""
         self._timer: asyncio.TimerHandle | None = None
+        self.ended = False
+        """Whether the server has given up the requests that it had."""
 
-    def set(self, deadline: Deadline, ring: Callable[[], None]) -> Alarm:
-        """Call `ring` at the deadline, unless that is infinite."""
+    def set(
+        self, deadline: Deadline, ring: Callable[[], None], *, ends_early: bool = True
+    ) -> Alarm:
+        """Call `ring` at the deadline, unless that is infinite; see `Alarm` for `ends_early`."""
+        if self.ended and ends_early:
+            alarm = Alarm(ring, {})
+            self.loop.call_soon(alarm.ring)
+            return alarm
         if math.isinf(deadline.at):
             return Alarm(ring, {})
         tick = math.ceil(deadline.at * TICKS_PER_SECOND)
@@ -61,7 +76,17 @@ class Alarms:
             heapq.heappush(self._order, tick)
             if self._order[0] == tick:
                 self._start_timer()
-        return Alarm(ring, alarms)
+        return Alarm(ring, alarms, ends_early=ends_early)
+
+    def end(self) -> None:
+        """Ring all alarms that end early, and those that are set later in the next turn of the
+        event loop.
+
+        So requests that a server has no more time for end as late ones do.
+        """
+        self.ended = True
+        for alarm in [each for tick in self._ticks.values() for each in tick if each.ends_early]:
+            alarm.ring()
 
     def _start_timer(self) -> None:
         if self._timer is not None:
@@ -85,13 +110,14 @@ class Timeout:
     """`asyncio.timeout_at` for a deadline, with its alarm among all others.
 
     An asynchronous context manager: at the deadline the task inside is cancelled, and the block
-    ends with TimeoutError.
+    ends with TimeoutError, of which `interrupted` tells the reason.
     """
 
-    __slots__ = ("_alarm", "_cancelling", "_deadline", "_rang", "_task")
+    __slots__ = ("_alarm", "_cancelling", "_deadline", "_ends_early", "_rang", "_task")
 
-    def __init__(self, deadline: Deadline) -> None:
+    def __init__(self, deadline: Deadline, *, ends_early: bool = True) -> None:
         self._deadline = deadline
+        self._ends_early = ends_early
         self._alarm: Alarm | None = None
         self._rang = False
 
@@ -100,7 +126,7 @@ class Timeout:
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._alarm = alarms().set(self._deadline, self._ring)
+        self._alarm = alarms().set(self._deadline, self._ring, ends_early=self._ends_early)
         return self
 
     async def __aexit__(
@@ -136,3 +162,10 @@ def alarms() -> Alarms:
     if found is None or found.loop is not loop:
         found = _of_thread.alarms = Alarms(loop)
     return found
+
+
+def interrupted() -> ServiceError:
+    """Return the error of work that a Timeout has ended: it is late, or the server ends."""
+    if alarms().ended:
+        return Draining("the server is shutting down; send it again")
+    return DeadlineExceeded("the request's deadline passed")

@@ -28,7 +28,7 @@ ServiceError
 ├── Unavailable 503              come again later
 │   ├── Overloaded               no permit free
 │   ├── ConnectionsExhausted     no connection free
-│   ├── Draining                 this server is stopping
+│   ├── Draining                 this server is stopping, or stopped before the work was done
 │   ├── WeightsMissing           no weights to classify with
 │   └── WorkerLost               the worker died while it held the job
 └── TimedOut 504
@@ -206,7 +206,7 @@ class ConnectionsExhausted(Unavailable):
 
 
 class Draining(Unavailable):
-    """This server is stopping."""
+    """This server is stopping, or stopped before the work was done."""
 
     code, title = "draining", "Draining"
 

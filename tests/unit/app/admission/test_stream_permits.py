@@ -9,6 +9,7 @@ from app.admission import Admission
 from app.admission.counts.limits import Amount, Limits
 from app.admission.counts.rates import Rate
 from app.admission.stream_permits import StreamPermits
+from models.domain.alarms import alarms
 from models.domain.errors import Draining, Overloaded, TooLarge
 
 LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
@@ -40,6 +41,19 @@ def test_an_image_that_waits_too_long_is_refused() -> None:
             permits = StreamPermits(admission, "a", 0.01, [])
             with await permits.enter() as permit, pytest.raises(Overloaded):
                 await permits.complete(permit, 0)
+
+    asyncio.run(scenario())
+
+
+def test_an_image_that_waits_when_the_server_gives_up_is_told_so() -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS)
+        with admission.admit(2, 0):
+            permits = StreamPermits(admission, "a", 60, [])
+            with await permits.enter() as permit:
+                alarms().end()
+                with pytest.raises(Draining, match="send it again"):
+                    await permits.complete(permit, 0)
 
     asyncio.run(scenario())
 

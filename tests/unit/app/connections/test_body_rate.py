@@ -10,7 +10,9 @@ from starlette.types import Message
 
 from app.connections import body_rate
 from app.connections.body_rate import STREAM, PatientReceive
-from models.domain.errors import SlowBody
+from models.domain.alarms import alarms
+from models.domain.deadline import Deadline
+from models.domain.errors import Draining, SlowBody
 from tests.unit.app.admission.simulation import VirtualLoop
 
 PAUSE = 1 / 64
@@ -103,10 +105,10 @@ def test_a_message_that_is_there_needs_no_timer(monkeypatch: pytest.MonkeyPatch)
     async def receive() -> Message:
         return {"type": "http.request", "body": b"all", "more_body": False}
 
-    def none(_seconds: float) -> None:
+    def none(_deadline: Deadline) -> None:
         raise AssertionError("a timer was started")
 
-    monkeypatch.setattr(asyncio, "timeout", none)
+    monkeypatch.setattr(body_rate, "Timeout", none)
     assert run(PatientReceive(receive, 30, 1024)())["body"] == b"all"
 
 
@@ -173,3 +175,19 @@ def test_a_stream_that_sends_nothing_more_is_slow_unless_answers_are_owed() -> N
     for seconds in (40, 100):
         with pytest.raises(SlowBody, match="no body data for 32 seconds"):
             paced(0, False, pause=seconds)
+
+
+def test_a_body_that_is_awaited_when_the_server_gives_up_is_told_so() -> None:
+    async def scenario() -> None:
+        async def receive() -> Message:
+            await asyncio.sleep(1000)
+            raise AssertionError("unreachable: the body never comes")
+
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        loop.call_later(1.0, alarms().end)
+        with pytest.raises(Draining, match="send it again"):
+            await PatientReceive(receive, 30, 0)()
+        assert loop.time() - start < 2.0
+
+    run(scenario())

@@ -1,9 +1,17 @@
-"""What is expected of an image before its header was read."""
+"""What is expected of an image before its header was read, and when its work ends."""
 
+import asyncio
 import struct
+from dataclasses import dataclass
+from typing import cast
 
+import pytest
+
+from app.admission import Permit
 from app.intake.spool import Blob
-from app.pipeline.context import ExpectedPixels
+from app.pipeline.context import ExpectedPixels, alarm_of
+from models.domain.alarms import alarms
+from models.domain.deadline import Deadline
 from tests.pictures import png
 
 
@@ -27,3 +35,26 @@ def test_the_pixels_are_those_of_the_header() -> None:
 def test_a_size_that_will_be_refused_does_not_count_as_work() -> None:
     assert expected(claiming(0xFFFFFFFF, 0xFFFFFFFF), 50_000_000) is None
     assert expected(claiming(100, 101), 10_000) is None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the alarm of an image needs of its permit."""
+
+    in_background: bool
+    deadline: Deadline
+
+
+@pytest.mark.parametrize("in_background", [True, False])
+def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(in_background: bool) -> None:
+    async def scenario() -> None:
+        deadline = Deadline.after(100, asyncio.get_running_loop().time())
+        async with alarm_of(cast(Permit, Held(in_background, deadline))):
+            alarms().end()
+            await asyncio.sleep(0)
+
+    if in_background:
+        asyncio.run(scenario())
+    else:
+        with pytest.raises(TimeoutError):
+            asyncio.run(scenario())

@@ -8,6 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.routes.access_log import LONGEST_PATH, OTHER, AccessLog
 from app.telemetry.metrics import Metrics
+from models.domain.alarms import alarms
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
@@ -93,3 +94,31 @@ def test_a_line_of_the_log_is_short_whatever_a_client_sends(
     (line,) = caplog.records
     assert vars(line)["traceparent"] == logged
     assert len(vars(line)["path"]) == LONGEST_PATH
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> None:
+    async def waiting(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def scenario() -> list[Message]:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        log = AccessLog(waiting, Metrics(), 100.0)
+        request = asyncio.create_task(log(dict(SCOPE), receive, send))
+        await asyncio.sleep(0)
+        if ended:
+            alarms().end()
+        request.cancel()
+        await asyncio.wait([request])
+        assert request.cancelled() is not ended
+        return sent
+
+    sent = asyncio.run(scenario())
+    assert [each["status"] for each in sent if "status" in each] == ([503] if ended else [])

@@ -34,6 +34,9 @@ class FakeLoop:
 
         return Handle()
 
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.timers.append((self.clock.now, call))
+
     def turn(self, seconds: float) -> None:
         """Let time pass, and run the timers that are due."""
         self.clock.advance(seconds)
@@ -108,6 +111,23 @@ def test_a_thousand_images_that_end_in_time_start_few_timers(
         alarm.cancel()
     assert loop.started < 10
     assert len(loop.timers) <= 1
+
+
+def test_at_the_end_all_alarms_ring_that_end_early_and_so_do_later_ones(
+    loop: FakeLoop, alarms: Alarms
+) -> None:
+    rang: list[str] = []
+    alarms.set(Deadline(130.0), lambda: rang.append("request"))
+    alarms.set(Deadline(130.0), lambda: rang.append("job"), ends_early=False)
+    assert alarms.set(Deadline(130.0), lambda: rang.append("cancelled")).cancel()
+    alarms.end()
+    assert rang == ["request"]
+    alarms.set(NEVER, lambda: rang.append("later"))
+    assert alarms.set(NEVER, lambda: rang.append("cancelled")).cancel()
+    loop.turn(0.0)
+    assert rang == ["request", "later"]
+    loop.turn(30.0)
+    assert rang == ["request", "later", "job"]
 
 
 def test_a_block_that_takes_too_long_ends_with_a_timeout() -> None:

@@ -1,0 +1,142 @@
+"""Requests that a server gives up when its drain timeout is over, at real servers."""
+
+import base64
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.e2e.conftest import Running, Start
+from tests.e2e.test_inference_grpc import FLAGS, METHOD
+from tests.e2e.test_streams import line, talking
+from tests.pictures import png
+from tests.ports import free_port
+from tests.server import PATIENCE, get, serving, until
+
+STOPPED = "the server is shutting down; send it again"
+
+
+@pytest.fixture
+def origin() -> Iterator[socket.socket]:
+    """Listen at a port where connections are accepted, and no request is answered."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(PATIENCE)
+        yield listening
+
+
+@pytest.fixture
+def ending(start: Start) -> Iterator[Running]:
+    """Run a server that gives requests up as soon as it ends, and then waits for their answers."""
+    with start(
+        drain_timeout=0.001,
+        body_timeout=PATIENCE,
+        fetch_allowed_networks="127.0.0.0/8",
+        fetch_ports="1-65535",
+        fetch_read_timeout=PATIENCE,
+        fetch_total_timeout=PATIENCE,
+    ) as running:
+        running.server.config.timeout_graceful_shutdown = None
+        yield running
+
+
+def address(origin: socket.socket) -> str:
+    return f"http://127.0.0.1:{origin.getsockname()[1]}/photo.jpg"
+
+
+def image() -> dict[str, str]:
+    return {"data": "data:image/png;base64," + base64.b64encode(png()).decode()}
+
+
+def assert_stopped(problem: dict[str, Any]) -> None:
+    assert (problem["status"], problem["code"], problem["detail"]) == (503, "draining", STOPPED)
+
+
+@pytest.mark.parametrize("path", ["/classify", "/filter?name=invert", "/info", "/process"])
+def test_a_request_whose_image_is_in_work_is_answered_with_503(
+    ending: Running, origin: socket.socket, path: str
+) -> None:
+    with ThreadPoolExecutor() as clients:
+        asked = {"images": [{"url": address(origin)}]}
+        reply = clients.submit(ending.client.post, path, json=asked)
+        with origin.accept()[0]:
+            ending.server.should_exit = True
+            found = reply.result()
+    assert found.status_code == 503
+    assert int(found.headers["Retry-After"]) > 0
+    assert_stopped(found.json())
+
+
+def test_a_request_whose_body_has_not_come_is_answered_with_503(ending: Running) -> None:
+    with socket.create_connection(("127.0.0.1", ending.port), PATIENCE) as connection:
+        head = b"POST /info HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 100"
+        connection.sendall(head + b"\r\nExpect: 100-continue\r\n\r\n")
+        with connection.makefile("rb") as file:
+            assert file.readline() == b"HTTP/1.1 100 Continue\r\n"
+            assert file.readline() == b"\r\n"
+            ending.server.should_exit = True
+            head, _, body = file.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nretry-after: " in head.lower()
+    assert_stopped(json.loads(body))
+
+
+def test_images_of_one_answer_that_are_done_are_not_lost(
+    ending: Running, origin: socket.socket
+) -> None:
+    with ThreadPoolExecutor() as clients:
+        asked = {"images": [image(), {"url": address(origin)}]}
+        reply = clients.submit(ending.client.post, "/info", json=asked)
+        with origin.accept()[0]:
+            ending.server.should_exit = True
+            done, stopped = reply.result().json()["results"]
+    assert done["status"] == "ok"
+    assert_stopped(stopped["error"])
+
+
+def test_every_unfinished_image_of_a_stream_has_its_own_error(
+    ending: Running, origin: socket.socket
+) -> None:
+    with talking(ending.port, "/info") as talk:
+        talk.send(line("a", png()))
+        first = talk.record()
+        for id_ in ("b", "c"):
+            talk.send(json.dumps({"id": id_, "url": address(origin)}).encode() + b"\n")
+        with origin.accept()[0], origin.accept()[0]:
+            ending.server.should_exit = True
+            found = list(iter(talk.record, None))
+    assert first is not None
+    assert first["status"] == "ok"
+    assert {each.get("id") for each in found} == {"b", "c", None}
+    for each in found:
+        assert_stopped(each["error"])
+
+
+def test_a_call_over_grpc_is_unavailable() -> None:
+    port, read = free_port(), Event()
+    flags = (*FLAGS, "--grpc-port", str(port), "--grace", "0", "--drain-timeout", "0.001")
+
+    def no_message() -> Iterator[bytes]:
+        read.wait(PATIENCE)
+        yield from ()
+
+    with (
+        serving(*flags, "--body-timeout", str(PATIENCE)) as server,
+        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        answer = channel.stream_unary(METHOD).future(no_message(), timeout=PATIENCE)
+        metrics, counted = (
+            f"http://127.0.0.1:{server.port}/metrics",
+            "\ndarkroom_requests_under_way 1",
+        )
+        until(lambda: counted in get(metrics).text)
+        server.process.send_signal(signal.SIGTERM)
+        error = answer.exception(PATIENCE)
+        read.set()
+    assert isinstance(error, grpc.RpcError)
+    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPED)
