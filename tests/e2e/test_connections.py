@@ -18,6 +18,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient
 
 from app.connections import body_rate, slow_bodies
+from app.http.negotiation import MOST_PARTS
 from models.exit_codes import ExitCode
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
@@ -95,6 +96,14 @@ def test_a_refused_client_that_expects_100_continue_keeps_its_body(hasty: Runnin
         assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(body)
         assert until_the_end(connection).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("kind", ["image/jpeg", "application/x-ndjson"])
+def test_a_client_whose_accept_header_is_too_long_keeps_its_body(hasty: Running, kind: str) -> None:
+    accept = ", ".join(f"image/x-{number}" for number in range(MOST_PARTS + 1)).encode()
+    head = b"POST /classify HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\n"
+    headers = b"Content-Type: %b\r\nAccept: %b\r\nContent-Length: 9\r\n" % (kind.encode(), accept)
+    assert asked(hasty.port, head + headers + b"\r\n").startswith(b"HTTP/1.1 431")
 
 
 def test_headers_that_trickle_end_in_time(hasty: Running) -> None:

@@ -28,15 +28,18 @@ FormOf = Callable[[Accept, bool], str]
 
 
 async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:
-    """Answer an admitted request; everything about it is decided before its work starts."""
+    """Answer an admitted request; everything about it is decided before its work starts.
+
+    An Accept header that is too long is refused before the body is read.
+    """
+    accept = parse(header(request.scope, b"accept"))
     if is_stream(content_type(request.scope)):
-        return await stream_answered(request, wanted_of)
+        return await stream_answered(request, wanted_of, accept)
     service, permit, timings = service_in(request.scope), permit_of(request), Timings()
     with timings.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    accept = parse(header(request.scope, b"accept"))
     asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
     _charge(asked, permit, service.settings)
     form = form_of(accept, intake.single)

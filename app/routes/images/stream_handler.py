@@ -6,7 +6,7 @@ from fastapi.responses import Response
 from app.admission.stream_permits import StreamPermits
 from app.connections.body_rate import STREAM
 from app.http.media_types import JSON_LINES
-from app.http.negotiation import parse
+from app.http.negotiation import Accept
 from app.http.request_lifetime import seconds_of
 from app.http.stream_window import StreamWindow
 from app.intake.request_items import options_of
@@ -21,14 +21,13 @@ from app.service import service_of
 from models.domain.errors import TooLarge
 
 
-async def stream_answered(request: Request, wanted_of: WantedOf) -> Response:
+async def stream_answered(request: Request, wanted_of: WantedOf, accept: Accept) -> Response:
     """Return a response that reads the images of a stream while it sends their records.
 
     As many images are under way as a request may have. Errors of the options are those of the
     request, whatever is wrong with an image is its own.
     """
     service, settings = service_of(request), service_of(request).settings
-    accept = parse(request.headers.get("accept"))
     form = negotiated(accept, JSON_LINES, "a stream is answered as")
     options = options_of(request, [])
     wanted = wanted_of(options, accept, service)
