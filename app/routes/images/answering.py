@@ -14,8 +14,14 @@ from app.routes.images.entity_tags import caching_headers
 from app.service import Service
 from models.domain.errors import NotAcceptable
 
-WantedOf = Callable[[Mapping[str, Any], Accept, Service], Wanted]
-"""Map the options of a request and its Accept header to what is wanted of each image."""
+CheckParts = Callable[[int], None]
+"""Raise TooLarge if the images of a request may not have this number of parts each."""
+
+WantedOf = Callable[[Mapping[str, Any], Accept, Service, CheckParts], Wanted]
+"""Map the options of a request and its Accept header to what is wanted of each image.
+
+It calls the last argument before it does any work on the parts.
+"""
 
 
 def negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:

@@ -1,6 +1,7 @@
 """The steps of every request with images: what is wanted, its cost, its work, its response."""
 
 from collections.abc import Callable
+from functools import partial
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -40,8 +41,9 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
-    _charge(asked, permit, service.settings)
+    check = partial(_check_parts, len(intake.items), service.settings)
+    asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service, check))
+    _charge(asked, permit)
     form = form_of(accept, intake.single)
     rendering = rendering_of(request, asked, service, timings, intake.options, form)
     if wants_tag(request, form, service.settings):
@@ -53,14 +55,19 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     return await render(answers, form, rendering)
 
 
-def _charge(asked: ImageRequest, permit: Permit, settings: Settings) -> None:
-    """Count the parts of all images and the work they will cost; raises TooLarge and Overloaded."""
-    n_items, count, most = len(asked.items), asked.count, settings.max_images_per_request
+def _check_parts(n_items: int, settings: Settings, parts: int) -> None:
+    """Raise TooLarge if a request may not have `n_items` images of this number of parts."""
+    count, most = n_items * parts, settings.max_images_per_request
     if count > most:
         raise TooLarge(
-            f"{n_items} images with {count // n_items} labels or versions each count as {count}; "
+            f"{n_items} images with {parts} labels or versions each count as {count}; "
             f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )
+
+
+def _charge(asked: ImageRequest, permit: Permit) -> None:
+    """Count the parts of all images and the work they will cost; raises Overloaded."""
+    n_items, count = len(asked.items), asked.count
     if count > n_items:
         permit.grow(count - n_items, 0)
     permit.expect(n_items, *asked.kinds)

@@ -1,5 +1,7 @@
 """Answer a body of any length: each image has its own permit, deadline and record."""
 
+from functools import partial
+
 from fastapi import Request
 from fastapi.responses import Response
 
@@ -11,7 +13,7 @@ from app.http.request_lifetime import seconds_of
 from app.http.stream_window import StreamWindow
 from app.intake.request_items import options_of
 from app.intake.stream import ImageStream
-from app.intake.wanted import ImageRequest, Parts, Wanted, kinds
+from app.intake.wanted import ImageRequest, Wanted, images_of_each, kinds
 from app.pipeline.results.timings import Timings
 from app.responses.body import StreamedBody
 from app.responses.streams import json_lines
@@ -30,8 +32,9 @@ async def stream_answered(request: Request, wanted_of: WantedOf, accept: Accept)
     service, settings = service_of(request), service_of(request).settings
     form = negotiated(accept, JSON_LINES, "a stream is answered as")
     options = options_of(request, [])
-    wanted = wanted_of(options, accept, service)
-    window = StreamWindow(_images_at_once(wanted, settings.max_images_per_request))
+    most = settings.max_images_per_request
+    wanted = wanted_of(options, accept, service, partial(_check_parts, most))
+    window = StreamWindow(most // images_of_each(wanted))  # each part of an image counts as one
     request.scope[STREAM] = window
     kind = request.headers["content-type"].strip().lower()
     stream = ImageStream(request.receive, kind, _permits(request, wanted), window, settings)
@@ -42,19 +45,13 @@ async def stream_answered(request: Request, wanted_of: WantedOf, accept: Accept)
     return StreamedBody(json_lines(answers, rendering), rendering.headers, form, source=answers)
 
 
-def _parts(wanted: Wanted) -> int:
-    return wanted.n_parts if isinstance(wanted, Parts) else 1
-
-
-def _images_at_once(wanted: Wanted, most: int) -> int:
-    """Return the images of a stream that may be under way; each part of an image counts as one."""
-    parts = _parts(wanted)
+def _check_parts(most: int, parts: int) -> None:
+    """Raise TooLarge if an image of this number of parts may not be under way."""
     if parts > most:
         raise TooLarge(
             f"an image with {parts} labels or versions counts as {parts}; a stream has at most "
             f"{most} under way (DARKROOM_MAX_IMAGES_PER_REQUEST)"
         )
-    return most // parts
 
 
 def _permits(request: Request, wanted: Wanted) -> StreamPermits:
@@ -62,5 +59,5 @@ def _permits(request: Request, wanted: Wanted) -> StreamPermits:
     client = client_name(service, request.scope)
     seconds = seconds_of(request.scope, service.settings)
     listed = request.scope["request_id"] if service.settings.debug_batches else ""
-    parts = _parts(wanted)
+    parts = images_of_each(wanted)
     return StreamPermits(service.admission, client, seconds, kinds(wanted), parts, listed)

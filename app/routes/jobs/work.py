@@ -35,6 +35,10 @@ def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> W
     if operation == "filter":
         return filter_wanted(given, EVERYTHING)
     if operation == "process":
-        return process_wanted(given, EVERYTHING, computing)
+        return process_wanted(given, EVERYTHING, computing, _any_number)
     text = f"one of {', '.join(OPERATIONS)} is needed, not {operation[:60]!r}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
+
+
+def _any_number(_parts: int) -> None:
+    """Accept any number of parts: a job has one image at a time in each of its places."""

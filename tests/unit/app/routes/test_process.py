@@ -1,0 +1,22 @@
+"""What `POST /process` finds out before it does any work."""
+
+import pytest
+
+from app.http.negotiation import EVERYTHING
+from app.routes.process import process_wanted
+from app.service import Computing
+from models.domain.errors import TooLarge
+
+
+@pytest.mark.parametrize(("labels", "parts"), [("true", 65), ("false", 64)])
+def test_too_many_parts_are_refused_before_any_filter_is_looked_at(labels: str, parts: int) -> None:
+    counted: list[int] = []
+
+    def refuse(parts: int) -> None:
+        counted.append(parts)
+        raise TooLarge("too many")
+
+    given = {"versions": [{"ops": [{"name": "there is no such filter"}]}] * 64, "labels": labels}
+    with pytest.raises(TooLarge):
+        process_wanted(given, EVERYTHING, Computing(), refuse)
+    assert counted == [parts]
