@@ -149,15 +149,14 @@ class AccessLog:
                     "path": scope["path"][:LONGEST_PATH],
                     "status": status,
                     "milliseconds": round(seconds * 1e3, 3),
-                    "client": logged_client(scope),
+                    "client": logged_client(scope, scope.get("client")),
                 },
             )
 
 
-def logged_client(scope: Scope) -> str | None:
+def logged_client(scope: Scope, client: tuple[str, int] | None) -> str | None:
     """Return the client of a request as the log names it: by its API key, or its address."""
     name: str | None = scope.get(NAME)
-    client = scope.get("client")
     return name or (client[0] if client else None)
 
 

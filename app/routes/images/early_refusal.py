@@ -29,13 +29,12 @@ from app.http.request_lifetime import seconds_before
 from app.intake.stream import is_stream
 from app.routes.access_log import (
     LONGEST_PATH,
-    NAME,
     access,
     logged_client,
     new_request_id,
     request_id_of,
 )
-from app.routes.images.image_route import ImageRoute
+from app.routes.images.image_route import ImageRoute, key_name
 from app.routes.images.recent_refusals import PreparedRefusal, RecentRefusals, answer
 from app.service import Service
 from app.telemetry.line_limit import LineLimit
@@ -165,8 +164,7 @@ class EarlyRefusal:
     def _client(self, scope: Scope) -> str:
         """Return the client as `ImageRoute` names it; raise Unauthorized and Forbidden."""
         if self._service.keys is not None:
-            name = scope[NAME] = f"key {self._service.keys.client_of(scope)}"
-            return name
+            return key_name(self._service.keys, scope)
         if self._proxies is None:
             return client_of(scope)
         seen = dict(scope)
@@ -191,7 +189,6 @@ class EarlyRefusal:
     def _log(self, scope: Scope, error: ServiceError, started: float) -> None:
         """Log the refusal, unless there were too many in this second."""
         if access.isEnabledFor(logging.INFO) and self._lines.allows():
-            seen = {**scope, "client": scope.get(SEEN, scope.get("client"))}
             access.info(
                 "request",
                 extra={
@@ -200,7 +197,7 @@ class EarlyRefusal:
                     "path": scope["path"][:LONGEST_PATH],
                     "status": error.status,
                     "milliseconds": round((time.monotonic() - started) * 1e3, 3),
-                    "client": logged_client(seen),
+                    "client": logged_client(scope, scope.get(SEEN, scope.get("client"))),
                 },
             )
 

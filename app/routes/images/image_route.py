@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
 from app.admission.clients import client_of
+from app.admission.keys import ApiKeys
 from app.admission.prediction.targets import target_of
 from app.http.headers import content_type, media_type
 from app.http.request_lifetime import deadline_of
@@ -82,11 +83,18 @@ def client_name(service: Service, scope: Scope) -> str:
     if service.keys is None:
         return address
     try:
-        key = service.keys.client_of(scope)
+        return key_name(service.keys, scope)
     except Unauthorized:
         service.admission.charge_rate(address, 1)
         raise
-    name = scope[NAME] = f"key {key}"
+
+
+def key_name(keys: ApiKeys, scope: Scope) -> str:
+    """Return the name of the request's API key as a client's, and note it for the log.
+
+    Raises Unauthorized and Forbidden.
+    """
+    name = scope[NAME] = f"key {keys.client_of(scope)}"
     return name
 
 
