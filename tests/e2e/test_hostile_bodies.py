@@ -105,7 +105,7 @@ def test_others_are_answered_while_hostile_bodies_come(server: Running) -> None:
         "top_k=%D9%A3",
         "top_k=1e400",
         "top_k=NaN",
-        "&".join(f"k{n}=1" for n in range(2_000)),
+        "&".join(f"k{n}=1" for n in range(200)),
         "k" * 30000 + "=1",
         "top_k=" + "1" * 30000,
     ],

@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv6Address
 
 import httptools
 
-from models.domain.errors import MalformedRequest
+from models.domain.errors import MalformedRequest, UrlTooLong
 
 VERSIONS = ("1.1", "1.0")
 
@@ -28,6 +28,14 @@ PIECE = 64
 
 FRAMING = 16
 """Bytes that a chunk may have besides its data: its size in hexadecimal digits and line ends."""
+
+
+LONGEST_PATH = 2048
+"""Bytes of a path, more than any path of this server has. To decode 30 kB of `%41` took 1.2 ms in
+the turn of the event loop in which it came, beside that of every other connection."""
+
+MOST_FIELDS = 256
+"""Fields of a query, twice as many as a request may have options. To read 4,000 took 2.2 ms."""
 
 
 def check_host(value: bytes) -> None:
@@ -59,14 +67,19 @@ def check_head(version: str, hosts: int, coding: bytes | None) -> None:
 def target(url: bytes) -> tuple[str, bytes, bytes]:
     """Return the path, the raw path and the query of a request's target.
 
-    The target is a path, or an http or https URL as clients send it to proxies.
+    The target is a path, or an http or https URL as clients send it to proxies. Raises
+    MalformedRequest, and UrlTooLong for a long path or a query of many fields.
     """
     parsed = httptools.parse_url(url)
     if parsed.schema not in (None, b"http", b"https"):
         raise MalformedRequest("the target of the request is neither a path nor an http URL")
-    raw: bytes = parsed.path or b"/"
+    raw, query = parsed.path or b"/", parsed.query or b""
+    if len(raw) > LONGEST_PATH:
+        raise UrlTooLong(f"a path may have {LONGEST_PATH} bytes; GET / shows which ones there are")
+    if query.count(b"&") >= MOST_FIELDS:
+        raise UrlTooLong(f"a query may have {MOST_FIELDS} fields; send fewer")
     path = raw.decode("ascii")
-    return urllib.parse.unquote(path) if "%" in path else path, raw, parsed.query or b""
+    return urllib.parse.unquote(path) if "%" in path else path, raw, query
 
 
 def check_chunks(n_bytes: int, pieces: int, framing: int, most: int) -> None:

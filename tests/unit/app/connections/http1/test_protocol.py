@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.connections.guard import CLOSE, LINGER
 from app.connections.http1.ending import LITTLE
+from app.connections.http1.framing import LONGEST_PATH, MOST_FIELDS
 from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
 from app.connections.phases import PROGRESS_WINDOW, READING, Phase
 from app.connections.slow_bodies import SlowBodies
@@ -222,6 +223,20 @@ def test_a_long_url_is_414_whole_or_without_end() -> None:
         assert status(await connected(url_bytes=2001).send(whole)) == 200
         endless = connected(url_bytes=1999)
         assert code(await endless.send(b"GET /", *[b"u" * 500] * 4)) == "url_too_long"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "target", [b"/" + b"%41" * (LONGEST_PATH // 3 + 1), b"/readyz?" + b"a=1&" * MOST_FIELDS]
+)
+def test_a_target_that_takes_long_to_read_is_414(target: bytes) -> None:
+    async def scenario() -> None:
+        answer = await connected().send(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
+        assert code(answer) == "url_too_long"
+        shorter = target[: len(target) - 4]
+        answer = await connected().send(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % shorter)
+        assert status(answer) == 200
 
     run(scenario)
 
