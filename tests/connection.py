@@ -103,10 +103,14 @@ async def hello(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-def connected(app: ASGIApp = hello, **limits: Any) -> Line:
-    """Return a new connection to `app`; it needs a running event loop."""
+def connected(app: ASGIApp = hello, beside: Line | None = None, **limits: Any) -> Line:
+    """Return a new connection to `app`, perhaps at the server of another one; it needs a running
+    event loop.
+    """
     time, ended = [1000.0], list[str]()
     guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])
+    if beside is not None:
+        time, ended, guard = beside.time, beside.ended, beside.guard
     config = uvicorn.Config(cast(Callable[..., Any], app), ws="none", log_config=None)
     config.load()
     protocol = GuardedProtocol(config, ServerState(), {}, guard, "192.0.2.7")

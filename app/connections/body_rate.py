@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol
 
 from starlette.types import Message, Receive
@@ -21,6 +21,17 @@ STREAM = "stream"
 """The key of a request's scope under which its StreamPace stands if its body is a stream."""
 
 
+TURNS = "turns"
+"""The key of a request's scope under which its Turns stand, if its server has some."""
+
+
+class Turns(Protocol):
+    """What lets requests go on that have waited for a body, some in each turn of the event loop."""
+
+    def add(self, thing: Callable[[], None], rank: int) -> None:
+        """Call `thing` now or later; rank 1 is that of all requests but health checks."""
+
+
 class StreamPace(Protocol):
     """The state of a request whose images are answered while others still come."""
 
@@ -36,6 +47,21 @@ def stream_of(scope: Mapping[str, Any]) -> StreamPace | None:
     """Return the state of a request that is a stream, None for all others."""
     stream: StreamPace | None = scope.get(STREAM)
     return stream
+
+
+async def _turn(scope: Mapping[str, Any]) -> None:
+    """Wait for the turn of a request."""
+    turns: Turns | None = scope.get(TURNS)
+    if turns is None:
+        return
+    waiter = asyncio.get_running_loop().create_future()
+
+    def go_on() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    turns.add(go_on, 1)
+    await waiter
 
 
 def owes_answers(scope: Mapping[str, Any]) -> bool:
@@ -77,11 +103,14 @@ class PatientReceive:
 
     In each window of waiting at least `rate` bytes per second must arrive. Only time in which the
     application waits for the client counts: a slow application does not make the client fail.
-    After the body there is no timeout. A stream (see STREAM) may pause while it waits for answers,
-    and needs the rate only inside an image.
+    After the body there is no timeout. A request that has waited goes on in its turn (see TURNS):
+    bodies of a thousand clients may come at the same moment. A stream (see STREAM) may pause while
+    it waits for answers, and needs the rate only inside an image.
     """
 
-    __slots__ = ("_bytes", "_rate", "_reading", "_receive", "_scope", "_seconds", "_window")
+    __slots__ = (
+        *("_bytes", "_rate", "_reading", "_receive", "_scope", "_seconds", "_waited", "_window"),
+    )
 
     def __init__(
         self, receive: Receive, seconds: float, rate: int, scope: Mapping[str, Any] = _NO_SCOPE
@@ -91,6 +120,7 @@ class PatientReceive:
         self._seconds = seconds
         self._rate = rate
         self._reading = True
+        self._waited = False
         self._bytes = 0
         self._window = WINDOW
 
@@ -111,6 +141,9 @@ class PatientReceive:
             if self._reading and self._rate and self._window <= 0:
                 self._close_window()
             if message is not None:
+                if self._waited:
+                    self._waited = False
+                    await _turn(self._scope)
                 return message
             if alarms().ended:
                 raise interrupted()
@@ -128,6 +161,7 @@ class PatientReceive:
             return message
         try:
             async with Timeout(deadline):
+                self._waited = True
                 return await _Begun(receiving, waits_for)
         except TimeoutError:
             return None

@@ -4,9 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
+from app.connections.body_rate import TURNS
 from app.connections.early_answer import Decide, never
+from app.connections.health_checks import is_check
+from app.connections.in_turns import InTurns
 from app.connections.limits import ConnectionLimits
 from app.connections.notices import Notices
 from app.connections.phases import FIRST_VICTIMS, LAST_VICTIMS, PROGRESS_WINDOW, Phase, Phases
@@ -19,6 +23,10 @@ CLOSE = 2.0
 """Seconds in which a client that has received its last byte can end TLS for its part. The event
 loop would wait for 30, in which the connection holds its memory, and a server that ends waits."""
 
+AT_ONCE = 4
+"""Requests that are started, or go on with their bodies, in a turn of the event loop. Most of them
+take less than a millisecond there, the dearest 20."""
+
 log = logging.getLogger("darkroom.connections")
 
 
@@ -29,6 +37,12 @@ def _uncounted(reason: str) -> None:
 def _never_pressed() -> bool:
     """Return False, in servers that refuse nothing by headers."""
     return False
+
+
+def _called(go_on: Callable[[], object]) -> float:
+    """Go on with a request, whose cost counts as 1."""
+    go_on()
+    return 1
 
 
 @dataclass(slots=True)
@@ -47,6 +61,8 @@ class Guard:
     clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     phases: Phases = field(init=False)
     slow_bodies: SlowBodies = field(init=False)
+    turns: InTurns[Callable[[], None]] = field(init=False)
+    """Starts requests, and goes on with those that have waited for a body."""
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -63,10 +79,19 @@ class Guard:
         }
         self.phases = phases = Phases(times, limits.min_rate, self.clock)
 
+        self.turns = InTurns(_called, AT_ONCE, ranks=2)
+
         def bodies() -> Collection[Arriving]:
             return cast(Collection[Arriving], phases.members(Phase.BODY))
 
         self.slow_bodies = SlowBodies(bodies, limits.connections, limits.per_client, self.clock)
+
+    def start(self, start: Callable[[Any, Any], None], cycle: Any, app: Any) -> None:
+        """Start a request by `start(cycle, app)`, now or in its turn; health checks go first."""
+        scope = cycle.scope
+        scope[TURNS] = self.turns
+        urgent = is_check(scope["path"], scope["query_string"])
+        self.turns.add(partial(start, cycle, app), 0 if urgent else 1)
 
     def sweep(self) -> None:
         """End all connections whose time is over, and slow ones beyond their limits."""

@@ -61,7 +61,10 @@ APP = (
 """The rooms of `app`: each may import only those before it."""
 
 CONNECTIONS = (
+    "body_rate",
     "early_answer",
+    "health_checks",
+    "in_turns",
     "limits",
     "notices",
     "phases",
@@ -71,7 +74,6 @@ CONNECTIONS = (
     "descriptors",
     "listening",
     "tls",
-    "body_rate",
     "handshakes",
     "entrance",
     "bare",

@@ -20,6 +20,7 @@ from app.connections.bare.discarded_connection import DiscardedConnection, Watch
 from app.connections.bare.resting import Resting
 from app.connections.entrance import Ticket
 from app.connections.guard import Guard
+from app.connections.health_checks import PEEKED
 from app.connections.phases import Phase
 
 SEEN_AT_ONCE = 256
@@ -47,9 +48,9 @@ class Refused:
 
 Refuse = Callable[[socket.socket, str, bytes], Refused | None]
 """Answers the request in a socket's buffer if it is refused, else returns None. The text is the
-client's address; the bytes are the beginning of the request, at most `PEEKED`."""
+client's address; the bytes are the beginning of the request, at most `LONGEST_HEAD`."""
 
-PEEKED = 1 << 14
+LONGEST_HEAD = 1 << 14
 """Bytes that are looked at under overload; a request whose head is longer goes to the protocol."""
 
 FIRST_LOOK = 1 << 10
@@ -88,7 +89,7 @@ class SilentConnection:
 
     def readable(self) -> None:
         """Begin, or close if the client has left."""
-        first = sent(self.connection, 1)
+        first = sent(self.connection, PEEKED)
         if first:
             self._all.remove(self)
             self._all.arrivals.add(first, self.connection, self.ticket, self.begin)
@@ -142,7 +143,7 @@ class SilentConnections:
 
     def enter(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
         """Call `begin` when the client has sent something, at once if it already has."""
-        data = sent(connection, FIRST_LOOK if self._guard.pressed() else 1)
+        data = sent(connection, FIRST_LOOK if self._guard.pressed() else PEEKED)
         if data is None:
             self._watch(SilentConnection(self, connection, ticket, begin))
         elif data:
@@ -157,7 +158,7 @@ class SilentConnections:
         """Refuse a request that began with `data`, or call `begin`; return whether it began."""
         refused = None
         if self._guard.pressed():  # else nothing is refused, and the head need not be looked at
-            head = data if b"\r\n\r\n" in data else sent(connection, PEEKED) or b""
+            head = data if b"\r\n\r\n" in data else sent(connection, LONGEST_HEAD) or b""
             refused = self._refuse(connection, ticket.host, head)
         if refused is None:
             begin()

@@ -185,7 +185,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self.running = cycle
         if not cycle.answered_early(self._guard.decide):
-            super()._start_asgi_task(cycle, app)
+            self._guard.start(super()._start_asgi_task, cycle, app)
 
     def on_response_complete(self) -> None:
         """Run the next request, wait for one, or end the connection."""

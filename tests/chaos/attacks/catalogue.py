@@ -2,6 +2,7 @@
 
 from tests.chaos.attacks import (
     announced_bodies,
+    bursts,
     endless_headers,
     foreign_jobs,
     forms,
@@ -100,6 +101,8 @@ _REST = (
     Attack(odd_connections.dear_chunks, patience=120, resets_allowed=True),
     Attack(odd_connections.coded_bodies, patience=120),
     Attack(odd_connections.list_floods, patience=200),
+    Attack(bursts.head_bursts, patience=200),
+    Attack(bursts.body_bursts, patience=200),
     Attack(origins.origin_continue, flags=_ORIGIN),
     Attack(origins.origin_headers, flags=_ORIGIN),
     Attack(origins.origin_chunks, flags=_ORIGIN),

@@ -1,7 +1,7 @@
 """Bodies that come too slowly, in virtual time."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import SimpleNamespace
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from app.connections import body_rate
-from app.connections.body_rate import STREAM, PatientReceive
+from app.connections.body_rate import STREAM, TURNS, PatientReceive
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import Draining, SlowBody
@@ -191,3 +191,47 @@ def test_a_body_that_is_awaited_when_the_server_gives_up_is_told_so() -> None:
         assert loop.time() - start < 2.0
 
     run(scenario())
+
+
+class Turns:
+    """Turns that are given when a test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def add(self, thing: Callable[[], None], rank: int) -> None:
+        assert rank == 1
+        self.waiting.append(thing)
+
+
+def test_a_request_that_has_waited_for_its_body_goes_on_in_its_turn() -> None:
+    turns = Turns()
+
+    async def scenario() -> None:
+        arrived = asyncio.Event()
+
+        async def receive() -> Message:
+            await arrived.wait()
+            return {"type": "http.request", "body": b"all", "more_body": False}
+
+        reading = asyncio.create_task(PatientReceive(receive, 30, 0, {TURNS: turns})())
+        await asyncio.sleep(0)
+        assert not turns.waiting
+        arrived.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not reading.done()
+        turns.waiting.pop()()
+        assert (await reading)["body"] == b"all"
+
+    run(scenario())
+
+
+def test_a_request_whose_body_is_there_needs_no_further_turn() -> None:
+    turns = Turns()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"all", "more_body": False}
+
+    assert run(PatientReceive(receive, 30, 0, {TURNS: turns})())["body"] == b"all"
+    assert not turns.waiting

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from app.admission.counts.counters import Counters
-from app.connections.bare.arrivals import BEGUN_AT_ONCE, OTHERS, REFUSAL, Arrivals
+from app.connections.bare.arrivals import BEGUN_AT_ONCE, REFUSAL, Arrivals
 from app.connections.entrance import Ticket
 
 
@@ -34,25 +34,21 @@ def test_more_requests_are_refused_than_begun_in_a_turn(begins: bool, most: floa
     asyncio.run(scenario())
 
 
-def test_a_flood_of_requests_without_a_body_leaves_a_part_of_each_turn_to_uploads() -> None:
-    begun: list[socket.socket] = []
+def test_health_checks_are_begun_first_then_requests_without_a_body_then_others() -> None:
+    begun: list[str] = []
 
-    def begin(connection: socket.socket, *_: object) -> bool:
-        begun.append(connection)
+    def begin(_connection: socket.socket, ticket: Ticket, _begin: object, _data: bytes) -> bool:
+        begun.append(ticket.host)
         return True
 
     async def scenario() -> None:
-        arrivals, ticket = Arrivals(begin), Ticket(Counters(), None, None)
-        with socket.socket() as check, socket.socket() as upload:
-            for _ in range(2):  # more than two turns take
-                for _ in range(2 * BEGUN_AT_ONCE):
-                    arrivals.add(b"G", check, ticket, lambda: None)
-                for _ in range(OTHERS):
-                    arrivals.add(b"P", upload, ticket, lambda: None)
-            assert upload not in begun
+        arrivals = Arrivals(begin)
+        with socket.socket() as connection:
+            for first in (*[b"POST /classify"] * (BEGUN_AT_ONCE + 1), b"GET / HTTP", b"GET /livez"):
+                ticket = Ticket(Counters(), None, None, first.decode())
+                arrivals.add(first, connection, ticket, lambda: None)
             await asyncio.sleep(0)
-            assert begun[BEGUN_AT_ONCE:].count(upload) == OTHERS * 2
-            assert begun[BEGUN_AT_ONCE : BEGUN_AT_ONCE + OTHERS].count(upload) == 1
             arrivals.end()
+        assert begun[BEGUN_AT_ONCE:] == ["GET /livez", "GET / HTTP", "POST /classify"]
 
     asyncio.run(scenario())

@@ -14,7 +14,12 @@ from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
 from app.connections.bare import arrivals, discarded_connection
 from app.connections.bare.resting import REST
-from app.connections.bare.silent_connections import FIRST_LOOK, PEEKED, Member, SilentConnections
+from app.connections.bare.silent_connections import (
+    FIRST_LOOK,
+    LONGEST_HEAD,
+    Member,
+    SilentConnections,
+)
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
@@ -283,7 +288,7 @@ def test_a_long_rest_ends_the_connection_and_is_read_so_that_the_client_sees_no_
         pytest.param(b"", id="nothing"),
         pytest.param(b"\r\n", id="line end"),
         pytest.param(sized(LAST, 5) + b"hello", id="request"),
-        pytest.param(b"." * 2 * PEEKED, id="more than is looked at"),
+        pytest.param(b"." * 2 * LONGEST_HEAD, id="more than is looked at"),
     ],
 )
 def test_what_follows_the_last_request_of_a_connection_resets_nothing(extra: bytes) -> None:
@@ -454,7 +459,7 @@ def test_a_server_that_is_leaving_ends_the_connection() -> None:
     "request_",
     [
         pytest.param(sized(POST, 0)[:-1], id="incomplete head"),
-        pytest.param(POST + b"X: " + b"x" * PEEKED + b"\r\n\r\n", id="long head"),
+        pytest.param(POST + b"X: " + b"x" * LONGEST_HEAD + b"\r\n\r\n", id="long head"),
         pytest.param(POST.replace(b"Host: x\r\n", b"") + b"\r\n", id="no host"),
         pytest.param(POST + b"Content-Length: x\r\n\r\n", id="wrong length"),
         pytest.param(POST + b"Transfer-Encoding: chunked\r\n\r\n", id="chunks"),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.guard import CLOSE, LINGER
+from app.connections.guard import AT_ONCE, CLOSE, LINGER
 from app.connections.http1.ending import LITTLE
 from app.connections.http1.framing import LONGEST_PATH, MOST_FIELDS
 from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
@@ -503,6 +503,26 @@ def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
             answers += await line.wait(0)
         assert answers.count(b"HTTP/1.1 200 OK") == MOST_AHEAD + 1
         assert line.transport.closed
+
+    run(scenario)
+
+
+def test_requests_that_come_together_are_started_in_turns_and_health_checks_first() -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app)
+        lines = [connected(app, line) for _ in range(3 * AT_ONCE)]
+        check = connected(app, line)
+        for each in lines:
+            each.protocol.data_received(GET)
+        check.protocol.data_received(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0)  # the tasks of the first turn begin
+        assert [each["path"] for each in app.scopes] == ["/"] * AT_ONCE
+        await asyncio.sleep(0)
+        assert [each["path"] for each in app.scopes[AT_ONCE:]] == ["/livez", *["/"] * (AT_ONCE - 1)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(app.scopes) == 3 * AT_ONCE + 1
 
     run(scenario)
 

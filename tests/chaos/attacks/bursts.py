@@ -1,0 +1,59 @@
+"""Hundreds of requests that become complete at the same moment, on connections opened before.
+
+Old effect: all of them were one turn of the event loop, in which nothing else was answered; 1,000
+health checks with a query of 4,000 fields held up `/livez` for 5 s. Promise: they are worked on a
+few at a time, and health checks before all others.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from tests.chaos.harness.attack import Outcome, Steps, Target
+from tests.chaos.harness.http import answer, close_all, connect, post
+
+_CONNECTIONS = 600
+_ROUNDS = 3
+
+
+def _rounds(target: Target, request: bytes, last: int) -> list[Outcome]:
+    """Send the `last` bytes of all requests together, when the server has the rest of them."""
+    found: list[Outcome] = []
+    for _ in range(_ROUNDS):
+        opened = [connect(target) for _ in range(_CONNECTIONS)]
+        for each in opened:
+            each.sendall(request[:-last])
+        time.sleep(0.5)  # the attacker's own pause: the server reads what has come
+        started = time.monotonic()
+        for each in opened:
+            each.sendall(request[-last:])
+        with ThreadPoolExecutor(8) as pool:
+            found += pool.map(partial(answer, started=started, patience=60.0), opened)
+        close_all(opened)
+    return found
+
+
+def _attack(target: Target, requests: Sequence[tuple[bytes, int]]) -> Steps:
+    yield None
+    for request, last in requests:
+        yield from _rounds(target, request, last)
+
+
+def head_bursts(target: Target) -> Steps:
+    """End the heads of 600 requests at the same moment: long queries, long paths, large pages."""
+    targets = ("/readyz?" + "a=1&" * 4000, "/" + "%41" * 10_000, "/openapi.json")
+    heads = (f"GET {each} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for each in targets)
+    yield from _attack(target, [(each, 2) for each in heads])
+
+
+def body_bursts(target: Target) -> Steps:
+    """End the bodies of 600 requests at the same moment: wrong JSON, and 64 long versions."""
+    wrong = post("/info", b'{"images":[' + b",".join([b"1"] * 4000) + b"]}", "application/json")
+    chain = [{"name": "gaussian_blur", "sigma": each + 1} for each in range(32)]
+    versions = json.dumps([{"ops": chain}] * 63 + [{"ops": [{"name": "none"}]}]).encode()
+    parts = (b'name="versions"\r\n\r\n' + versions, b'name="file"; filename="a"\r\n\r\nno image')
+    form = b"".join(b"--b\r\nContent-Disposition: form-data; %b\r\n" % each for each in parts)
+    asked = post("/process", form + b"--b--", "multipart/form-data; boundary=b")
+    yield from _attack(target, [(wrong, 1), (asked, 1)])
