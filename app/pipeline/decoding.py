@@ -19,7 +19,7 @@ from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.decode_stalls import DecodeStalls
-from app.pipeline.file_decoder import Accept, FileDecoder, Found
+from app.pipeline.file_decoder import Accept, Decoding, FileDecoder, Found
 from app.pipeline.memory.held_image import HeldImage
 from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.results.timings import Timings
@@ -128,7 +128,7 @@ class ImageDecoder:
         Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
-        decode: Decode = self._files.decoding(content, behind=context.permit.in_background)
+        decode: Decode = Decoding(self._files, content, behind=context.permit.in_background)
         if self.stalls.call is not None:
             decode = partial(self._counted, decode)
         async with self._budget.hold(typical := room(_TYPICAL_JPEG)):

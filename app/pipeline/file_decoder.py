@@ -44,10 +44,6 @@ class FileDecoder:
         self._max_pixels = max_pixels
         self._measured = measured
 
-    def decoding(self, content: Blob, *, behind: bool) -> "Decoding":
-        """Return a function that decodes a file, in the background if `behind`."""
-        return Decoding(self, content, behind=behind)
-
     def plain(self, blob: Blob, accept: Accept) -> Found | None:
         """Decode a plain baseline JPEG; return None for any other file, and for a damaged one."""
         started = time.monotonic()
@@ -77,7 +73,8 @@ class FileDecoder:
 
 
 class Decoding:
-    """The decoding of one file, which remembers whether a thread can do it.
+    """The decoding of one file by `files`, in the background if `behind`; it remembers whether a
+    thread can do it.
 
     Only decoding shows that a JPEG is damaged. No thread decodes it a second time when it has
     waited for the memory that a process takes.

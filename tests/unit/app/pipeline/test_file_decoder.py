@@ -44,7 +44,7 @@ class Decoders:
         one = asyncio.Semaphore(1)
         pool, measured = cast(DecoderPool, self), list[float]().append
         files = FileDecoder(pool, MOST, cast(Any, self.in_thread), one, measured)
-        return files.decoding(Blob.of(data), behind=behind)
+        return Decoding(files, Blob.of(data), behind=behind)
 
 
 async def asked_twice(decoding: Decoding, memory: int) -> Decoded | Seen:
