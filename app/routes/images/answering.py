@@ -24,6 +24,20 @@ It calls the last argument before it does any work on the parts.
 """
 
 
+LONG, MANY = 1 << 13, 8
+"""Characters of a text, and members of a list, beyond which an option is read on a thread. To read
+64 chains of 32 filters takes 10 ms, and 12 ms more where they are the text of a form."""
+
+
+def are_long(options: Mapping[str, Any]) -> bool:
+    """Return whether an option takes so long to read that a thread does it."""
+    for given in options.values():
+        most = LONG if isinstance(given, str) else MANY
+        if isinstance(given, str | list) and len(given) > most:
+            return True
+    return False
+
+
 def negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
     """Return the offer that Accept likes best; raises NotAcceptable that begins with `refusal`."""
     chosen = accept.best(offers)

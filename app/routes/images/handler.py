@@ -1,5 +1,6 @@
 """The steps of every request with images: what is wanted, its cost, its work, its response."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +17,7 @@ from app.intake.stream import is_stream
 from app.intake.wanted import ImageRequest
 from app.pipeline.results.timings import Timings
 from app.responses.render import render
-from app.routes.images.answering import WantedOf, rendering_of
+from app.routes.images.answering import WantedOf, are_long, rendering_of
 from app.routes.images.entity_tags import tagged, wants_tag
 from app.routes.images.image_route import permit_of
 from app.routes.images.stream_handler import stream_answered
@@ -42,7 +43,9 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
     check = partial(_check_parts, len(intake.items), service.settings)
-    asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service, check))
+    decide = partial(wanted_of, intake.options, accept, service, check)
+    long = are_long(intake.options)
+    asked = ImageRequest(intake.items, await asyncio.to_thread(decide) if long else decide())
     _charge(asked, permit)
     form = form_of(accept, intake.single)
     rendering = rendering_of(request, asked, service, timings, intake.options, form)

@@ -1,5 +1,6 @@
 """Answer a body of any length: each image has its own permit, deadline and record."""
 
+import asyncio
 from functools import partial
 
 from fastapi import Request
@@ -17,7 +18,7 @@ from app.intake.wanted import ImageRequest, Wanted, images_of_each, kinds
 from app.pipeline.results.timings import Timings
 from app.responses.body import StreamedBody
 from app.responses.streams import json_lines
-from app.routes.images.answering import WantedOf, negotiated, rendering_of
+from app.routes.images.answering import WantedOf, are_long, negotiated, rendering_of
 from app.routes.images.image_route import client_name
 from app.service import service_of
 from models.domain.errors import TooLarge
@@ -33,7 +34,8 @@ async def stream_answered(request: Request, wanted_of: WantedOf, accept: Accept)
     form = negotiated(accept, JSON_LINES, "a stream is answered as")
     options = options_of(request, [])
     most = settings.max_images_per_request
-    wanted = wanted_of(options, accept, service, partial(_check_parts, most))
+    decide = partial(wanted_of, options, accept, service, partial(_check_parts, most))
+    wanted = await asyncio.to_thread(decide) if are_long(options) else decide()
     window = StreamWindow(most // images_of_each(wanted))  # each part of an image counts as one
     request.scope[STREAM] = window
     kind = request.headers["content-type"].strip().lower()
