@@ -14,8 +14,8 @@ from functools import partial
 from tests.chaos.harness.attack import Outcome, Steps, Target
 from tests.chaos.harness.http import answer, close_all, connect, post
 
-_CONNECTIONS = 600
-_ROUNDS = 3
+_CONNECTIONS = 400
+_ROUNDS = 2
 
 
 def _rounds(target: Target, request: bytes, last: int) -> list[Outcome]:
@@ -42,14 +42,14 @@ def _attack(target: Target, requests: Sequence[tuple[bytes, int]]) -> Steps:
 
 
 def head_bursts(target: Target) -> Steps:
-    """End the heads of 600 requests at the same moment: long queries, long paths, large pages."""
+    """End the heads of 400 requests at the same moment: long queries, long paths, large pages."""
     targets = ("/readyz?" + "a=1&" * 4000, "/" + "%41" * 10_000, "/openapi.json")
     heads = (f"GET {each} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for each in targets)
     yield from _attack(target, [(each, 2) for each in heads])
 
 
 def body_bursts(target: Target) -> Steps:
-    """End the bodies of 600 requests at the same moment: wrong JSON, and 64 long versions."""
+    """End the bodies of 400 requests at the same moment: wrong JSON, and 64 long versions."""
     wrong = post("/info", b'{"images":[' + b",".join([b"1"] * 4000) + b"]}", "application/json")
     chain = [{"name": "gaussian_blur", "sigma": each + 1} for each in range(32)]
     versions = json.dumps([{"ops": chain}] * 63 + [{"ops": [{"name": "none"}]}]).encode()
