@@ -44,6 +44,17 @@ def progressive(side: int = 7000, scans: int = 90, refining: bool = True) -> byt
     return b"".join([*parts, b"\xff\xd9"])
 
 
+def in_first_scan(data: bytes) -> bytes:
+    """Return an ordinary progressive JPEG with `data` before those of its first scan."""
+    out = io.BytesIO()
+    image = Image.linear_gradient("L").resize((64, 64)).convert("RGB")
+    image.save(out, "JPEG", progressive=True)
+    whole = out.getvalue()
+    header = whole.index(b"\xff\xda") + 2
+    start = header + int.from_bytes(whole[header : header + 2], "big")
+    return whole[:start] + data + whole[start:]
+
+
 def many_segments(size: int = 32_000_000, marker: int = 0xFE) -> bytes:
     """Return an ordinary image behind empty segments, which are comments by default."""
     image = plain()
