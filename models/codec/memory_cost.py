@@ -30,6 +30,13 @@ _LOADED = 4
 """Bytes per pixel of Pillow's picture, beside which the rows of a PNG and the strips or tiles of a
 TIFF are unpacked. A TIFF with an orientation is turned into a second one before they are freed."""
 
+_ROW = 8
+"""Bytes of a row of Pillow's picture beside its pixels, which are the place of the row."""
+
+_NARROW = 16
+"""Pixels of a row that make up for that: the figures hold for rows of as many. One column took 15
+bytes per pixel."""
+
 _LOADED_AVIF = 2
 """Bytes per sample that Pillow takes for an AVIF beside its planes: it has the pixels twice."""
 
@@ -87,7 +94,15 @@ def decode_memory(
     per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
-    return size + max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
+    pixels = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
+    return size + pixels + _ROW * max(0, _rows(info) - info.n_pixels // _NARROW)
+
+
+def _rows(info: ImageInfo) -> int:
+    """Return the rows of the pictures that Pillow has at a time; a TIFF is turned into a second."""
+    if info.format is ImageFormat.TIFF and info.orientation != 1:
+        return info.height + info.width
+    return info.height if info.orientation < 5 else info.width
 
 
 def _loaded(info: ImageInfo) -> int:

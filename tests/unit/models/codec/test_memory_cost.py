@@ -77,6 +77,22 @@ def test_memory_grows_with_the_pixels_and_not_with_one_side() -> None:
     assert decode_memory(info(ImageFormat.PNG, "RGB", 3000), 0) == 9 * small
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("format_", [ImageFormat.PNG, ImageFormat.BMP, ImageFormat.TIFF])
+def test_a_column_takes_eight_bytes_more_for_almost_each_row(
+    format_: ImageFormat, orientation: int
+) -> None:
+    row = ImageInfo(format_, 16_000_000, 1, 1, 1, "RGB", fast_jpeg=False)
+    sides = (16_000_000, 1) if orientation >= 5 else (1, 16_000_000)
+    column = ImageInfo(format_, *sides, orientation, 1, "RGB", fast_jpeg=False)
+    assert decode_memory(column, 0) - decode_memory(row, 0) >= 7 * 16_000_000
+
+
+def test_the_rows_of_other_pictures_are_part_of_the_figures() -> None:
+    tall = ImageInfo(ImageFormat.PNG, 16, 1_000_000, 1, 1, "RGB", fast_jpeg=False)
+    assert decode_memory(tall, 0) == decode_memory(info(ImageFormat.PNG, "RGB", 4000), 0)
+
+
 def test_modes_that_are_converted_take_more() -> None:
     plain = decode_memory(info(ImageFormat.TIFF, "RGB"), 0)
     assert decode_memory(info(ImageFormat.TIFF, "F"), 0) > plain
