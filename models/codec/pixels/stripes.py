@@ -18,6 +18,7 @@ from PIL.ImageFile import ImageFile
 from models.codec.pixels.boxes import Box, boxes
 from models.codec.pixels.channels import float_scale, is_grey, simplified
 from models.codec.pixels.colour import to_srgb
+from models.codec.pixels.growing_reads import read_growing
 from models.codec.pixels.pillow_memory import ReleasedRows, in_one_block
 from models.domain.image import Pixels
 
@@ -113,6 +114,7 @@ def loaded(image: ImageFile) -> Rows:
         raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
         return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
     width, height = image.size
+    read_growing(image)
     with in_one_block(width * height):
         image.load()
     return _Loaded(image, ReleasedRows(image))

@@ -138,3 +138,16 @@ def endless_directories() -> bytes:
         (279, _LONG, [len(pixels)]),
     ]
     return _file(entries, pixels, following=8 + len(pixels))
+
+
+def stepped_strips(side: int = 6400, step: int = 1) -> bytes:
+    """Return a picture with a strip for each row, each of which begins `step` bytes behind the one
+    before it.
+    """
+    data = bytes(n % 251 for n in range(side * (1 + step)))
+    strips: list[Entry] = [
+        (273, _LONG, [8 + step * row for row in range(side)]),
+        (278, _LONG, [1]),
+        (279, _LONG, [side] * side),
+    ]
+    return _file(_base(side, side, 1, 1) + strips, data)
