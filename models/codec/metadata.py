@@ -9,6 +9,7 @@ from typing import NamedTuple
 from PIL import Image as PillowImage
 
 from models.codec.bounds.exif import affordable
+from models.codec.encoding.exif import MAX_BLOCK
 
 MAX_COPYRIGHT = 1000
 """Characters kept; an EXIF block in a JPEG holds 64 KiB in all."""
@@ -20,7 +21,8 @@ _COPYRIGHT = 0x8298
 class Metadata(NamedTuple):
     """Orientation as in EXIF (1 is upright, 5 to 8 swap width and height), and the copyright.
 
-    `exif` is the block as it is in the file, unchecked; None in formats that have no such block.
+    `exif` is the block as it is in the file, unchecked; None in formats that have no such block,
+    and for one that is too large to be kept.
     """
 
     orientation: int = 1
@@ -43,7 +45,7 @@ def read_metadata(image: PillowImage.Image) -> Metadata:
     return Metadata(
         1 if upright else int(orientation),
         _notice(notice),
-        block if isinstance(block, bytes) else None,
+        block if isinstance(block, bytes) and len(block) <= MAX_BLOCK else None,
     )
 
 

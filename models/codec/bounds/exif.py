@@ -19,6 +19,10 @@ MAX_NUMBERS = 200_000
 The colours of a palette of 16 bits are 196,608.
 """
 
+MAX_BYTES = 1 << 20
+"""Bytes of an EXIF block, at most: 16 segments of a JPEG have as many, and cameras fill a part of
+one. Readers make several copies of it, which took 250 MB for a text of 31."""
+
 _BYTES = (1, 2, 6, 7)
 """Kinds of values that are read as one text, however long."""
 
@@ -53,7 +57,9 @@ def first_directory(tiff: bytes) -> NDArray[Any] | None:
 
 
 def affordable(block: bytes) -> bool:
-    """Return whether the first directory of an EXIF block can be read without much cost."""
+    """Return whether an EXIF block can be read without much cost, by its first directory."""
+    if len(block) > MAX_BYTES:
+        return False
     entries = first_directory(block.removeprefix(b"Exif\0\0"))
     return entries is None or (len(entries) <= MAX_ENTRIES and most_numbers(entries) <= MAX_NUMBERS)
 

@@ -3,7 +3,7 @@
 import re
 
 from models.codec.bounds.exif import affordable
-from models.codec.bounds.refusal import too_large, too_many
+from models.codec.bounds.refusal import too_large, too_many, too_much_exif
 from models.domain.errors import Undecodable
 
 MAX_SEGMENTS = 1000
@@ -131,7 +131,7 @@ def _check_metadata(segment: bytes, exif: list[bytes]) -> None:
             allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
             raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
         if not affordable(b"".join(exif)):
-            raise Undecodable("the EXIF of the JPEG has too many entries; remove it")
+            raise too_much_exif("JPEG")
     elif segment.startswith(b"MPF\0") and not affordable(segment[4:]):
         raise Undecodable("the index of images (MPF) of the JPEG has too many entries; remove it")
 

@@ -7,8 +7,7 @@ frames are not decoded.
 import struct
 
 from models.codec.bounds.exif import affordable
-from models.codec.bounds.refusal import too_large, too_many
-from models.domain.errors import Undecodable
+from models.codec.bounds.refusal import too_large, too_many, too_much_exif
 
 MAX_CHUNKS = 10_000
 _BYTES_PER_CHUNK = 1 << 10
@@ -37,7 +36,7 @@ def check_png(data: bytes, max_pixels: int) -> float:
             return _PER_PIXEL
         length, name = _HEAD.unpack_from(data, at)
         if name == b"eXIf" and not affordable(data[at + 8 : at + 8 + length]):
-            raise Undecodable("the EXIF of the PNG has too many entries; remove it")
+            raise too_much_exif("PNG")
         profiles += name == b"iCCP"
         if profiles > MAX_PROFILES:
             found, allowed = f"more than {MAX_PROFILES} colour profiles", "a file has one"

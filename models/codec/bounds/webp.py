@@ -1,8 +1,7 @@
 """WebP: the canvas, which is allocated before anything is decoded, and the number of chunks."""
 
 from models.codec.bounds.exif import affordable
-from models.codec.bounds.refusal import too_large, too_many
-from models.domain.errors import Undecodable
+from models.codec.bounds.refusal import too_large, too_many, too_much_exif
 
 MAX_CHUNKS = 20_000
 """Animations have one chunk or two a frame, most files fewer than five."""
@@ -21,7 +20,7 @@ def check_webp(data: bytes, max_pixels: int) -> float:
         if width * height > max_pixels:
             raise too_large(width, height, max_pixels)
         if name == b"EXIF" and not affordable(data[at + 8 : at + 8 + size]):
-            raise Undecodable("the EXIF of the WebP has too many entries; remove it")
+            raise too_much_exif("WebP")
         at += 8 + size + (size & 1)
     raise too_many(
         "WebP", f"more than {MAX_CHUNKS:,} chunks", f"at most {MAX_CHUNKS:,} are allowed"
