@@ -7,7 +7,17 @@ It may import `models`, msgspec and numpy, and nothing else of `app`.
 from app.decoders.exchange import Seen, Unasked
 from app.decoders.frames import Encode
 from app.decoders.limits import Limits
+from app.decoders.opening import LARGE_FILE, opening_bytes
 from app.decoders.pool import DecoderPool
 from app.decoders.queues import EXPENSIVE
 
-__all__ = ["EXPENSIVE", "DecoderPool", "Encode", "Limits", "Seen", "Unasked"]
+__all__ = [
+    "EXPENSIVE",
+    "LARGE_FILE",
+    "DecoderPool",
+    "Encode",
+    "Limits",
+    "Seen",
+    "Unasked",
+    "opening_bytes",
+]

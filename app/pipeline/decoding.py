@@ -5,13 +5,13 @@ operation or a backend.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
 from app.admission import Permit
-from app.decoders import EXPENSIVE, DecoderPool, Seen
+from app.decoders import EXPENSIVE, DecoderPool, Seen, opening_bytes
 from app.fetch.fetcher import Fetcher
 from app.intake.item import Item
 from app.intake.spool import Blob
@@ -19,41 +19,21 @@ from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.decode_stalls import DecodeStalls
+from app.pipeline.decode_turn import Decode, Memory, Room, in_turn
 from app.pipeline.file_decoder import Accept, Decoding, FileDecoder, Found
 from app.pipeline.memory.held_image import HeldImage
 from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.results.timings import Timings
-from app.pipeline.typical_image import typical_image
+from app.pipeline.typical_image import TYPICAL_JPEG
 from models import codec
-from models.codec import Decoded, ImageFormat
+from models.codec import Decoded
 from models.domain.backend import Load
 from models.domain.errors import ServiceError
 
 AT_ONCE = 1 << 19
 """Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
 
-Room = Callable[[Seen], int]
-Memory = Callable[[Seen], int]
-"""Map a header: `Room` to the pixels that are taken from the budget, `Memory` to the most bytes."""
-
-_TYPICAL_JPEG = typical_image(ImageFormat.JPEG, "RGB")
-
-Decode = Callable[[Accept], Awaitable[Found]]
-Turn = Callable[[Seen], AbstractAsyncContextManager[None]]
-
 T = TypeVar("T")
-
-
-async def _in_turn(found: Seen, decode: Decode, turn: Turn, held: AsyncExitStack) -> Decoded:
-    """Decode an image that has waited; a damaged JPEG, which takes more memory, waits once more."""
-    async with turn(found):
-        decoded = await decode(lambda seen: seen.memory <= found.memory)
-    if isinstance(decoded, Seen):
-        await held.aclose()
-        async with turn(decoded):
-            decoded = await decode(lambda _seen: True)
-    assert isinstance(decoded, Decoded)
-    return decoded
 
 
 class ImageDecoder:
@@ -131,7 +111,7 @@ class ImageDecoder:
         decode: Decode = Decoding(self._files, content, behind=context.permit.in_background)
         if self.stalls.call is not None:
             decode = partial(self._counted, decode)
-        async with self._budget.hold(typical := room(_TYPICAL_JPEG)):
+        async with self._budget.hold(typical := room(TYPICAL_JPEG)):
 
             def fits(seen: Seen) -> bool:
                 within = room(seen) <= typical
@@ -139,7 +119,7 @@ class ImageDecoder:
                 return within and little and seen.memory <= self._decoders.limits.decode_memory
 
             with stages.measure("decode"):
-                found = await decode(fits)
+                found = await decode(fits, large=False)
             if isinstance(found, Decoded):
                 content.close()
                 image = HeldImage(found)
@@ -147,9 +127,11 @@ class ImageDecoder:
                 yield image
                 return
         async with AsyncExitStack() as held:
-            turn = partial(self._turn, context, room, memory, held)
             with stages.measure("decode"):
-                image = HeldImage(await _in_turn(found, decode, turn, held))
+                if found is None:
+                    found, memory = await self._large(content, decode, context, memory)
+                turn = partial(self._turn, context, room, memory, held)
+                image = HeldImage(await in_turn(found, decode, turn, held))
             content.close()
             yield image
 
@@ -188,6 +170,18 @@ class ImageDecoder:
                 await turn.enter_async_context(self._decoders.queues.turn(seen.cost))
             yield
 
+    async def _large(
+        self, content: Blob, decode: Decode, context: ImageContext, memory: Memory
+    ) -> tuple[Seen, Memory]:
+        """Return the header of a large file, and the memory that it takes from opening it on."""
+        opening = opening_bytes(content.size)
+        async with AsyncExitStack() as held:
+            with self.stalls.waiting():
+                await self._present(held, opening, context)
+            found = await decode(lambda _seen: False)
+        assert isinstance(found, Seen)
+        return found, lambda seen: max(opening, memory(seen))
+
     async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
         """Wait for memory, and hold it as long as `held`; others have the turn meanwhile."""
         queues = self._decoders.queues
@@ -197,10 +191,10 @@ class ImageDecoder:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
-    async def _counted(self, decode: Decode, accept: Accept) -> Found:
+    async def _counted(self, decode: Decode, accept: Accept, *, large: bool = True) -> Found | None:
         """Decode, counted among the images that are being decoded, which costs four calls."""
         self.stalls.begin()
         try:
-            return await decode(accept)
+            return await decode(accept, large=large)
         finally:
             self.stalls.end()

@@ -4,10 +4,10 @@ EXIF and colour profiles may be hostile, so that even their readers run where th
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
-from app.decoders import EXPENSIVE, DecoderPool, Seen
+from app.decoders import EXPENSIVE, LARGE_FILE, DecoderPool, Seen, opening_bytes
 from app.intake.spool import Blob
 from app.pipeline.context import ImageContext
 from app.pipeline.memory.pixel_budget import PixelBudget
@@ -41,25 +41,33 @@ class ImageDescriber:
         with context.stages.measure("decode"):
             if not self._decoders.running:
                 return await self._in_thread(partial(self._here, content, colour))
-            found = await self._describe(content, self._is_little, colour)
+            opening = opening_bytes(content.size) if content.size >= LARGE_FILE else 0
+            async with self._present(opening, context):
+                found = await self._describe(content, self._is_little, colour)
             if isinstance(found, Description):
                 return found
-            return await self._described_in_turn(content, context, found)
+            return await self._described_in_turn(content, context, found, opening)
 
     async def _described_in_turn(
-        self, content: Blob, context: ImageContext, seen: Seen
+        self, content: Blob, context: ImageContext, seen: Seen, opening: int
     ) -> Description:
         queues = self._decoders.queues
         codec.check_decode_memory(seen.info, seen.memory, self._decoders.limits.decode_memory)
-        async with AsyncExitStack() as held:
-            if not queues.is_small(seen.memory):
-                await held.enter_async_context(queues.present(seen.memory, context.turn.left))
-            async with queues.line(seen.cost):
-                await held.enter_async_context(self._budget.hold(seen.info.n_pixels))
-                async with queues.turn(seen.cost):
-                    found = await self._describe(content, lambda _seen: True, colour=True)
+        async with (
+            self._present(max(opening, seen.memory), context),
+            queues.line(seen.cost),
+            self._budget.hold(seen.info.n_pixels),
+            queues.turn(seen.cost),
+        ):
+            found = await self._describe(content, lambda _seen: True, colour=True)
         assert isinstance(found, Description)
         return found
+
+    def _present(self, memory: int, context: ImageContext) -> AbstractAsyncContextManager[None]:
+        """Wait for memory, and hold it while the block runs; others have the turn meanwhile."""
+        queues = self._decoders.queues
+        small = queues.is_small(memory)
+        return nullcontext() if small else queues.present(memory, context.turn.left)
 
     def _is_little(self, seen: Seen) -> bool:
         return seen.cost < EXPENSIVE and self._decoders.queues.is_small(seen.memory)

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from app.decoders import DecoderPool, Seen
+from app.decoders import LARGE_FILE, DecoderPool, Seen
 from app.intake.spool import Blob
 from app.pipeline.typical_image import MAGIC, decoded_unasked
 from models import codec
@@ -88,8 +88,11 @@ class Decoding:
         self._behind = behind
         self._may_be_plain = True
 
-    async def __call__(self, accept: Accept) -> Found:
-        """Return the image if `accept` agrees, else its header; raises the error of a bad file."""
+    async def __call__(self, accept: Accept, *, large: bool = True) -> Found | None:
+        """Return the image if `accept` agrees, else its header; raises the error of a bad file.
+
+        Unless `large`, return None for a large file that a process would open.
+        """
         files, content = self._files, self._content
         in_thread = partial(files.in_thread, background=self._behind)
         if not files.decoders.running:
@@ -100,6 +103,8 @@ class Decoding:
             if found is not None:
                 return found
         self._may_be_plain = False
+        if not large and content.size >= LARGE_FILE:
+            return None
         unasked = decoded_unasked(accept, content)
         async with AsyncExitStack() as held:
             if self._behind:

@@ -28,6 +28,9 @@ def typical_image(format_: ImageFormat, mode: str, share: int = 1, size: int = 0
     return Seen(info, 0.0, codec.decode_memory(info, size))
 
 
+TYPICAL_JPEG = typical_image(ImageFormat.JPEG, "RGB")
+
+
 def decoded_unasked(accept: Callable[[Seen], bool], content: Blob) -> Unasked:
     """Return the largest sizes of typical images that are accepted whatever else they contain: they
     need no memory that has to be waited for, so a process decodes them before it asks.

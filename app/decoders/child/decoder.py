@@ -30,6 +30,7 @@ from app.decoders.frames import (
 )
 from app.decoders.memory import Mapping, contents, memory_file, release
 from app.decoders.new_pixels import NewPixels
+from app.decoders.opening import opening_bytes
 from models import codec
 from models.codec import Decoded, ImageInfo, Opened
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
@@ -100,7 +101,7 @@ class _Decoder:
 
     def _decode(self, task: Task, descriptor: int | None) -> None:
         seconds = min(task.seconds, sandbox.MIN_SECONDS)
-        opening = sandbox.opening_bytes(task.size)
+        opening = opening_bytes(task.size)
         self._allowance.grant(opening, seconds)
         try:
             data = self._contents(descriptor, task.size)
@@ -134,7 +135,7 @@ class _Decoder:
     def _encode(self, task: Encode, descriptor: int | None) -> None:
         height, width, channels = task.shape
         size, exif_size = height * width * channels, task.exif or 0
-        bytes_ = sandbox.opening_bytes(exif_size) + sandbox.ENCODED_BYTES_PER_PIXEL * height * width
+        bytes_ = opening_bytes(exif_size) + sandbox.ENCODED_BYTES_PER_PIXEL * height * width
         self._allowance.grant(bytes_, task.seconds)
         try:
             data = self._mapped(descriptor, size + exif_size)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.decoders.child import seccomp
+from app.decoders.opening import opening_bytes
 
 BYTES_PER_PIXEL = 40
 """Most bytes that opening a file may take for each pixel of the largest image that is allowed;
@@ -29,12 +30,6 @@ SPARE_BYTES = 32 << 20
 
 ENCODED_BYTES_PER_PIXEL = 120
 """The most that encoding takes at a time; an AVIF in full chroma does."""
-
-HEADER_BYTES = 96 << 20
-"""Bytes that opening takes beside a file: tables, profiles and chunks that libraries unpack."""
-
-COPIES_OF_FILE = 6
-"""Copies of a file that parsers may make: some collect its parts, inflate them and join them."""
 
 MIN_SECONDS = 2.0
 """CPU seconds that any image gets, however small it is; reading a header gets as much."""
@@ -57,7 +52,7 @@ def enter(max_pixels: int, max_file: int) -> str:
     with suppress(OSError):  # a container may not let it; then the kernel weighs it as any other
         Path("/proc/self/oom_score_adj").write_text("1000")
     used, mapped = _memory(Path("/proc/self/statm").read_bytes())
-    more = HEADER_BYTES + COPIES_OF_FILE * max_file + ENCODED_BYTES_PER_PIXEL * max_pixels
+    more = opening_bytes(max_file) + ENCODED_BYTES_PER_PIXEL * max_pixels
     file = 4 * max_pixels + max_file + (1 << 20)
     _lower(resource.RLIMIT_DATA, used + more)
     _lower(resource.RLIMIT_AS, mapped + more + 2 * file)  # one comes in, another one goes out
@@ -96,11 +91,6 @@ class Allowance:
     def end(self) -> None:
         """Stop the clock until the next image."""
         signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def opening_bytes(file: int) -> int:
-    """Return the bytes that opening a file of `file` bytes may take."""
-    return HEADER_BYTES + COPIES_OF_FILE * file
 
 
 def decoding_bytes(estimate: int, file: int) -> int:

@@ -1,17 +1,13 @@
 """What is asked of decoder processes before an image is decoded."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from threading import Event
 from typing import Any, cast
 
 import pytest
 
-from app.decoders import DecoderPool, Limits, Seen, Unasked
-from app.decoders.exchange import File
-from app.decoders.queues import Queues
+from app.decoders import DecoderPool, Seen, Unasked
 from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
 from app.intake.wanted import Output, Parts, Version
@@ -20,62 +16,15 @@ from app.pipeline.decoding import ImageDecoder
 from app.pipeline.memory.codec_memory import CodecMemory
 from app.pipeline.memory.memory_need import PartsNeed, to_filter
 from app.pipeline.memory.pixel_budget import PixelBudget
-from app.pipeline.results.timings import Timings
 from app.pipeline.typical_image import SIZE
 from models import codec
-from models.codec import Decoded, Encoding, ImageFormat
+from models.codec import Encoding, ImageFormat
+from tests.fake_decoders import MOST, Context, Pool
 from tests.pictures import damaged_jpeg, jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
-MOST = 50_000_000
 PIXELS = SIZE[0] * SIZE[1]
-
-
-class Pool:
-    """A pool that notes what it may decode unasked, and decodes on the event loop."""
-
-    running = True
-    limits = Limits(2, MOST, 1 << 20, 10.0)
-
-    def __init__(self) -> None:
-        self.queues = Queues(2, CodecMemory(192 << 20))
-        self.unasked: list[Unasked] = []
-
-    async def decode(
-        self, file: File, _size: int, accept: Callable[[Seen], bool], unasked: Unasked
-    ) -> Decoded | Seen:
-        self.unasked.append(unasked)
-        assert isinstance(file, bytes)
-        opened = codec.open_file(file, max_pixels=MOST)
-        seen = Seen(opened.info, opened.cost, opened.memory)
-        return opened.decode() if accept(seen) else seen
-
-
-class Turn:
-    """A turn that notes when it is given to others."""
-
-    def __init__(self) -> None:
-        self.given = 0
-
-    @asynccontextmanager
-    async def left(self) -> AsyncIterator[None]:
-        self.given += 1
-        yield
-
-
-@dataclass(frozen=True)
-class Permit:
-    """What the decoder reads of a permit."""
-
-    in_background: bool
-
-
-class Context:
-    """What the decoder reads of the context of an image."""
-
-    def __init__(self, *, in_background: bool = False) -> None:
-        self.stages, self.turn, self.permit = Timings(), Turn(), Permit(in_background)
 
 
 def version(*ops: dict[str, Any], format_: ImageFormat = ImageFormat.JPEG) -> Version:

@@ -47,7 +47,7 @@ class Decoders:
         return Decoding(files, Blob.of(data), behind=behind)
 
 
-async def asked_twice(decoding: Decoding, memory: int) -> Decoded | Seen:
+async def asked_twice(decoding: Decoding, memory: int) -> Decoded | Seen | None:
     """Decode a file with little memory, then with any."""
     found = await decoding(lambda seen: seen.memory <= memory)
     return await decoding(lambda _seen: True) if isinstance(found, Seen) else found
