@@ -29,6 +29,7 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter
+from workers.filters.morphological.by_tiles import by_tiles
 from workers.kernels.items import Pass, Shape
 from workers.kernels.launches import Grid
 
@@ -105,22 +106,27 @@ class Morphology(Filter):
     example: ClassVar = {"name": "morphology", "op": "open", "size": 5}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "outside ignored"
+    cpu_bytes_per_pixel: ClassVar = (9, 15)
     passes: ClassVar = (*SQUARES, ROWS, COLUMNS, RUNS, DIFFERENCE)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.morphologyEx` of uint8 (H, W, C), channel by channel.
 
-        Operations that show a difference copy alpha.
+        Operations that show a difference copy alpha. Raises DeadlineExceeded for a cross or an
+        ellipse soon after the deadline.
         """
         differs = self.op in ("gradient", "tophat", "blackhat")
         source, alpha = split_alpha(pixels) if differs else (pixels, None)
-        found = cv2.morphologyEx(
+        if self.shape != "rect":
+            found = by_tiles(source, self.op, self._kernel(), self.iterations)
+            return join_alpha(found, alpha)
+        rectangles = cv2.morphologyEx(
             np.ascontiguousarray(source),
             _OPERATIONS[self.op],
             self._kernel(),
             iterations=self.iterations,
         )
-        return join_alpha(np.asarray(found, np.uint8).reshape(source.shape), alpha)
+        return join_alpha(np.asarray(rectangles, np.uint8).reshape(source.shape), alpha)
 
     @property
     def rows_around(self) -> int:
