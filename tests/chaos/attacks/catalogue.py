@@ -119,6 +119,7 @@ _REST = (
     Attack(odd_requests.pipelined_images, ends_within=90, patience=120, resets_allowed=True),
     Attack(odd_options.odd_options, patience=300),
     Attack(odd_options.enlarging_chains),
+    Attack(odd_options.dear_neighbourhoods),
     Attack(protocol.http_1_0),
     Attack(protocol.early_413, accepted=(413,)),
     Attack(protocol.slow_readers, ends_within=90, patience=120, resets_allowed=True),

@@ -29,6 +29,11 @@ FILES: dict[str, tuple[str, int, Build]] = {
         16,
         lambda: jpeg.progressive(3000, 99),
     ),
+    "progressive_restarts": (
+        "Two progressive JPEGs of 15 million restart markers",
+        2,
+        lambda: jpeg.in_first_scan(b"\xff\xd0" * 15_500_000),
+    ),
     "jpeg_segments": ("JPEG of 8 million empty segments", 2, jpeg.many_segments),
     "jpeg_app_segments": (
         "JPEG of 8 million empty APP9 segments",
@@ -52,6 +57,12 @@ FILES: dict[str, tuple[str, int, Build]] = {
     ),
     "png_tiny_idat": ("PNG with its pixels in chunks of one byte", 4, png.one_byte_chunks),
     "png_text_bomb": ("PNG whose texts are 400 MB when opened", 4, png.text_bomb),
+    "png_dear_texts": (
+        "Two PNGs of 30 MB with 60 packed texts of four bytes a character",
+        2,
+        png.dear_texts,
+    ),
+    "png_long_text": ("PNG with a text of 31 MB", 4, png.long_text),
     "png_profile_bomb": ("PNG whose colour profile is 500 MB when opened", 4, png.profile_bomb),
     "png_exif_rationals": ("PNG whose orientation is 3.9 million numbers", 2, png.exif_rationals),
     "png_frames": ("Animated PNG of 300,000 frames", 4, png.many_frames),
@@ -67,6 +78,11 @@ FILES: dict[str, tuple[str, int, Build]] = {
         "TIFF of 700,000 packed strips",
         2,
         lambda: tiff.many_strips(700_000, 70, 8),
+    ),
+    "tiff_stepped_strips": (
+        "TIFF of 60 kB whose 6,400 strips begin one byte after the other",
+        4,
+        tiff.stepped_strips,
     ),
     "tiff_tiles": ("TIFF of 190,000 tiles", 4, tiff.many_tiles),
     "tiff_rationals": ("TIFF whose orientation is 3.9 million numbers", 2, tiff.many_rationals),

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask, ask_all, post
+from tests.chaos.hostile.others import flat
 from tests.pictures import jpeg
 
 _FORM = "multipart/form-data; boundary=b"
@@ -119,5 +120,13 @@ def enlarging_chains(target: Target) -> Steps:
     small = {"name": "resize", "width": 64, "height": 48}
     chain = quote(json.dumps([large, small] * 16))
     request = post(f"/filter?ops={chain}", jpeg(1, 64, 48), "image/jpeg")
+    yield None
+    yield from ask_all(target, [request] * 4, 60.0)
+
+
+def dear_neighbourhoods(target: Target) -> Steps:
+    """Ask for the dearest morphology of four flat JPEGs of 4000 x 4000, twenty minutes of work."""
+    options = "op=blackhat&shape=ellipse&size=201&iterations=16"
+    request = post(f"/filter?name=morphology&{options}", flat("JPEG", 4000), "image/jpeg")
     yield None
     yield from ask_all(target, [request] * 4, 60.0)

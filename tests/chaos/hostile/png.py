@@ -46,6 +46,21 @@ def text_bomb(count: int = 400, size: int = 1_000_000) -> bytes:
     return _header(64, 64) + chunk(b"zTXt", body) * count + rest
 
 
+def long_text(size: int = 31_000_000) -> bytes:
+    """Return an image with one text, which is not compressed and which readers copy in parts."""
+    return many_chunks(1, b"iTXt", b"a" + bytes(5) + b"b" * size)
+
+
+def dear_texts(count: int = 60, size: int = 30_000_000) -> bytes:
+    """Return an image with compressed texts of a million characters, one of which makes all of its
+    text take four bytes a character in Python, and with a chunk of `size` bytes.
+    """
+    packed = zlib.compress("\U0001f600".encode() + b"a" * 999_996, 9)
+    texts = (chunk(b"iTXt", b"k%d\0\1\0\0\0" % n + packed) for n in range(count))
+    rest = chunk(b"IDAT", _pixels(64, 64)) + chunk(b"IEND")
+    return _header(64, 64) + b"".join(texts) + chunk(b"juNk", bytes(size)) + rest
+
+
 def profile_bomb(size: int = 500_000_000) -> bytes:
     """Return an image with a colour profile that is large when it is decompressed."""
     packer = zlib.compressobj(9)
