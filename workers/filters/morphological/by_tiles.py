@@ -1,8 +1,10 @@
-"""Erosions and dilations by neighbourhoods that are no rectangles, in tiles of bounded work.
+"""Erosions and dilations by neighbourhoods that cost much, in tiles of bounded work.
 
 OpenCV looks at every point of a neighbourhood for every sample: an ellipse of 201 by 201 has 31,593
 of them, and 16 iterations of `blackhat` on 49 megapixels took 20 minutes in one call, which no
-deadline could end. Minima and maxima are exact, so tiles give the same bytes.
+deadline could end. It makes one rectangle of all iterations of a rectangle, of 3,201 samples, which
+took 21 s for 4 megapixels, and 1.9 one after the other. Minima and maxima are exact, so tiles and
+repetitions give the same bytes.
 """
 
 import math
@@ -18,6 +20,10 @@ from workers.filters.interruption import stop_if_late
 
 WORK = 1 << 37
 """Samples of a tile times the points of the neighbourhood: one to two seconds."""
+
+_RECTANGLE = 3
+"""Points that a sample of the side of a rectangle is worth, which OpenCV computes along rows and
+then along columns: 24 ps in place of 8."""
 
 Extreme = Callable[..., Any]
 
@@ -64,7 +70,10 @@ def _once(extreme: Extreme, kernel: NDArray[np.uint8], source: Pixels) -> Pixels
     """Return one erosion or dilation, each tile of it computed with the samples around it."""
     height, width, channels = source.shape
     reach = len(kernel) // 2
-    most = max(1, WORK // (channels * int(np.count_nonzero(kernel))))
+    points = int(np.count_nonzero(kernel))
+    if points == kernel.size:
+        points = _RECTANGLE * len(kernel)
+    most = max(1, WORK // (channels * points))
     if height * width <= most:
         stop_if_late()
         return np.asarray(extreme(source, kernel), np.uint8).reshape(source.shape)

@@ -112,12 +112,12 @@ class Morphology(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.morphologyEx` of uint8 (H, W, C), channel by channel.
 
-        Operations that show a difference copy alpha. Raises DeadlineExceeded for a cross or an
-        ellipse soon after the deadline.
+        Operations that show a difference copy alpha. Raises DeadlineExceeded for all but small
+        rectangles soon after the deadline.
         """
         differs = self.op in ("gradient", "tophat", "blackhat")
         source, alpha = split_alpha(pixels) if differs else (pixels, None)
-        if self.shape != "rect":
+        if self.shape != "rect" or self._reach > LONGEST:
             found = by_tiles(source, self.op, self._kernel(), self.iterations)
             return join_alpha(found, alpha)
         rectangles = cv2.morphologyEx(

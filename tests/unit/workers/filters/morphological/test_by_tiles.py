@@ -11,6 +11,7 @@ from models.domain.errors import DeadlineExceeded
 from workers.filters.interruption import ending_at
 from workers.filters.morphological import by_tiles as module
 from workers.filters.morphological.by_tiles import by_tiles
+from workers.filters.registry import parse_chain
 
 _OPERATIONS = {
     "erode": cv2.MORPH_ERODE,
@@ -21,7 +22,7 @@ _OPERATIONS = {
     "tophat": cv2.MORPH_TOPHAT,
     "blackhat": cv2.MORPH_BLACKHAT,
 }
-_SHAPES = (cv2.MORPH_CROSS, cv2.MORPH_ELLIPSE)
+_SHAPES = (cv2.MORPH_CROSS, cv2.MORPH_ELLIPSE, cv2.MORPH_RECT)
 
 
 def noise(height: int, width: int, channels: int) -> np.ndarray:
@@ -43,6 +44,18 @@ def test_tiles_of_any_size_give_the_bytes_of_opencv(
             found = by_tiles(pixels, op, kernel, iterations)
             assert np.array_equal(found, expected.reshape(pixels.shape))
             assert np.array_equal(pixels, before)
+
+
+@pytest.mark.parametrize("shape", ["rect", "ellipse"])
+def test_the_filter_looks_at_the_deadline_in_each_repetition(
+    monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(module, "stop_if_late", lambda: looks.append(1))
+    options = {"op": "open", "shape": shape, "size": 31, "iterations": 16}
+    (step,) = parse_chain([{"name": "morphology", **options}])
+    step.apply(noise(20, 20, 3))
+    assert len(looks) == 32
 
 
 def test_a_deadline_ends_the_work_between_two_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
