@@ -4,12 +4,18 @@ httpcore's own pool has a place for each connection, and loses one whenever a re
 before its connection is begun (https://github.com/encode/httpcore/issues/1093): clients that leave
 early would end all fetches for good. Here a connection belongs to its request until that has ended,
 then it is closed or idle. How many requests there are is up to the caller.
+
+What an origin sends behind its answer would be read as the answer to the next request, which may be
+that of another client. RFC 9112, section 9.2, forbids that, but httpcore keeps such a connection,
+so here it is closed (`idle_connection.py`).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpcore
+
+from app.fetch.idle_connection import IdleConnection, has_more
 
 MakeConnection = Callable[[httpcore.Origin], httpcore.AsyncHTTPConnection]
 
@@ -20,21 +26,22 @@ class ConnectionPool:
     def __init__(self, make: MakeConnection, most_idle: int) -> None:
         self._make = make
         self._most_idle = most_idle
-        self._idle: list[httpcore.AsyncHTTPConnection] = []
+        self._idle: list[IdleConnection] = []
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
         """Send a request; the connection is free again when the response is closed."""
         await self._close_expired()
-        connection = self._taken(request.url.origin)
+        connection = await self._taken(request.url.origin)
         try:
             response = await connection.handle_async_request(request)
         except BaseException:
             await connection.aclose()
             raise
+        stream = response.extensions["network_stream"]
         return httpcore.Response(
             response.status,
             headers=response.headers,
-            content=_Body(response.stream, lambda: self._end(connection)),
+            content=_Body(response.stream, lambda: self._end(connection, stream)),
             extensions=response.extensions,
         )
 
@@ -45,23 +52,29 @@ class ConnectionPool:
             await self._idle.pop().aclose()
 
     async def _close_expired(self) -> None:
-        for each in [each for each in self._idle if each.has_expired()]:
+        for each in [each for each in self._idle if each.has_ended()]:
             if each in self._idle:  # while another one was closed it may have been taken
                 self._idle.remove(each)
                 await each.aclose()
 
-    def _taken(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
+    async def _taken(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
         """Return the connection to `origin` that was used last, or a new one."""
-        for n in reversed(range(len(self._idle))):
-            if self._idle[n].can_handle_request(origin):
-                return self._idle.pop(n)
+        for each in reversed(self._idle):
+            if each.connection.can_handle_request(origin):
+                self._idle.remove(each)
+                if await each.taken():
+                    return each.connection
+                break
         return self._make(origin)
 
-    async def _end(self, connection: httpcore.AsyncHTTPConnection) -> None:
-        if not connection.is_idle() or self._most_idle == 0:
+    async def _end(
+        self, connection: httpcore.AsyncHTTPConnection, stream: httpcore.AsyncNetworkStream
+    ) -> None:
+        if not connection.is_idle() or self._most_idle == 0 or has_more(connection):
             await connection.aclose()
             return
-        self._idle.append(connection)
+        idle = await IdleConnection.watched(connection, stream)
+        self._idle.append(idle)
         if len(self._idle) > self._most_idle:
             await self._idle.pop(0).aclose()
 

@@ -20,6 +20,7 @@ from tritonclient.grpc import InferenceServerClient
 from app.connections import body_rate, slow_bodies
 from app.http.negotiation import MOST_PARTS
 from models.exit_codes import ExitCode
+from tests.certificates import self_signed
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.ports import free_port
@@ -300,26 +301,10 @@ def test_only_proxies_that_are_named_are_believed(
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a self-signed certificate with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, chain = folder / "key.pem", folder / "chain.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    names = [
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-    ]
     try:
-        made = [*command, *names, "-keyout", str(key), "-out", str(chain)]
-        subprocess.run(made, check=True, capture_output=True)
+        return self_signed(tmp_path_factory.mktemp("tls"), "IP:127.0.0.1")
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"openssl makes no certificate here: {error}")
-    whole = folder / "whole.pem"
-    whole.write_text(key.read_text() + chain.read_text())
-    return whole
 
 
 @pytest.mark.parametrize("front_ends", ["0", "2"])

@@ -1,5 +1,4 @@
 import asyncio
-import shutil
 import ssl
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ from app.urls.address_policy import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Settings
+from tests.certificates import self_signed
 from tests.network import Names, Wires
 from tests.origin import body, origin
 
@@ -87,19 +87,10 @@ def test_unix_sockets_are_refused() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a self-signed certificate of good.example with its key, in one file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed, so there is no certificate to test with")
-    file = tmp_path_factory.mktemp("tls") / "good.example.pem"
-    command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    names = ["-subj", "/CN=good.example", "-addext", "subjectAltName=DNS:good.example"]
-    subprocess.run(
-        [openssl, *command.split(), *names, "-keyout", file, "-out", file.with_suffix(".crt")],
-        check=True,
-        capture_output=True,
-    )
-    file.write_text(file.read_text() + file.with_suffix(".crt").read_text())
-    return file
+    try:
+        return self_signed(tmp_path_factory.mktemp("tls"), "DNS:good.example")
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"openssl makes no certificate to test with: {error}")
 
 
 def server_side(certificate: Path) -> ssl.SSLContext:
