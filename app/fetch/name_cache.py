@@ -42,6 +42,9 @@ class CachingResolver:
     all names. Callers of one client that ask for the same name at the same time share one
     resolution; it is cancelled when all of them have left. Other clients do not share it, because
     it may wait for the turn of a client that has many lookups.
+
+    `name` and `name.` are kept apart: the resolver may look the first one up in the domains of the
+    machine too, so that one client could let the other name fail for all.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class CachingResolver:
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of `host` in the resolver's order; raise OSError."""
-        name = host.lower().rstrip(".")
+        name = host.lower()
         known = self._known.get(name)
         if known is None or self._clock() >= known.until:
             found = await self._shared(name, host, port)

@@ -34,10 +34,20 @@ def test_a_name_is_resolved_once_until_its_time_is_over() -> None:
         known = CachingResolver(names, 30, clock)
         assert await known("a.example", 80) == [ip_address("1.1.1.1")]
         clock.now = 29.9
-        assert await known("A.example.", 443) == [ip_address("1.1.1.1")]
+        assert await known("A.EXAMPLE", 443) == [ip_address("1.1.1.1")]
         clock.now = 30
         assert await known("a.example", 80) == [ip_address("2.2.2.2")]
         assert names.asked == ["a.example", "a.example"]
+
+    run(scenario)
+
+
+def test_a_name_with_a_dot_at_its_end_is_another_name() -> None:
+    async def scenario(clock: Clock) -> None:
+        known = CachingResolver(Names({"images": [["1.1.1.1"]]}), 30, clock)
+        with pytest.raises(OSError, match="unknown"):
+            await known("images.", 80)
+        assert await known("images", 80) == [ip_address("1.1.1.1")]
 
     run(scenario)
 
