@@ -21,7 +21,7 @@ from models.domain.errors import AddressRefused
 from models.settings import Network
 
 MOST_ADDRESSES = 128
-"""Addresses of a name, at most: checking one takes 40 µs."""
+"""Addresses of a name, at most: reading one takes 3 µs and checking it 40."""
 
 asking: ContextVar[str] = ContextVar("asking", default="")
 """The client for which the present task fetches. httpcore has no other way to hand it through."""

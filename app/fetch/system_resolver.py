@@ -15,7 +15,7 @@ from threading import Thread
 import httpcore
 
 from app.admission.fair_semaphore import FairSemaphore, times_free
-from app.fetch.pinned_network import asking
+from app.fetch.pinned_network import MOST_ADDRESSES, asking
 from app.urls.address_policy import Address
 
 LOOKUPS = 128
@@ -41,7 +41,8 @@ class SystemResolver:
         """Return the addresses of `host` in the system's order; raise OSError, or ConnectError if
         there are too many lookups.
 
-        A caller that is cancelled while it waits for its turn is forgotten.
+        They are at most one more than MOST_ADDRESSES, which shows that there are too many. A caller
+        that is cancelled while it waits for its turn is forgotten.
         """
         if host not in self._running:
             client = asking.get()
@@ -53,7 +54,7 @@ class SystemResolver:
         found = await asyncio.shield(self._running[host])
         if isinstance(found, OSError):
             raise OSError(*found.args)
-        return [ip_address(entry.partition("%")[0]) for entry in dict.fromkeys(found)]
+        return [ip_address(entry.partition("%")[0]) for entry in found]
 
     async def _turn(self, client: str) -> None:
         if not self._turns.take_now(client):
@@ -90,4 +91,9 @@ def _look_up(host: str) -> _Found:
         return error.with_traceback(None)
     except Exception as error:  # a label that IDNA does not allow; in any case the turn must end
         return OSError(str(error))
-    return [str(address[0]) for *_, address in found]
+    distinct: dict[str, None] = {}
+    for *_, address in found:
+        distinct[str(address[0])] = None
+        if len(distinct) > MOST_ADDRESSES:
+            break
+    return list(distinct)

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from threading import Event, Thread
 from typing import Any
@@ -7,7 +8,7 @@ import httpcore
 import pytest
 
 from app.fetch import system_resolver
-from app.fetch.pinned_network import asking
+from app.fetch.pinned_network import MOST_ADDRESSES, asking
 from app.fetch.system_resolver import SystemResolver
 from app.urls.address_policy import Address
 
@@ -59,6 +60,18 @@ def test_addresses_have_no_zones_and_errors_are_os_errors() -> None:
             await resolver("no-such-name.invalid", 80)
         with pytest.raises(OSError, match="label"):
             await resolver("a" * 64, 80)
+
+    asyncio.run(scenario())
+
+
+def test_no_more_addresses_are_read_than_show_that_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = [(10, 1, 6, "", (f"2606:4700::{number:x}", 0)) for number in range(10_000)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*given, *given])
+
+    async def scenario() -> None:
+        assert len(await SystemResolver()("many.example", 80)) == MOST_ADDRESSES + 1
 
     asyncio.run(scenario())
 
