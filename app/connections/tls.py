@@ -1,7 +1,9 @@
-"""Check the certificate and the key of the settings before anything is started."""
+"""Check the certificate and the key of the settings before anything is started, and use them."""
 
 import ssl
+from collections.abc import Callable
 
+from app.connections.tls_messages import bounded
 from models.settings import Settings
 
 
@@ -24,11 +26,28 @@ def check(settings: Settings) -> None:
         ) from None
 
 
+def http1_contexts(settings: Settings) -> Callable[..., ssl.SSLContext] | None:
+    """Return what makes the context of connections that speak HTTP/1.1, whatever uvicorn gives it;
+    None without a certificate.
+    """
+    certificate = settings.tls_certificate
+    if certificate is None:
+        return None
+
+    def made(*_: object) -> ssl.SSLContext:
+        context = bounded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        context.load_cert_chain(certificate, settings.tls_key)
+        context.set_ciphers("DEFAULT")
+        return context
+
+    return made
+
+
 def http2_context(settings: Settings) -> ssl.SSLContext | None:
     """Return the context of connections that speak HTTP/2 alone; None without a certificate."""
     if settings.tls_certificate is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = bounded(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
     context.load_cert_chain(settings.tls_certificate, settings.tls_key)
     context.set_alpn_protocols(["h2"])
     return context

@@ -5,6 +5,7 @@ import math
 import uvicorn
 from starlette.types import ASGIApp
 
+from app.connections.tls import http1_contexts
 from models.settings import Settings
 
 LAST_ANSWERS = 2.0
@@ -23,8 +24,6 @@ def config_of(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=[str(each) for each in settings.trusted_proxies],
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-        ssl_ciphers="DEFAULT",
+        ssl_context_factory=http1_contexts(settings),
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout + LAST_ANSWERS),
     )

@@ -73,6 +73,7 @@ CONNECTIONS = (
     "refusals",
     "descriptors",
     "listening",
+    "tls_messages",
     "tls",
     "handshakes",
     "entrance",
