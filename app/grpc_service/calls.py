@@ -7,7 +7,7 @@ one message. grpcio would read the message of a unary method before it calls any
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, cast
 
 import grpc
@@ -20,7 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.admission.clients import client_of
 from app.grpc_service.describing import METHODS
 from app.grpc_service.infer import ROUTE
-from app.grpc_service.limits.gate import Address
+from app.grpc_service.limits.gate import Gate
 from app.grpc_service.limits.message_slots import message_slots
 from app.grpc_service.scope import REFUSAL, refused, scope_of
 from app.grpc_service.status import Refusal
@@ -42,18 +42,17 @@ _FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been log
 class Calls:
     """Answers the calls of all methods; `largest` are the bytes that a message has at most.
 
-    `addresses` are those of clients by the port from which their bytes reach grpcio.
+    Clients reach it through the `gate`.
     """
 
-    def __init__(
-        self, app: FastAPI, service: Service, largest: int, addresses: Mapping[int, Address]
-    ) -> None:
+    def __init__(self, app: FastAPI, service: Service, largest: int, gate: Gate) -> None:
         self._fastapi = app
-        self._addresses = addresses
+        self._gate = gate
         self._slots = message_slots(largest)
         self._clients = Counter[str]()
         self._rejected = service.metrics.rejections.labels(REASON)
         settings = service.settings
+        self._least = settings.min_body_rate
         routed = ExceptionMiddleware(self._routed, {ServiceError: _on_error})
         self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)
         if settings.trusted_proxies:
@@ -76,11 +75,12 @@ class Calls:
         """Return the serialized answer of one call; ends it with a status if it has none."""
         scope = scope_of(path, context, self._fastapi, self._slots)
         _, port = scope["client"] or ("", 0)
-        scope["client"] = self._addresses.get(port)
+        scope["client"] = self._gate.address(port)
         if scope["client"] is None:  # it has left, or is another program of this host
             await context.abort(*_UNKNOWN)
         sent = _Sent()
         await self._app(scope, _receiving(messages), sent)
+        self._let_read(port, sum(map(len, sent.body)))
         refusal = None if sent.status == 200 else scope.get(REFUSAL, _FAULT)
         named = (("x-request-id", sent.request_id),)
         if refusal is None:
@@ -117,6 +117,19 @@ class Calls:
         assert task is not None
         self._clients[client] += 1
         task.add_done_callback(lambda _: self._end(client))
+
+    def _let_read(self, port: int, size: int) -> None:
+        """End the client's connection if this task does not end soon, which sends the answer now.
+
+        The client has the time of headers, and beside it that of the lowest rate of a body.
+        """
+        if not self._least:
+            return
+        seconds = self._gate.seconds + size / self._least
+        late = asyncio.get_running_loop().call_later(seconds, self._gate.end, port)
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: late.cancel())
 
     def _end(self, client: str) -> None:
         self._clients[client] -= 1

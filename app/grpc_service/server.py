@@ -63,7 +63,7 @@ class GrpcServer:
         largest = min(settings.grpc_max_message_bytes, settings.max_body_bytes)
         gate = Gate(settings.header_timeout)
         server = grpc.aio.server(
-            handlers=[Calls(app, service, largest, gate.clients).handlers()],
+            handlers=[Calls(app, service, largest, gate).handlers()],
             options=_options(settings, largest),
             maximum_concurrent_rpcs=MOST_CALLS,
         )
@@ -95,7 +95,6 @@ def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
         ("grpc.server_handshake_timeout_ms", headers),
         ("grpc.http2.settings_timeout", headers),
         ("grpc.max_connection_idle_ms", idle),
-        # This alone ends calls whose clients never read the answer.
         ("grpc.max_connection_age_ms", AGE * idle),
         ("grpc.max_connection_age_grace_ms", deadline + headers),
         ("grpc.keepalive_time_ms", idle),

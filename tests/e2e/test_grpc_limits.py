@@ -94,6 +94,20 @@ def test_a_compressed_message_is_not_unpacked_beyond_its_limit(ports: tuple[int,
     assert resident(pid) - before < MOST_MEMORY
 
 
+def test_an_answer_that_is_not_read_ends_its_connection_long_before_an_idle_one() -> None:
+    with started("--header-timeout", "1", "--idle-timeout", "600") as (_, rpc, _pid):
+
+        async def unread() -> None:
+            made = await Connection.to(rpc, ATTACKER)
+            made.ask(LIVE)
+            await made.follow()
+            made.writer.close()
+
+        asyncio.run(asyncio.wait_for(unread(), PATIENCE))
+        with grpc.insecure_channel(f"127.0.0.1:{rpc}") as channel:
+            channel.unary_unary(LIVE)(b"", timeout=PATIENCE)
+
+
 def test_a_connection_whose_answers_are_not_read_ends_and_one_that_is_used_loses_no_call() -> None:
     times = ("--idle-timeout", "0.5", "--header-timeout", "0.5", "--max-deadline", "0.5")
     with started(*times) as (_, rpc, _pid):

@@ -38,8 +38,8 @@ class Gate:
     def __init__(self, seconds: float) -> None:
         self.port = 0
         self.seconds = seconds
-        self.clients: dict[int, Address] = {}
-        """The addresses of clients, by the port from which their bytes reach grpcio."""
+        self.clients: dict[int, _Client] = {}
+        """The clients, by the port from which their bytes reach grpcio."""
         self.open = 0
         """Connections of clients."""
         self._empty = asyncio.Event()
@@ -48,6 +48,17 @@ class Gate:
         """Return the protocol for a connection that was let in."""
         self.open += 1
         return _Client(self, ticket)
+
+    def address(self, port: int) -> Address | None:
+        """Return the address of the client whose bytes reach grpcio from this port, if any."""
+        client = self.clients.get(port)
+        return None if client is None else client.address
+
+    def end(self, port: int) -> None:
+        """End the connection of the client at this port, because it does not read an answer."""
+        if (client := self.clients.get(port)) is not None:
+            log.debug("a connection for gRPC ended: an answer was not read")
+            client.transport.abort()
 
     def left(self, port: int) -> None:
         """Note that a client has left, whose bytes reached grpcio from this port, if they did."""
@@ -117,6 +128,7 @@ class _Client(_End):
         self._connecting: asyncio.Task[None] | None = None
         self._answered = False
         self._port = 0
+        self.address: Address = ("", 0)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -169,7 +181,8 @@ class _Client(_End):
             return
         self.other = server
         self._port = server.transport.get_extra_info("sockname")[1]
-        self._gate.clients[self._port] = self.transport.get_extra_info("peername")[:2]
+        self.address = self.transport.get_extra_info("peername")[:2]
+        self._gate.clients[self._port] = self
         server.send(self._first.opening)
 
     async def _connect(self) -> None:
