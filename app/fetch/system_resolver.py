@@ -6,11 +6,11 @@ So a lookup keeps its thread and its client's turn until it has ended, also if i
 
 import asyncio
 import socket
+from _thread import start_new_thread
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
-from threading import Thread
 
 import httpcore
 
@@ -30,7 +30,7 @@ _Found = Sequence[str] | OSError
 class SystemResolver:
     """Resolver with a thread for each running lookup; callers of the same name share one.
 
-    The threads are daemons, because a process that ends must not wait for name servers.
+    A process that ends does not wait for the threads, nor for name servers.
     """
 
     def __init__(self, lookups: int = LOOKUPS) -> None:
@@ -77,7 +77,8 @@ class SystemResolver:
                 loop.call_soon_threadsafe(partial(ended, found))
 
         try:
-            Thread(target=run, name="resolve", daemon=True).start()
+            # Thread.start would wait on the event loop until the new thread has run.
+            start_new_thread(run, ())
         except RuntimeError:
             self._turns.give_back(client)
             raise httpcore.ConnectError("no thread can be started to resolve a name") from None

@@ -1,5 +1,7 @@
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from threading import Event, Thread
 from typing import Any
@@ -140,13 +142,13 @@ def test_a_lookup_that_runs_answers_all_that_ask_for_its_name(
 def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(_thread: Any) -> None:
+    def fails(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
     async def scenario() -> None:
         resolver = SystemResolver(1)
         with monkeypatch.context() as patched:
-            patched.setattr(Thread, "start", fails)
+            patched.setattr(system_resolver, "start_new_thread", fails)
             with pytest.raises(httpcore.ConnectError, match="no thread"):
                 await resolver("good.example", 80)
         assert await resolver("127.0.0.1", 80)
@@ -154,23 +156,36 @@ def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
     asyncio.run(scenario())
 
 
-def test_a_process_that_ends_does_not_wait_for_name_servers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server, daemons = NameServer(monkeypatch), list[bool]()
-    start = Thread.start
+ENDING = """
+import asyncio, time
+from app.fetch import system_resolver
 
-    def noted(thread: Thread) -> None:
-        daemons.append(thread.daemon)
-        start(thread)
+system_resolver._look_up = lambda _: time.sleep(3600)
 
-    monkeypatch.setattr(Thread, "start", noted)
+async def main():
+    lookup = asyncio.create_task(system_resolver.SystemResolver()("stuck.example", 80))
+    await asyncio.sleep(0)
+    lookup.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_ends_does_not_wait_for_name_servers() -> None:
+    subprocess.run([sys.executable, "-c", ENDING], check=True, timeout=60)
+
+
+def test_the_event_loop_does_not_wait_until_a_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = NameServer(monkeypatch)
+
+    def waits(_thread: Thread) -> None:
+        raise AssertionError("Thread.start returns when the new thread has run")
 
     async def scenario() -> None:
-        await SystemResolver(1)("good.example", 80)
+        monkeypatch.setattr(Thread, "start", waits)
+        assert await SystemResolver(1)("good.example", 80)
 
     run(scenario, server)
-    assert daemons == [True]
 
 
 def test_few_lookups_may_wait_and_a_client_with_a_share_is_not_refused(
