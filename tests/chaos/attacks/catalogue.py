@@ -1,5 +1,8 @@
 """All attacks by name, with what is promised about the attacker's own requests."""
 
+from collections.abc import Callable
+from typing import Any
+
 from tests.chaos.attacks import (
     announced_bodies,
     bursts,
@@ -14,12 +17,15 @@ from tests.chaos.attacks import (
     odd_archives,
     odd_connections,
     odd_forms,
+    odd_grpc,
     odd_images,
     odd_jobs,
+    odd_names,
     odd_options,
     odd_origins,
     odd_requests,
     odd_streams,
+    odd_tls,
     origins,
     overload,
     protocol,
@@ -30,7 +36,7 @@ from tests.chaos.attacks import (
     unfinished_bodies,
     workers_killed,
 )
-from tests.chaos.harness.attack import DEADLINE, SLACK, Attack
+from tests.chaos.harness.attack import DEADLINE, SLACK, Attack, Steps, Target
 
 _ORIGIN = ("--fetch-allowed-networks", "127.0.0.0/8", "--fetch-ports", "1-65535")
 
@@ -110,6 +116,20 @@ _REST = (
     Attack(odd_origins.origin_redirects, flags=odd_origins.FLAGS, accepted=(200,)),
     Attack(odd_origins.origin_answers, flags=odd_origins.FLAGS, accepted=(200,)),
     Attack(slow_origins.origin_slow, flags=slow_origins.FLAGS, patience=120),
+    *(
+        Attack(
+            each,
+            flags=(*odd_origins.FLAGS, *flags),
+            patience=120,
+            own_addresses=True,
+            names=True,
+        )
+        for each, flags in (
+            (odd_names.names_unanswered, ()),
+            (odd_names.names_failing, ()),
+            (odd_names.names_rebinding, odd_names.FORGETFUL),
+        )
+    ),
     Attack(odd_images.odd_images, patience=400),
     Attack(odd_images.odd_json, patience=200),
     Attack(protocol.protocol_rules),
@@ -127,6 +147,28 @@ _REST = (
     Attack(workers_killed.worker_killed_twice, front_ends=True),
     Attack(workers_killed.all_workers_killed, front_ends=True),
     Attack(workers_killed.workers_stopped, front_ends=True),
+)
+
+
+def _tls(run: Callable[[Target], Steps], **promised: Any) -> Attack:
+    """Return an attack on a server that all clients reach by TLS."""
+    return Attack(run, tls=True, **promised)
+
+
+_TLS = (
+    _tls(odd_tls.tls_handshakes, ends_within=19 + SLACK, patience=90, resets_allowed=True),
+    _tls(odd_tls.tls_key_updates, patience=90, resets_allowed=True),
+    _tls(odd_tls.tls_small_records, patience=90),
+    _tls(slow_rates.slow_answers_tls, ends_within=90, patience=120, resets_allowed=True),
+    _tls(odd_tls.tls_aborted, patience=120),
+    _tls(odd_tls.tls_sessions, patience=120),
+    _tls(odd_tls.tls_odd_starts, patience=300, resets_allowed=True),
+)
+
+_GRPC = (
+    Attack(odd_grpc.grpc_resets, flags=odd_grpc.FLAGS, resets_allowed=True),
+    Attack(odd_grpc.grpc_frames, flags=odd_grpc.FLAGS, patience=120, resets_allowed=True),
+    Attack(odd_grpc.grpc_unread, flags=odd_grpc.FLAGS, patience=120, resets_allowed=True),
 )
 
 _BATCHES = (
@@ -172,4 +214,6 @@ _BATCHES = (
     Attack(foreign_jobs.job_ids, flags=odd_jobs.FLAGS, patience=120),
 )
 
-ATTACKS = {attack.name: attack for attack in (*_CONNECTIONS, *_SLOW, *_REST, *_BATCHES)}
+ATTACKS = {
+    attack.name: attack for attack in (*_CONNECTIONS, *_SLOW, *_REST, *_TLS, *_GRPC, *_BATCHES)
+}

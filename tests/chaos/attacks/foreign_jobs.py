@@ -7,6 +7,7 @@ its content; for everybody but its owner a job does not exist.
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -118,7 +119,7 @@ def job_webhooks(target: Target) -> Steps:
 
 def job_ids(target: Target) -> Steps:
     """Guess ids of another address's jobs: near ones, parts, patterns, paths, long ones."""
-    owner = Target(target.port, target.pid, "127.0.0.88", target.folder)
+    owner = replace(target, source="127.0.0.88")
     yield None
     made = ask(owner, post(_MAKE, b'{"data": "%b"}\n' % image_uri(), _LINES), 30.0)
     yield made

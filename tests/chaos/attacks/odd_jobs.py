@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.attacks.odd_streams import chunk, endless, head, image_uri, together
@@ -101,7 +102,7 @@ def job_flood(target: Target) -> Steps:
 def job_bodies(target: Target) -> Steps:
     """Hold 64 bodies of jobs just above the minimum rate, while another address makes a job."""
     first = head(_MAKE, "application/zip") + chunk(b"PK\x03\x04" + bytes(2000))
-    other = Target(target.port, target.pid, "127.0.0.77", target.folder)
+    other = replace(target, source="127.0.0.77")
     line = b'{"data": "%b"}\n' % image_uri()
     made: list[Outcome] = []
     yield None

@@ -6,13 +6,14 @@ share the attacker's address.
 """
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
-from tests.chaos.harness.http import connect, post
+from tests.chaos.harness.http import client_context, connect, post
 from tests.pictures import jpeg
 
 _EVERY = 1.0
@@ -70,7 +71,7 @@ def _read(slow: _Slow, n_bytes: int) -> bool:
     """Read at most that many bytes; return False at the end of the connection."""
     try:
         piece = slow.connection.recv(n_bytes)
-    except BlockingIOError:
+    except (BlockingIOError, ssl.SSLWantReadError):
         return True
     except OSError:
         return False
@@ -86,8 +87,10 @@ def _opened(target: Target, source: str, start: bytes, buffer: int) -> _Slow | N
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
             connection.bind((source, 0))
             connection.connect(("127.0.0.1", target.port))
+            if target.tls:
+                connection = client_context().wrap_socket(connection)
         else:
-            connection = connect(Target(target.port, target.pid, source), 5.0)
+            connection = connect(replace(target, source=source), 5.0)
         connection.sendall(start)
         connection.setblocking(False)
     except OSError:
@@ -191,6 +194,11 @@ def slow_answers(target: Target) -> Steps:
     request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
     yield None
     yield from _flood(target, [target.source], 64, request, _reads(3000), 4096, 60.0)
+
+
+def slow_answers_tls(target: Target) -> Steps:
+    """Read 64 answers of 18 MB at 3,000 bytes a second, over TLS."""
+    yield from slow_answers(target)
 
 
 def slow_answers_many(target: Target) -> Steps:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 DEADLINE = 30.0
 """Seconds a request may take by default, which an attacker's may not exceed either."""
@@ -19,12 +19,14 @@ class Target:
     """The server under attack; `pid` is its first process, `source` the attacker's own address.
 
     `folder` is an empty folder of this attack, which `{folder}` in the flags of an attack names.
+    With `tls` all clients speak TLS.
     """
 
     port: int
     pid: int
     source: str = "127.0.0.1"
     folder: str = ""
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,12 @@ class Attack:
     `ends_within` is the seconds after which each of them must have ended; `patience`, the seconds
     the whole attack may take. `accepted` are the statuses a request of it may be answered with;
     empty: every one below 500, and 503 and 504. `front_ends`: it needs several processes.
+    `{port}` in `flags` is a free port.
     `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
     equal requests from one address can only be shared out by address. `neighbours` is how many
-    there are: none where they would take a part of what is measured.
+    there are: none where they would take a part of what is measured. `tls`: the server has a
+    certificate. `names`: it resolves names as `tests/chaos/names` does, and every third neighbour
+    sends the URL of a photo, each time at a new name.
     """
 
     run: Callable[[Target], Steps]
@@ -88,7 +93,8 @@ class Attack:
     own_addresses: bool = False
     neighbours: int = NEIGHBOURS
     memory_mb: float = 300.0
-    tags: tuple[str, ...] = field(default=())
+    tls: bool = False
+    names: bool = False
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.certificates import self_signed
 from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.http import ask
 from tests.ports import free_port
@@ -67,7 +68,12 @@ def under_attack(
 ) -> Iterator[tuple[Target, "subprocess.Popen[bytes]"]]:
     """Start a server with the attack's settings; end it by SIGINT, at last by SIGKILL."""
     with TemporaryDirectory(prefix="attack-") as folder:
-        flags = tuple(flag.replace("{folder}", folder) for flag in attack.flags)
+        port = str(free_port())
+        named = (flag.replace("{folder}", folder) for flag in attack.flags)
+        flags = tuple(flag.replace("{port}", port) for flag in named)
+        if attack.tls:
+            certificate = self_signed(Path(folder), "IP:127.0.0.1")
+            flags = (*flags, "--tls-certificate", str(certificate))
         process, target = _started(checkout, replace(attack, flags=flags), front_ends, source)
         try:
             yield replace(target, folder=folder), process
@@ -112,20 +118,24 @@ def _start(
     process = subprocess.Popen(
         [*command, *flags],
         cwd=checkout.folder,
-        env=_environment(checkout.folder),
+        env=_environment(checkout.folder, attack.names),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,  # noqa: PLW1509 (this process has one thread here)
     )
-    return process, Target(port, process.pid, source)
+    return process, Target(port, process.pid, source, tls=attack.tls)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, names: bool = False) -> dict[str, str]:
     """Return the environment without settings, and for another checkout without this one's
-    packages.
+    packages; with `names`, Python imports the name servers of `tests/chaos/names` at its start.
     """
     left_out = ("DARKROOM_",) if folder == HERE else ("DARKROOM_", "PYTHONPATH")
-    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    if names:
+        path = (str(HERE / "tests" / "chaos" / "names"), kept.get("PYTHONPATH", ""))
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    return kept
 
 
 def _known(flags: Sequence[str], settings: frozenset[str]) -> list[str]:
@@ -145,7 +155,7 @@ def _wait_until_ready(target: Target, process: "subprocess.Popen[bytes]") -> Non
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with exit code {process.returncode}")
-        if ask(Target(target.port, target.pid), request, 5).status == 200:
+        if ask(replace(target, source="127.0.0.1"), request, 5).status == 200:
             return
         time.sleep(0.1)
     raise TimeoutError("the server was not ready within 120 s")

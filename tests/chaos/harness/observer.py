@@ -2,7 +2,7 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.chaos.harness.attack import Target
 from tests.chaos.harness.http import ask
@@ -48,7 +48,7 @@ class Observer:
     def _livez(self) -> None:
         while not self._done.is_set():
             started = time.monotonic()
-            found = ask(Target(self.target.port, self.target.pid), _LIVEZ, _PATIENCE)
+            found = ask(replace(self.target, source="127.0.0.1"), _LIVEZ, _PATIENCE)
             self.livez_asked += 1
             self.livez_worst = max(self.livez_worst, time.monotonic() - started)
             self.livez_failed += found.status != 200

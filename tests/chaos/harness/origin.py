@@ -10,12 +10,12 @@ Talk = Callable[[socket.socket], None]
 
 
 @contextmanager
-def listening(address: str, talk: Talk) -> Iterator[int]:
+def listening(address: str, talk: Talk, port: int = 0) -> Iterator[int]:
     """Call `talk` with each connection, in a thread of its own; yield the port.
 
     An OSError of `talk`, such as that of a client that has left, ends its connection only.
     """
-    listener = socket.create_server((address, 0), backlog=512)
+    listener = socket.create_server((address, port), backlog=512)
 
     def serve() -> None:
         with suppress(OSError):

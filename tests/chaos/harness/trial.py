@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
 from tests.chaos.harness.attack import Attack, Finding, Outcome, Target
 from tests.chaos.harness.checkout import HERE, Checkout, under_attack
+from tests.chaos.harness.good_origin import good_origin
 from tests.chaos.harness.http import ask, post
 from tests.chaos.harness.neighbours import Neighbours
 from tests.chaos.harness.observer import Observer
@@ -38,13 +40,14 @@ def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool
     with under_attack(checkout, attack, front_ends, source) as (target, process):
         _warm_up(target)
         observer = Observer(target)
-        neighbours = Neighbours(target, own_addresses, attack.neighbours)
         observer.start()
-        try:
-            steps, seconds, finished = _attacked(attack, target, neighbours)
-        finally:
-            neighbours.stop()
-            observer.stop()
+        with good_origin() if attack.names else nullcontext() as origin:
+            neighbours = Neighbours(target, own_addresses, attack.neighbours, origin)
+            try:
+                steps, seconds, finished = _attacked(attack, target, neighbours)
+            finally:
+                neighbours.stop()
+                observer.stop()
         survived = process.poll() is None
     return verdict(
         Trial(attack, front_ends, seconds, finished, survived, steps, observer, neighbours)
@@ -71,6 +74,7 @@ def _attacked(
 ) -> tuple[list[Outcome | Finding], float, bool]:
     words = [sys.executable, "-m", "tests.chaos.attacks", "--as-attacker", attack.name]
     words += [str(target.port), str(target.pid), target.source, target.folder]
+    words += ["tls" if target.tls else ""]
     steps: list[Outcome | Finding] = []
     with subprocess.Popen(
         words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
