@@ -17,6 +17,7 @@ from typing import Protocol
 
 from app.connections.bare.arrivals import Arrivals
 from app.connections.bare.discarded_connection import DiscardedConnection, Watched
+from app.connections.bare.peeking import FIRST_LOOK, LONGEST_HEAD, sent
 from app.connections.bare.resting import Resting
 from app.connections.entrance import Ticket
 from app.connections.guard import Guard
@@ -49,14 +50,6 @@ class Refused:
 Refuse = Callable[[socket.socket, str, bytes], Refused | None]
 """Answers the request in a socket's buffer if it is refused, else returns None. The text is the
 client's address; the bytes are the beginning of the request, at most `LONGEST_HEAD`."""
-
-LONGEST_HEAD = 1 << 14
-"""Bytes that are looked at under overload; a request whose head is longer goes to the protocol."""
-
-FIRST_LOOK = 1 << 10
-"""Bytes of them that are looked at first, because most heads are shorter."""
-
-_PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 def refuse_none(_connection: socket.socket, _host: str, _data: bytes) -> Refused | None:
@@ -236,16 +229,3 @@ class SilentConnections:
             seen += isinstance(watched, SilentConnection)
             if seen <= SEEN_AT_ONCE or isinstance(watched, DiscardedConnection):
                 watched.readable()
-
-
-def sent(connection: socket.socket, most: int) -> bytes | None:
-    """Return what a client has sent, at most `most` bytes, and leave it in the socket's buffer.
-
-    The result is b"" if the client has left, and None if it is silent.
-    """
-    try:
-        return connection.recv(most, _PEEK)
-    except (BlockingIOError, InterruptedError):
-        return None
-    except OSError:
-        return b""

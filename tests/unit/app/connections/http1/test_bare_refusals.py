@@ -13,13 +13,9 @@ from starlette.types import Scope
 from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
 from app.connections.bare import arrivals, discarded_connection
+from app.connections.bare.peeking import FIRST_LOOK, LONGEST_HEAD
 from app.connections.bare.resting import REST
-from app.connections.bare.silent_connections import (
-    FIRST_LOOK,
-    LONGEST_HEAD,
-    Member,
-    SilentConnections,
-)
+from app.connections.bare.silent_connections import Member, SilentConnections
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
