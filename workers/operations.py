@@ -11,7 +11,7 @@ from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from models.domain.job import Job, Operation
 from models.networks.registry import DEFAULT
-from workers.filters import row_bands
+from workers.filters import bands
 from workers.filters.lookup_tables import ChainStep, steps
 from workers.filters.registry import AnyFilter
 from workers.kernels.items import Shape
@@ -124,12 +124,14 @@ class FilterChain:
 
         `overwrite`: the source may be overwritten, as it is of a job that owns it.
         """
-        source, most = math.prod(shape), 0
-        for number, each in enumerate(self.steps):
-            held = source + (math.prod(shape) if number else 0)
-            mine = overwrite or number > 0
-            most = max(most, held + row_bands.memory(each, shape, overwrite=mine))
+        source = math.prod(shape)
+        most = held = source
+        for each in self.steps:
+            most = max(most, held + bands.memory(each, shape, overwrite=overwrite))
+            in_place = overwrite and bands.overwrites(each, shape)
             shape = each.shape_after(shape)
+            if not in_place:
+                held, overwrite = source + math.prod(shape), True
         return most
 
     def most_pixels(self, height: int, width: int) -> int:

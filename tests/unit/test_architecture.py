@@ -120,7 +120,7 @@ FILTERS = (
     "base",
     "arithmetic",
     "lookup_tables",
-    "row_bands",
+    "bands",
     "separable",
     "tone",
     "histogram",

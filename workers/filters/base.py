@@ -35,11 +35,7 @@ Odd = Annotated[int, AfterValidator(_odd)]
 
 
 class RowStep(Protocol):
-    """What `row_bands.py` applies to the bands of an image."""
-
-    @property
-    def rows_around(self) -> int | None:
-        """Return how many rows above and below its own a row of the result depends on."""
+    """What `bands.py` applies to the bands of an image."""
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the result, uint8 (H, W, C)."""
@@ -66,9 +62,11 @@ class Filter(BaseModel):
     - `cpu_bytes_per_pixel`: the bytes of memory that the result and temporary arrays take at a time
       on a CPU, for grey or RGB and for RGBA, measured by `tests/bench/filter_memory.py`. A filter
       that is a table takes its result only.
-    - `row_reach`: how many rows above and below its own a row of the result depends on, where that
-      does not depend on parameters; None for more, and for filters that override `rows_around`.
-    - `counts_first`: `counted` reduces the filter to one that computes each row by itself.
+    - `row_reach`: how many rows above and below its own, and columns beside it, a pixel of the
+      result depends on, where that does not depend on parameters; None for more, and for filters
+      that override `rows_around`.
+    - `counts_first`: `counted` reduces the filter to one that computes each pixel by itself.
+    - `in_pieces`: `write` is defined, and the result has the shape of the input.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
@@ -84,6 +82,7 @@ class Filter(BaseModel):
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
     row_reach: ClassVar[int | None] = None
     counts_first: ClassVar[bool] = False
+    in_pieces: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
@@ -125,16 +124,28 @@ class Filter(BaseModel):
         """Return how many rows above and below its own a row of the result depends on.
 
         None means that it depends on the whole image, or on the place of the row. Large images are
-        filtered in bands with these rows around them (see `row_bands.py`).
+        filtered in bands with these rows around them (see `bands.py`).
         """
         return self.row_reach if self.table() is None else 0
 
+    @property
+    def columns_around(self) -> int | None:
+        """Return the same of columns, which is as many, unless a filter overrides it."""
+        return self.rows_around
+
     def counted(self, _pixels: Pixels) -> RowStep:
-        """Return a step with the same result for this image that computes each row by itself.
+        """Return a step with the same result for this image that computes each pixel by itself.
 
         The image is read in bands, which `counts_first` announces.
         """
         return self
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result into an array of the same shape, which may be `pixels` itself.
+
+        Filters with `in_pieces` define it.
+        """
+        result[:] = self.apply(pixels)
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.

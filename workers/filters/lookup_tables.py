@@ -36,11 +36,22 @@ class ChainStep(Protocol):
         """Return how many rows above and below its own a row of the result depends on."""
 
     @property
+    def columns_around(self) -> int | None:
+        """Return how many columns on each side of its own a column depends on."""
+
+    @property
     def counts_first(self) -> bool:
         """Return whether `counted` is to be called for a large image."""
 
+    @property
+    def in_pieces(self) -> bool:
+        """Return whether `write` may overwrite the input of a large image."""
+
     def counted(self, pixels: Pixels) -> RowStep:
-        """Return a step that computes each row by itself, after the image has been counted."""
+        """Return a step that computes each pixel by itself, after the image has been counted."""
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result into an array of the same shape, which may be `pixels` itself."""
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the result, uint8 (H, W, C)."""
@@ -82,13 +93,27 @@ class ComposedTables:
         return 0
 
     @property
+    def columns_around(self) -> int:
+        """Return 0 columns, in the same way."""
+        return 0
+
+    @property
     def counts_first(self) -> bool:
         """Return False: the table is known."""
+        return False
+
+    @property
+    def in_pieces(self) -> bool:
+        """Return False: the image is divided into bands."""
         return False
 
     def counted(self, _pixels: Pixels) -> "ComposedTables":
         """Return the step itself."""
         return self
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result of `apply`."""
+        result[:] = self.apply(pixels)
 
     def memory(self, shape: Shape) -> int:
         """Return the bytes of the result."""
@@ -116,11 +141,6 @@ class ChannelTables:
     """A step that maps the samples of each channel by a table of its own, uint8 (channels, 256)."""
 
     tables: NDArray[np.uint8]
-
-    @property
-    def rows_around(self) -> int:
-        """Return 0 rows: each sample is looked up by itself."""
-        return 0
 
     def memory(self, shape: Shape) -> int:
         """Return the bytes of the result."""

@@ -32,7 +32,7 @@ from models.domain.image import Image, Jpeg
 from models.domain.job import Job, Labels, Result, Vector
 from workers.engines.cpu.scores import labels
 from workers.engines.cpu.slot import CpuSlot, Crops, placed, reserved
-from workers.filters import row_bands
+from workers.filters import bands
 from workers.filters.interruption import ending_at, stop_if_late
 from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
@@ -213,7 +213,7 @@ def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
         with ending_at(job.deadline):
             for each in job.operation.steps:
                 stop_if_late()
-                result = row_bands.apply(each, pixels, overwrite=owned)
+                result = bands.apply(each, pixels, overwrite=owned)
                 # A filter may return its input, or a view of it.
                 owned = owned or not np.may_share_memory(result, pixels)
                 pixels = result

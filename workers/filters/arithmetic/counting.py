@@ -1,4 +1,4 @@
-"""Count levels in bands of rows, and let Pillow make tables of the counts."""
+"""Count levels piece by piece, and let Pillow make tables of the counts."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.tiling import bands
+from workers.filters.arithmetic.tiling import pieces
 
 COUNTED = 1 << 20
 """Samples that are counted at a time."""
@@ -46,8 +46,8 @@ class _Counted:
         """Return the counts of 256 levels for each colour, or of lumas."""
         assert mask is None
         counts = sum(
-            np.array(self._picture(self._pixels[rows]).histogram(), np.int64)
-            for rows in bands(len(self._pixels), self._pixels[0].size, COUNTED)
+            np.array(self._picture(piece).histogram(), np.int64)
+            for piece in pieces(self._pixels, COUNTED)
         )
         return [int(count) for count in cast(Any, counts)]
 

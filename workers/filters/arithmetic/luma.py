@@ -9,10 +9,15 @@ from PIL import Image
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import mixed
+from workers.filters.arithmetic.tiling import pieces
 
 BITS = 16
 MATRIX = np.array([[19595, 38470, 7471, 0]] * 3)
 """The matrix, int64 (3, 4), that puts the luma into every channel; the last column is added."""
+
+
+_CONVERTED = 1 << 22
+"""Samples that are converted at a time."""
 
 
 def luma(pixels: Pixels) -> NDArray[np.uint8]:
@@ -22,7 +27,10 @@ def luma(pixels: Pixels) -> NDArray[np.uint8]:
     """
     if pixels.shape[2] == 1:
         return pixels[:, :, 0]
-    return np.asarray(Image.fromarray(pixels).convert("L"))
+    # Pillow copies what it converts, in 4 bytes per pixel.
+    lumas = [np.asarray(Image.fromarray(each).convert("L")) for each in pieces(pixels, _CONVERTED)]
+    plane = lumas[0] if len(lumas) == 1 else np.concatenate(lumas, 1)
+    return plane.reshape(pixels.shape[:2])
 
 
 def lumas(colour: Pixels) -> Pixels:

@@ -73,8 +73,13 @@ class GaussianBlur(Filter):
 
     @property
     def rows_around(self) -> int:
-        """Return the radius of the window."""
+        """Return the vertical radius of the window."""
         return int(4 * self._down + 0.5)
+
+    @property
+    def columns_around(self) -> int:
+        """Return the horizontal radius of the window."""
+        return int(4 * self.sigma + 0.5)
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

@@ -60,6 +60,11 @@ class MotionBlur(Filter):
         """Return half of the rows of the kernel."""
         return len(self.fixed()) // 2
 
+    @property
+    def columns_around(self) -> int:
+        """Return half of the columns of the kernel."""
+        return len(self.fixed()[0]) // 2
+
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Motion`: the weights that are not 0, each with its offset in pixels."""
         weights = self.fixed()

@@ -60,6 +60,7 @@ class Canny(Filter):
 
     example: ClassVar = {"name": "canny", "low": 60, "high": 160, "sigma": 1.4}
     alpha_rule: ClassVar = "drop"
+    cpu_bytes_per_pixel: ClassVar = (9, 9)
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
     passes: ClassVar = (*_BLURS, *_IN_TILES.values(), *_EDGES)

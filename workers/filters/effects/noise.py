@@ -15,8 +15,8 @@ from workers.filters.base import Filter
 from workers.filters.effects.philox import halves
 from workers.kernels.items import Pass, Shape
 
-PIECE = 1 << 17
-"""Samples that are computed at a time."""
+PIECE = 40 << 10
+"""Pixels that are computed at a time. A multiple of 8, as `halves` requires of their samples."""
 
 QUANTILE_GROUP = 64
 """Numbers in a group of a kernel's table whose quantiles differ by at most one level."""
@@ -43,6 +43,8 @@ class Noise(Filter):
 
     example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
     alpha_rule: ClassVar = "point"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("noise"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -53,15 +55,22 @@ class Noise(Filter):
         (L. Devroye, "Non-uniform random variate generation", 1986, II.2), with a table in place of
         a formula.
         """
-        colour, alpha = split_alpha(pixels)
-        line = np.ascontiguousarray(colour).reshape(-1)
-        result, grain = np.empty_like(line), self._grain()
-        for start in range(0, line.size, PIECE):
-            piece = line[start : start + PIECE]
-            noisy = np.take(grain, halves(start, piece.size, self.seed))
-            noisy += piece
-            result[start : start + PIECE] = np.clip(noisy, 0, 255, out=noisy)
-        return join_alpha(result.reshape(colour.shape), alpha)
+        result = np.empty(pixels.shape, np.uint8)
+        self.write(np.ascontiguousarray(pixels), result)
+        return result
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result of `apply` piece by piece; both arrays are C-contiguous."""
+        grain, channels = self._grain(), pixels.shape[2]
+        line, written = (each.reshape(1, -1, channels) for each in (pixels, result))
+        for start in range(0, line.shape[1], PIECE):
+            piece = slice(start, start + PIECE)
+            colour, alpha = split_alpha(line[:, piece])
+            first = start * colour.shape[2]
+            noisy = np.take(grain, halves(first, colour.size, self.seed)).reshape(colour.shape)
+            noisy += colour
+            whole = np.clip(noisy, 0, 255, out=noisy).astype(np.uint8)
+            written[:, piece] = join_alpha(whole, alpha)
 
     # The table of a kernel has to fit shared memory, so it is packed. In the middle of the
     # distribution 64 neighbouring numbers have one quantile or two adjacent ones: one entry holds

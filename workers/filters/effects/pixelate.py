@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
@@ -23,6 +24,8 @@ class Pixelate(Filter):
 
     example: ClassVar = {"name": "pixelate", "size": 12}
     alpha_rule: ClassVar = "premul"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("pixelate"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -30,13 +33,17 @@ class Pixelate(Filter):
 
         Colours are weighted by their alpha. The last row and the last column of squares may be cut.
         """
-        result = np.empty_like(pixels)
+        result = np.empty(pixels.shape, np.uint8)
+        self.write(pixels, result)
+        return result
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result of `apply`, one row of squares at a time."""
         starts = np.arange(0, pixels.shape[1], self.size)
         widths = np.diff(starts, append=pixels.shape[1])[:, None]
         for top in range(0, len(pixels), self.size):
             rows = slice(top, top + self.size)
             result[rows] = np.repeat(_means(pixels[rows], starts, widths), widths[:, 0], 0)
-        return result
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the side of a square as int32, in pixels."""
@@ -50,9 +57,19 @@ def _means(rows: Pixels, starts: NDArray[np.int64], widths: NDArray[np.int64]) -
         total = np.asarray(cv2.reduce(rows, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S))
         sums = np.add.reduceat(total.reshape(rows.shape[1:]), starts, dtype=np.int64)
         return np.asarray((2 * sums + n) // (2 * n), np.uint8)
-    alpha = rows[..., 3:].astype(np.int64)
-    weight = np.add.reduceat(alpha.sum(0), starts)
-    sums = np.add.reduceat((rows[..., :3] * alpha).sum(0), starts)
+    weights, weighted = _column_sums(rows)
+    weight, sums = (np.add.reduceat(each, starts) for each in (weights, weighted))
     colour = (2 * sums + weight) // np.maximum(2 * weight, 1)
     opacity = (2 * weight + n) // (2 * n)
     return np.concatenate((colour * (opacity > 0), opacity), 1).astype(np.uint8)
+
+
+def _column_sums(rows: Pixels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the sums of alpha, and of colour times alpha, of each column: int64 (W, 1), (W, 3)."""
+    width = rows.shape[1]
+    weights, weighted = np.zeros((width, 1), np.int64), np.zeros((width, 3), np.int64)
+    for part in bands(len(rows), 4 * width):
+        alpha = rows[part, :, 3:].astype(np.int64)
+        weights += alpha.sum(0)
+        weighted += (rows[part, :, :3] * alpha).sum(0)
+    return weights, weighted

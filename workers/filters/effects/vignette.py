@@ -43,6 +43,8 @@ class Vignette(Filter):
 
     example: ClassVar = {"name": "vignette", "amount": 0.8}
     alpha_rule: ClassVar = "point"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("vignette_light"), Pass("vignette"))
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -52,21 +54,27 @@ class Vignette(Filter):
         1 at a corner. It is looked up by the squared distance in 16 bits, which needs no square
         root per pixel.
         """
-        colour, alpha = split_alpha(pixels)
-        height, width, channels = colour.shape
+        result = np.empty(pixels.shape, np.uint8)
+        self.write(pixels, result)
+        return result
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result of `apply` some rows at a time, each with the row that mirrors it."""
+        height, width, channels = pixels.shape
+        colours = min(channels, 3)
         down, across = _squares(height), _squares(width)[: (width + 1) // 2]
         mirror = cv2.BORDER_REFLECT_101 if width % 2 else cv2.BORDER_REFLECT
         light = _light(self.amount, self.radius)
-        result = np.empty(colour.shape, np.uint8)
-        for rows in bands((height + 1) // 2, width * channels, STRIP_SAMPLES):
+        for rows in bands((height + 1) // 2, width * colours, STRIP_SAMPLES):
             distance = (down[rows, None] + across) >> (DISTANCE_BITS - BITS)
             half = np.take(light, distance)
             whole = cv2.copyMakeBorder(half, 0, 0, 0, width // 2, mirror)
-            lights = repeated(np.asarray(whole, np.float32), channels)
-            lit(colour[rows], lights, result[rows])
-            mirrored = slice(height - rows.stop, height - rows.start)
-            lit(colour[mirrored], lights[::-1], result[mirrored])
-        return join_alpha(result, alpha)
+            lights = repeated(np.asarray(whole, np.float32), colours)
+            _write_lit(pixels[rows], lights, result[rows])
+            # The middle row of an odd number mirrors itself, and is not lit twice.
+            mirrored = slice(max(rows.stop, height - rows.stop), height - rows.start)
+            if count := mirrored.stop - mirrored.start:
+                _write_lit(pixels[mirrored], lights[:count][::-1], result[mirrored])
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return amount and radius as float64; the device makes the same table with the same
@@ -108,6 +116,17 @@ def _squares(length: int) -> NDArray[np.uint32]:
 def nudged(light: NDArray[np.float32]) -> NDArray[np.float32]:
     """Enlarge some lights, float32 multiples of 2**-16 up to 1, so that no product is a tie."""
     return np.where(light * 256 % 1 == 0, light * np.float32(1 + 2.0**-23), light)
+
+
+def _write_lit(pixels: Pixels, lights: NDArray[np.float32], result: Pixels) -> None:
+    """Write pixels under their lights into `result`, which may be `pixels`; alpha is copied."""
+    colour, alpha = split_alpha(pixels)
+    if alpha is None:
+        lit(colour, lights, result)
+    else:
+        made = np.empty(colour.shape, np.uint8)
+        lit(colour, lights, made)
+        result[:] = join_alpha(made, alpha)
 
 
 def lit(colour: Pixels, lights: NDArray[np.float32], result: Pixels) -> None:

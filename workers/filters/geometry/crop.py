@@ -1,5 +1,6 @@
 """The crop filter."""
 
+import math
 import struct
 from typing import ClassVar, Literal
 
@@ -58,6 +59,13 @@ class Crop(Filter):
         height, width = self.size_after(*pixels.shape[:2])
         kept = pixels[self.top : self.top + height, self.left : self.left + width]
         return np.array(kept, order="C")
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes of the rectangle.
+
+        Raises InvalidParameter if the rectangle leaves the image.
+        """
+        return math.prod(self.shape_after(shape))
 
     def device_data(self, shape: Shape) -> bytes:
         """Return `struct Window`, which lies inside the image."""

@@ -22,6 +22,7 @@ class Flip(Filter):
 
     example: ClassVar = {"name": "flip"}
     alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
     passes: ClassVar = (Pass("flip"),)
 
     def apply(self, pixels: Pixels) -> Pixels:

@@ -41,6 +41,7 @@ class Pad(Filter):
 
     example: ClassVar = {"name": "pad", "left": 20, "right": 20, "border_mode": "mirror"}
     alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
     border: ClassVar = "border_mode"
     result_shape: ClassVar = "resized"
     passes: ClassVar = (Pass("copy_window", of_result=True),)

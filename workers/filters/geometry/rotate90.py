@@ -32,6 +32,7 @@ class Rotate90(Filter):
 
     example: ClassVar = {"name": "rotate90", "turns": 1}
     alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
     result_shape: ClassVar = "turned"
     passes: ClassVar = (Pass("flip"), Pass("rotate90"))
 

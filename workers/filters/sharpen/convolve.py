@@ -125,6 +125,11 @@ class Convolve(Filter):
         return None if self.border_mode == "wrap" else len(self.kernel)
 
     @property
+    def columns_around(self) -> int | None:
+        """Return the columns of the kernel, in the same way."""
+        return None if self.border_mode == "wrap" else len(self.kernel[0])
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return a pass for few small weights whose sums float32 holds, else the pass for any
         weights.

@@ -53,6 +53,7 @@ class AdaptiveThreshold(Filter):
 
     example: ClassVar = {"name": "adaptive_threshold", "block": 31, "c": 5}
     alpha_rule: ClassVar = "drop"
+    cpu_bytes_per_pixel: ClassVar = (7, 7)
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
     passes: ClassVar = (*_ANY, *_IN_TILES.values())

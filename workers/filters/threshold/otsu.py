@@ -7,9 +7,7 @@ import numpy as np
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import COUNTS, as_grey, counted
-from workers.filters.arithmetic.counting import COUNTED
 from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter
 from workers.filters.threshold.threshold import Threshold
 from workers.kernels.items import Pass, Shape
@@ -42,10 +40,7 @@ class Otsu(Filter):
 
     def counted(self, pixels: Pixels) -> Threshold:
         """Return a threshold at the luma that separates this image best."""
-        grey = np.empty(pixels.shape[:2], np.uint8)
-        for rows in bands(len(grey), len(grey[0]), COUNTED):
-            grey[rows] = luma(pixels[rows])
-        value, _ = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
+        value, _ = cv2.threshold(luma(pixels), 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
         return Threshold(value=int(value))
 
     def device_data(self, _shape: Shape) -> bytes:

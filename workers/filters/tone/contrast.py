@@ -10,7 +10,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, blend, through_table
 from workers.filters.arithmetic.counting import COUNTED
 from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.tiling import bands
+from workers.filters.arithmetic.tiling import pieces
 from workers.filters.base import Filter
 from workers.filters.lookup_tables import ComposedTables
 from workers.kernels.items import Pass, Shape
@@ -47,8 +47,7 @@ class Contrast(Filter):
     def _table_for(self, pixels: Pixels) -> Pixels:
         """Return the new value of each level, uint8 (256, 1, 1)."""
         height, width = pixels.shape[:2]
-        rows = bands(height, width, COUNTED)
-        total = sum(int(luma(pixels[each]).sum(dtype=np.uint64)) for each in rows)
+        total = sum(int(luma(each).sum(dtype=np.uint64)) for each in pieces(pixels, COUNTED))
         return blend(int(total / (height * width) + 0.5), LEVELS, self.factor)
 
     def device_data(self, _shape: Shape) -> bytes:

@@ -1,4 +1,4 @@
-"""Filters give the same bytes in bands of rows as on the whole image."""
+"""Filters give the same bytes in bands of rows, or of columns, as on the whole image."""
 
 from typing import Any
 
@@ -8,13 +8,15 @@ import pytest
 from models.domain.image import Image, Pixels
 from models.domain.job import Job
 from workers.engines.cpu.engine import _filtered
-from workers.filters import row_bands
+from workers.filters import bands
+from workers.filters.lookup_tables import ComposedTables
 from workers.filters.registry import FILTERS, AnyFilter, parse_chain
 from workers.operations import FilterChain
 
 WIDE: tuple[dict[str, Any], ...] = (
     {"name": "gaussian_blur", "sigma": 0.3},
     {"name": "gaussian_blur", "sigma": 1, "sigma_y": 6},
+    {"name": "gaussian_blur", "sigma": 6, "sigma_y": 0.3},
     {"name": "box_blur", "radius": 20},
     {"name": "box_blur", "radius": 80},
     {"name": "motion_blur", "length": 31, "angle": 90},
@@ -43,13 +45,14 @@ WIDE: tuple[dict[str, Any], ...] = (
         for mode in ("replicate", "reflect", "mirror", "wrap", "constant")
     ),
     {"name": "convolve", "kernel": [[n * 7 % 5 - 2 for n in range(31)]] * 31, "divisor": 9},
+    {"name": "convolve", "kernel": [[n * 7 % 5 - 2 for n in range(31)]], "divisor": 9},
     *({"name": "preset", "kernel": name} for name in ("blur", "smooth_more", "contour", "detail")),
 )
 OPS = [*(dict(each.example) for each in FILTERS.values()), *WIDE]
 
 
-def noise(channels: int) -> Pixels:
-    levels = np.random.default_rng(7).beta(2, 4, (97, 71, channels)) * 240
+def noise(channels: int, height: int = 97, width: int = 71) -> Pixels:
+    levels = np.random.default_rng(7).beta(2, 4, (height, width, channels)) * 240
     return (levels + 5).astype(np.uint8)
 
 
@@ -60,24 +63,93 @@ def parsed(op: dict[str, Any]) -> AnyFilter:
 
 @pytest.fixture(autouse=True)
 def _small_bands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_bands, "LARGE", 1)
-    monkeypatch.setattr(row_bands, "BAND_BYTES", 10_000)
+    monkeypatch.setattr(bands, "LARGE", 1)
+    monkeypatch.setattr(bands, "BAND_BYTES", 10_000)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("op", OPS, ids=str)
 def test_bands_have_the_bytes_of_the_whole(op: dict[str, Any], channels: int) -> None:
-    filter_, pixels = parsed(op), noise(channels)
+    check_equal(parsed(op), noise(channels))
+
+
+@pytest.mark.parametrize("size", [(71, 97), (3, 211), (1, 300)], ids=str)
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("op", OPS, ids=str)
+def test_bands_of_columns_have_the_bytes_of_the_whole(
+    op: dict[str, Any], channels: int, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bands, "WIDEST", 30)
+    if op["name"] == "crop":  # the example is larger than these images
+        op = {"name": "crop", "left": 8, "width": 54}
+    check_equal(parsed(op), noise(channels, *size))
+
+
+def check_equal(filter_: AnyFilter, pixels: Pixels) -> None:
+    """Compare the bands with the whole image, which keeps its pixels unless it may lose them."""
+    before, whole = pixels.copy(), filter_.apply(pixels)
+    assert np.array_equal(bands.apply(filter_, pixels, overwrite=False), whole)
+    assert np.array_equal(pixels, before)
+    assert np.array_equal(bands.apply(filter_, pixels, overwrite=True), whole)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("name", ["clahe", "noise", "pixelate", "vignette"])
+def test_filters_that_work_in_pieces_overwrite_an_image_with_the_same_bytes(
+    name: str, channels: int
+) -> None:
+    filter_, pixels = parsed({"name": name}), noise(channels, 701, 501)  # more than one piece
     whole = filter_.apply(pixels)
-    assert np.array_equal(row_bands.apply(filter_, pixels, overwrite=False), whole)
-    assert np.array_equal(pixels, noise(channels))
-    assert np.array_equal(row_bands.apply(filter_, pixels, overwrite=True), whole)
+    assert bands.apply(filter_, pixels, overwrite=True) is pixels
+    assert np.array_equal(pixels, whole)
+
+
+def test_a_row_of_millions_of_pixels_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    seen: list[tuple[int, ...]] = []
+
+    class Inverted(ComposedTables):
+        def apply(self, pixels: Pixels) -> Pixels:
+            seen.append(pixels.shape)
+            return super().apply(pixels)
+
+    pixels = np.zeros((1, 1_000_000, 4), np.uint8)
+    table = np.arange(255, -1, -1).astype(np.uint8)
+    assert bands.apply(Inverted(table), pixels, overwrite=True) is pixels
+    assert max(width for _, width, _ in seen) <= bands.WIDEST
+    assert pixels[0, :, 0].min() == 255
+
+
+@pytest.mark.parametrize("shape", [(1, 35_000_000), (100, 350_000), (1000, 35_000)], ids=str)
+@pytest.mark.parametrize(
+    "op", [{"name": "invert"}, {"name": "gaussian_blur", "sigma": 100}, {"name": "median"}], ids=str
+)
+def test_wide_images_take_little_beside_their_pixels(
+    shape: tuple[int, int], op: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    needed = bands.memory(parsed(op), (*shape, 4), overwrite=True)
+    assert needed <= 66 << 20
+
+
+@pytest.mark.parametrize(
+    "op", [{"name": "canny"}, {"name": "vignette"}, {"name": "clahe"}], ids=str
+)
+def test_filters_that_are_not_divided_count_what_long_lines_take(
+    op: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    square, row, column = (
+        bands.memory(parsed(op), (*size, 3), overwrite=True)
+        for size in ((5000, 5000), (1, 25_000_000), (25_000_000, 1))
+    )
+    assert min(row, column) >= square + 200 * 24_000_000
 
 
 @pytest.mark.parametrize("name", ["invert", "gaussian_blur", "sobel", "median"])
 def test_a_result_takes_the_place_of_an_input_that_is_needed_no_longer(name: str) -> None:
     pixels = noise(3)
-    assert row_bands.apply(parsed({"name": name}), pixels, overwrite=True) is pixels
+    assert bands.apply(parsed({"name": name}), pixels, overwrite=True) is pixels
 
 
 def test_a_chain_keeps_an_image_that_others_read_and_overwrites_its_own_results() -> None:
@@ -103,7 +175,10 @@ def test_a_result_shares_no_memory_with_a_source_that_others_read() -> None:
 def test_large_images_take_a_band_beside_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     shape, pixels = (7000, 7000, 3), 49_000_000
-    for name in ("invert", "gaussian_blur", "box_blur", "equalize", "autocontrast", "contrast"):
+    for name in (
+        *("invert", "gaussian_blur", "box_blur", "equalize", "autocontrast", "contrast"),
+        *("vignette", "noise", "pixelate"),
+    ):
         chain = FilterChain(parse_chain([{"name": name}]))
         assert chain.memory(shape, overwrite=True) <= 3 * pixels + (95 << 20)
         assert chain.memory(shape) <= 6 * pixels + (95 << 20)
@@ -112,6 +187,6 @@ def test_large_images_take_a_band_beside_their_pixels(monkeypatch: pytest.Monkey
 def test_small_images_are_filtered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     pixels = noise(3)
-    result = row_bands.apply(parsed({"name": "invert"}), pixels, overwrite=True)
+    result = bands.apply(parsed({"name": "invert"}), pixels, overwrite=True)
     assert result is not pixels  # which bands would have overwritten
     assert np.array_equal(pixels, noise(3))
