@@ -59,6 +59,10 @@ class SharedArea:
         """Copy the first `size` bytes out; raises ValueError for more than the area has."""
         return self.view(size).copy()
 
+    def contents(self, size: int) -> bytes:
+        """Return the first `size` bytes; raises ValueError for more than the area has."""
+        return self.view(size).tobytes()
+
     def view(self, size: int) -> NDArray[np.uint8]:
         """Return the first `size` bytes themselves, for writing; raises ValueError if too many."""
         if not 0 <= size <= SIZE:

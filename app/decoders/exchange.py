@@ -25,7 +25,7 @@ from app.decoders.frames import (
     Pixels,
     Task,
 )
-from app.decoders.memory import mapped, memory_file, moved_to_file
+from app.decoders.memory import contents, mapped, memory_file, moved_to_file
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Description, ImageInfo, decode_memory
 
@@ -36,6 +36,7 @@ File = bytes | memoryview | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
 
 T = TypeVar("T", bound=Frame)
+Data = TypeVar("Data", bytes, NDArray[np.uint8])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,9 @@ async def decoded_by(
         if reply.memory is not None:
             os.close(reply.memory)
         raise
-    data = await _taken(decoder, reply.memory, size)
+    memory = reply.memory
+    take = decoder.area.take if memory is None else partial(_mapped_and_closed, memory)
+    data = await _taken(take, size)
     wanted = reply.header is not None or accept(seen)
     return decoded_from(pixels, seen.info, data) if wanted else seen
 
@@ -166,7 +169,8 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     made = _expected(answer, memory, Encoded)
     if isinstance(made, Failed):
         return made
-    return (await _taken(decoder, memory, made.size)).tobytes()
+    take = decoder.area.contents if memory is None else partial(_read_and_closed, memory)
+    return await _taken(take, made.size)
 
 
 class _Reply(NamedTuple):
@@ -210,14 +214,13 @@ def _refuse_file(memory: int | None) -> None:
         raise Broken("a frame that has no file came with one")
 
 
-async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDArray[np.uint8]:
-    """Copy an answer out of the shared area, or map its memory file, which is closed.
+async def _taken(take: Callable[[int], Data], size: int) -> Data:
+    """Return `size` bytes of an answer, which `take` takes out of the area or of a memory file.
 
-    The thread that maps the file closes it, also when its caller was cancelled meanwhile: closed
-    any earlier, the number could already mean another file when the thread maps it. The shield
-    keeps the thread's turn, so that it runs in any case.
+    The thread that maps or reads the file closes it, also when its caller was cancelled meanwhile:
+    closed any earlier, the number could already mean another file when the thread maps it. The
+    shield keeps the thread's turn, so that it runs in any case.
     """
-    take = decoder.area.take if memory is None else partial(_mapped_and_closed, memory)
     try:
         if size <= INLINE:
             return take(size)
@@ -229,6 +232,16 @@ async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDAr
 def _mapped_and_closed(descriptor: int, size: int) -> NDArray[np.uint8]:
     try:
         return mapped(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _read_and_closed(descriptor: int, size: int) -> bytes:
+    """Read a file, of which no second copy is mapped meanwhile; raises ValueError if too short."""
+    try:
+        if os.fstat(descriptor).st_size < size:  # or any size would be allocated
+            raise ValueError(f"the memory file has fewer than {size} bytes")
+        return contents(descriptor, size)
     finally:
         os.close(descriptor)
 

@@ -4,6 +4,7 @@ The service sends a Task with a file, and gets Pixels. For a large image it gets
 header first, and decides between Go and Drop. Failed answers a file that has an error.
 """
 
+import math
 import os
 import socket
 
@@ -28,7 +29,7 @@ from app.decoders.frames import (
     Ready,
     Task,
 )
-from app.decoders.memory import Mapping, contents, memory_file, release
+from app.decoders.memory import Mapping, contents, memory_file, release, return_freed_memory
 from app.decoders.new_pixels import NewPixels
 from app.decoders.opening import opening_bytes
 from models import codec
@@ -80,6 +81,8 @@ class _Decoder:
         self._connection = connection
         self._area = area
         self._allowance = allowance
+        self._took_much = False
+        """Whether the present image leaves freed memory behind that other processes need."""
 
     def run(self) -> None:
         while True:
@@ -98,6 +101,9 @@ class _Decoder:
                 return
             finally:
                 self._allowance.end()
+            if self._took_much:
+                self._took_much = False
+                return_freed_memory()
 
     def _decode(self, task: Task, descriptor: int | None) -> None:
         seconds = min(task.seconds, sandbox.MIN_SECONDS)
@@ -120,6 +126,7 @@ class _Decoder:
                 frames.send(self._connection, _info(info, opened))
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return
+            self._took_much = opened.memory > UNASKED_MEMORY
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
             if task.describe:
@@ -133,25 +140,36 @@ class _Decoder:
             self._fail(error)
 
     def _encode(self, task: Encode, descriptor: int | None) -> None:
-        height, width, channels = task.shape
-        size, exif_size = height * width * channels, task.exif or 0
-        bytes_ = opening_bytes(exif_size) + sandbox.ENCODED_BYTES_PER_PIXEL * height * width
+        height, width, _ = task.shape
+        self._took_much = math.prod(task.shape) > AREA_SIZE
+        bytes_ = opening_bytes(task.exif or 0)
+        bytes_ += sandbox.ENCODED_BYTES_PER_PIXEL * height * width
         self._allowance.grant(bytes_, task.seconds)
         try:
-            data = self._mapped(descriptor, size + exif_size)
-            image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
-            exif = None if task.exif is None else bytes(data[size:])
-            made = codec.encode(
-                image,
-                task.format,
-                task.encoding,
-                copyright=task.copyright,
-                exif=exif,
-                taken=release if isinstance(data, np.ndarray) else lambda _rows: None,
-            )
-            self._send(Encoded(len(made)), made)
+            made = self._encoded(task, descriptor)
+            answer = Encoded(len(made))
+            if len(made) <= AREA_SIZE:
+                self._send(answer, made)
+                return
+            memory = memory_file(made)
+            del made  # before the service takes its copy
+            self._send_memory_file(answer, memory)
         except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
             self._fail(error, _NO_ROOM_TO_ENCODE)  # encoders report a lack of memory in many ways
+
+    def _encoded(self, task: Encode, descriptor: int | None) -> bytes:
+        """Return the file; the pixels are not needed any more afterwards."""
+        size = math.prod(task.shape)
+        data = self._mapped(descriptor, size + (task.exif or 0))
+        image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
+        return codec.encode(
+            image,
+            task.format,
+            task.encoding,
+            copyright=task.copyright,
+            exif=None if task.exif is None else bytes(data[size:]),
+            taken=release if isinstance(data, np.ndarray) else lambda _rows: None,
+        )
 
     def _contents(self, descriptor: int | None, size: int) -> bytes:
         """Copy what was handed over: codecs need `bytes`, and the answer overwrites the area."""
@@ -190,7 +208,9 @@ class _Decoder:
             self._area.put(*parts)
             frames.send(self._connection, answer)
             return
-        memory = memory_file(*parts)
+        self._send_memory_file(answer, memory_file(*parts))
+
+    def _send_memory_file(self, answer: Frame, memory: int) -> None:
         try:
             frames.send(self._connection, answer, [memory])
         finally:

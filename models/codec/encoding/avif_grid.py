@@ -9,6 +9,7 @@ it. Boxes are those of ISO/IEC 14496-12.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -143,12 +144,16 @@ class _File:
         self.references.append(box(kind, number(item, 2) + number(len(others), 2) + named))
 
     def written(self) -> bytes:
-        """Return the file. Its length is known before the places of its items are."""
+        """Return the file, once. Its length is known before the places of its items are."""
         head = len(self.start) + len(self._meta(0)) + 8  # 8 are the header of mdat
         size = number(8 + sum(map(len, self.contents)), 4)
-        # One copy of the contents: noise at quality 100 takes 5 bytes for each pixel.
-        parts = (self.start, self._meta(head), size, b"mdat", *self.contents)
-        return b"".join(parts)
+        file = BytesIO()
+        file.writelines((self.start, self._meta(head), size, b"mdat"))
+        # Each content is freed as it is written: noise at quality 100 takes 5 bytes for each pixel.
+        self.contents.reverse()
+        while self.contents:
+            file.write(self.contents.pop())
+        return file.getvalue()
 
     def _property(self, content: bytes) -> int:
         if content not in self.properties:

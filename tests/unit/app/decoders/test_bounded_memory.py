@@ -1,6 +1,7 @@
 """What an image may take in a decoder process is asked for, and limited, by its estimate."""
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +69,39 @@ def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> N
         assert not pool.ended
 
     run(test, ONE)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
+    rng = np.random.default_rng(0)
+    stored = io.BytesIO()
+    PillowImage.fromarray(rng.integers(0, 256, (1900, 1900, 3), np.uint8)).save(
+        stored, "PNG", compress_level=0
+    )
+    data = stored.getvalue()  # 11 MB, which the allocator would keep
+
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        before = resident(pool._idle[0].pid)
+        assert isinstance(await pool.decode(data, len(data), lambda _seen: True), Decoded)
+        small = stored_small()
+        # Its answer comes when the process has ended its work on the large image.
+        assert isinstance(await pool.decode(small, len(small), lambda _seen: True), Decoded)
+        assert resident(pool._idle[0].pid) < before + (12 << 20)
+
+    run(test, ONE)
+
+
+def stored_small() -> bytes:
+    """Return a PNG of few pixels."""
+    stored = io.BytesIO()
+    PillowImage.new("RGB", (30, 20)).save(stored, "PNG")
+    return stored.getvalue()
+
+
+def resident(pid: int) -> int:
+    """Return the resident bytes of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def without_pixels(tiff: bytes) -> bytes:

@@ -226,3 +226,20 @@ class _Answering:
 
     def send(self, _frame: Frame) -> None:
         """Take a frame and do nothing."""
+
+
+def test_a_file_that_is_shorter_than_its_answer_states_is_closed_and_ends_the_process() -> None:
+    memory = memory_file(b"short")
+    decoder = cast(DecoderProcess, _Answering(Encoded(1 << 40), memory))
+    with pytest.raises(Broken):
+        asyncio.run(exchange.encoded_by(decoder))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(memory)
+
+
+def test_a_large_file_is_read_and_not_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping beside the copy would count the file twice."""
+    monkeypatch.setattr(exchange, "mapped", None)
+    made = os.urandom(3 << 20)
+    decoder = cast(DecoderProcess, _Answering(Encoded(len(made)), memory_file(made)))
+    assert asyncio.run(exchange.encoded_by(decoder)) == made
