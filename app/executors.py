@@ -28,13 +28,13 @@ from workers.backends.recent_batches import newest
 from workers.backends.routing import Router
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
+from workers.malloc import return_freed_memory
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch, Observer
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.throughput import BusyTime
 from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
-from workers.supervision.malloc import return_freed_memory
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
 BYTES_PER_PIXEL = 4

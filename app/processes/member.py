@@ -25,10 +25,10 @@ from workers.heartbeat import Heartbeat
 from workers.ipc.encoded_network import encode_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
+from workers.malloc import keep_freed_memory
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
 from workers.supervision.cpu_topology import bind
-from workers.supervision.malloc import keep_freed_memory
 from workers.supervision.startup import GpuUnusable, Started, start_worker
 
 log = logging.getLogger("darkroom.member")

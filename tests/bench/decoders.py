@@ -28,7 +28,7 @@ from app.decoders import DecoderPool, Limits, Unasked
 from models import codec
 from tests.pictures import drawing
 from tests.shared import PHOTOS
-from workers.supervision.malloc import keep_freed_memory
+from workers.malloc import keep_freed_memory
 
 MAX_PIXELS = 50_000_000
 UNASKED = Unasked(2_000_000, 2_000_000)

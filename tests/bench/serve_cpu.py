@@ -31,8 +31,8 @@ from tests.pictures import as_image
 from tests.server import serving
 from workers.engines.checkpoint import random_state
 from workers.engines.cpu.network import CpuNetwork
+from workers.malloc import keep_freed_memory
 from workers.preprocess import crop
-from workers.supervision.malloc import keep_freed_memory
 
 BATCH = 32
 CONCURRENCIES = (1, 8, 32)

@@ -98,6 +98,7 @@ WORKERS = (
     "start_times",
     "host_lock",
     "heartbeat",
+    "malloc",
     "kernels",
     "preprocess",
     "weights_digest",

@@ -25,12 +25,12 @@ from workers.engines.cpu.filter_threads import start_filter_threads
 from workers.engines.cpu.slot import CpuSlot
 from workers.host_lock import host_lock
 from workers.kernels.cubins import CubinStore, folders
+from workers.malloc import keep_freed_memory, return_freed_memory
 from workers.operations import FilterChain
 from workers.scheduling.batch import Observer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 from workers.start_times import StartTimes
-from workers.supervision.malloc import keep_freed_memory, return_freed_memory
 
 if TYPE_CHECKING:
     from workers.engines.cpu.network import CpuNetwork

@@ -34,6 +34,7 @@ from workers.engines.cpu.scores import labels
 from workers.engines.cpu.slot import CpuSlot, Crops, placed, reserved
 from workers.filters import bands
 from workers.filters.interruption import ending_at, stop_if_late
+from workers.malloc import return_freed_memory
 from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
 
@@ -219,5 +220,8 @@ def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
                 pixels = result
     except DeadlineExceeded as error:
         return error.with_traceback(None)
+    finally:
+        if job.image.n_pixels >= bands.LARGE:
+            return_freed_memory()  # of bands, which encoding the result would stand beside
     # What follows may overwrite a result, but not a source that others read.
     return Image(pixels if owned else pixels.copy())
