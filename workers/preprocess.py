@@ -39,26 +39,31 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
         for each in (rows, columns) if first_rows else (columns, rows):
             pixels = each.resampled(pixels)
         return pixels
-    if height * width > STRIPE and not columns_first((height, width), (out_h, out_w)):
-        pixels = _narrowed(image, out_w)
+    if height * width > STRIPE:
+        axis = 0 if columns_first((height, width), (out_h, out_w)) else 1
+        pixels = _resized_along(image, axis, (out_h, out_w)[axis])
     else:
         pixels = flatten(image).pixels
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
     return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
 
 
-def _narrowed(image: Image, width: int) -> Pixels:
-    """Return the rows in RGB, resized to `width`: Pillow's first pass of two, stripe by stripe.
+def _resized_along(image: Image, axis: int, size: int) -> Pixels:
+    """Return the image in RGB with `size` rows (axis 0) or columns: Pillow's first pass of two.
 
-    Each row is resized by itself. Pillow would copy the whole image, in 4 bytes for each pixel.
+    Each column, or row, is resized by itself, so stripes of them give the same bytes. Pillow would
+    copy the whole image, in 4 bytes for each pixel.
     """
-    step = max(1, STRIPE // image.width)
-    stripes = (Image(image.pixels[top : top + step]) for top in range(0, image.height, step))
-    images = (PillowImage.fromarray(flatten(each).pixels) for each in stripes)
-    resized = (
-        each.resize((width, each.height), PillowImage.Resampling.BILINEAR) for each in images
-    )
-    return np.concatenate([np.asarray(each) for each in resized])
+    step = max(1, STRIPE // image.pixels.shape[axis])
+    resized = []
+    for start in range(0, image.pixels.shape[1 - axis], step):
+        part = slice(start, start + step)
+        stripe = flatten(Image(image.pixels[part] if axis else image.pixels[:, part])).pixels
+        height, width = stripe.shape[:2]
+        goes = (size, height) if axis else (width, size)
+        made = PillowImage.fromarray(stripe).resize(goes, PillowImage.Resampling.BILINEAR)
+        resized.append(np.asarray(made))
+    return np.concatenate(resized, 1 - axis)
 
 
 def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, int, int]:

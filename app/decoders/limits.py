@@ -21,8 +21,8 @@ class Limits:
     max_file: int
     seconds: float
     encode_seconds: float = 60.0
-    decode_memory: int = 320 << 20
-    encode_memory: int = 768 << 20
+    decode_memory: int = 286 << 20
+    encode_memory: int = 286 << 20
 
     @classmethod
     def from_settings(cls, settings: Settings, cores: int) -> "Limits":

@@ -4,10 +4,12 @@ from app.admission import Permit
 from app.intake.wanted import Version
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.memory.held_image import HeldImage
+from app.pipeline.memory.memory_need import beside, check_filtering, filtering
 from app.pipeline.memory.pixel_cost import check
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import EncodedImage
 from app.pipeline.results.timings import Timings
+from models.codec import ImageFormat
 from models.domain.backend import Backend, Load
 from models.domain.image import Source
 from models.domain.job import Job, Labels, Operation, Result, Vector
@@ -64,16 +66,30 @@ class Computation:
         `last`: the source is not needed after the filters.
         """
         operation, output = version.operation, version.output
-        check(operation, self._max_pixels, source.height, source.width)
         format_ = output.format_for(source.info.format)
-        shape = operation.shape_after((source.height, source.width, source.channels))
-        cost = self._encoder.check(shape, format_, output.encoding)
+        cost = self._checked(source, version, format_, shared=not last)
         result = await self._filtered(operation, source, permit, stages, last=last)
         with stages.measure("encode"):
             behind = permit.in_background
             encoding = output.encoding
             data = await self._encoder.encode(result, format_, encoding, cost, background=behind)
             return EncodedImage(self._files.keep(data), format_, result.width, result.height)
+
+    def _checked(
+        self, source: HeldImage, version: Version, format_: ImageFormat, *, shared: bool
+    ) -> float:
+        """Return the estimated CPU seconds of encoding a version of an image.
+
+        Raises the error of a version that would take more pixels, memory or time than is allowed.
+        """
+        chain, encoding = version.operation, version.output.encoding
+        shape = source.height, source.width, source.channels
+        check(chain, self._max_pixels, source.height, source.width)
+        on_device, encoded = self.load().on_gpu, source.encoded
+        needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
+        check_filtering(needed, shape, self._encoder.most_memory)
+        kept = beside(shape, shared=shared)
+        return self._encoder.check(chain.shape_after(shape), format_, encoding, beside=kept)
 
     async def _filtered(
         self,

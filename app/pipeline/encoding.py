@@ -11,6 +11,7 @@ import numpy as np
 from app.decoders import DecoderPool, Encode
 from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.exchange import moved_memory_file
+from app.decoders.memory import release
 from app.pipeline.memory.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat
@@ -36,16 +37,27 @@ class ImageEncoder:
         self._in_thread = in_thread
         self._processes_behind = processes_behind
 
-    def check(self, shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding) -> float:
+    @property
+    def most_memory(self) -> int:
+        """Return the estimated bytes that filtering an image, or encoding one, may take."""
+        return self._decoders.limits.encode_memory
+
+    def check(
+        self,
+        shape: tuple[int, int, int],
+        format_: ImageFormat,
+        encoding: Encoding,
+        *,
+        beside: int = 0,
+    ) -> float:
         """Return the estimated CPU seconds of encoding an image of this shape.
 
-        Raises Unprocessable if that would take more time or memory than is allowed.
+        `beside`: bytes of other pixels that are kept meanwhile. Raises Unprocessable if encoding
+        would take more time or memory than is allowed.
         """
-        height, width, channels = shape
-        limits = self._decoders.limits
-        most = limits.encode_memory
-        codec.check_encode_memory(height * width, channels, format_, encoding, most)
-        return codec.check_encode_cost(height * width, format_, encoding, limits.encode_seconds)
+        codec.check_encode_memory(shape, format_, encoding, self.most_memory, beside=beside)
+        most = self._decoders.limits.encode_seconds
+        return codec.check_encode_cost(shape[0] * shape[1], format_, encoding, most)
 
     async def encode(
         self,
@@ -70,7 +82,15 @@ class ImageEncoder:
             return await self._in_thread(finished, background=background)
         most = self._decoders.limits.encode_seconds
         if cost < LONG_ENCODING or not self._decoders.running:
-            encode = partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
+            encode = partial(
+                codec.encode,
+                image,
+                format_,
+                encoding,
+                copyright=notice,
+                exif=exif,
+                taken=release if image.pixels.nbytes > AREA_SIZE else lambda _rows: None,
+            )
             return await self._in_thread(encode, background=background)
         shape = image.height, image.width, image.channels
         n = None if exif is None else len(exif)

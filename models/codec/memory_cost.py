@@ -1,24 +1,22 @@
-"""Estimate the memory that decoding and encoding take, before they begin.
+"""Estimate the memory that decoding takes, before it begins.
 
 The figures are bytes per pixel, measured by `python -m tests.bench.decoder_memory` and rounded up:
-the codec's own buffers, Pillow's image of 4 bytes per pixel, the pixels that come out of it, and
-the file that an encoder makes. They hold for images that are large; the tables of a codec and the
-stripe that is converted come to 10 to 20 MB more for every image.
+the codec's own buffers, Pillow's image of 4 bytes per pixel, and the pixels that come out of it.
+They hold for images that are large; the tables of a codec and the stripe that is converted come to
+10 to 20 MB more for every image. `encoding/encode_memory.py` does the same for encoding.
 """
 
-from models.codec.encoding import avif_grid
-from models.codec.encoding.encode_options import Encoding
 from models.codec.formats import ImageFormat, identify
 from models.codec.probe import ImageInfo
 from models.codec.size_hint import claimed_pixels
-from models.domain.errors import TooManyPixels, Unprocessable
+from models.domain.errors import TooManyPixels
 
 _PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
 
 _DECODED = {
     ImageFormat.JPEG: (6.2, 9.0),
     ImageFormat.PNG: (7.5, 9.0),
-    ImageFormat.WEBP: (12.2, 12.2),
+    ImageFormat.WEBP: (12.1, 12.1),
     ImageFormat.GIF: (6.0, 6.0),
     ImageFormat.BMP: (7.5, 9.0),
     ImageFormat.TIFF: (7.5, 9.0),
@@ -51,19 +49,6 @@ orientation is decoded into another array, and turned into the pixels."""
 _PIXELS_OF_JPEG = 3.4
 """Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
 
-_FLATTENED = 3
-"""Bytes per pixel of the opaque copy that a JPEG of an image with alpha is encoded from."""
-
-_CELL_OF_AVIF = 43
-"""Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
-twice. Beside it stand the pixels of the image and a byte for each of them of the file."""
-
-_FINE = 75
-"""Quality beyond which noise makes files of more than that."""
-
-_FINE_FILE = 3
-"""Bytes per sample of such a file while it is written, twice 1.3 in noise at quality 100."""
-
 _CANVASES = 9
 """Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
 
@@ -94,8 +79,9 @@ def decode_memory(
     per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
-    pixels = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
-    return size + pixels + _ROW * max(0, _rows(info) - info.n_pixels // _NARROW)
+    files = 2 if info.format is ImageFormat.WEBP else 1  # libwebp's decoder copies the file
+    needed = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
+    return files * size + needed + _ROW * max(0, _rows(info) - info.n_pixels // _NARROW)
 
 
 def _rows(info: ImageInfo) -> int:
@@ -113,25 +99,6 @@ def _loaded(info: ImageInfo) -> int:
     return 2 * _LOADED if turned else _LOADED
 
 
-def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Encoding) -> int:
-    """Estimate the bytes that encoding takes at most, with a copy of the pixels themselves."""
-    match format:
-        case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
-            fine = encoding.quality_for(format) > _FINE
-            file = _FINE_FILE * channels if fine else 1
-            return pixels * (channels + file) + avif_grid.CELL * _CELL_OF_AVIF
-        case ImageFormat.AVIF:
-            beside = (22 if encoding.subsampling == "420" else 34) + (2 if channels == 4 else 0)
-        case ImageFormat.WEBP:
-            beside = 21 if encoding.lossless else 10 if channels < 4 else 27  # alpha is lossless
-        case ImageFormat.PNG:
-            beside = 5
-        case _:
-            flattened = _FLATTENED if channels == 4 else 0
-            beside = (8 if encoding.progressive else 2) + flattened
-    return pixels * (channels + beside)
-
-
 def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
     """Raise TooManyPixels for an image whose decoding needs more than `most` bytes by estimate."""
     if needed > most:
@@ -139,17 +106,4 @@ def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
             f"decoding this {info.format.name} of {info.width} × {info.height} pixels takes about "
             f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed "
             "(DARKROOM_DECODE_MEMORY); send it smaller, or as a baseline JPEG"
-        )
-
-
-def check_encode_memory(
-    pixels: int, channels: int, format: ImageFormat, encoding: Encoding, most: int
-) -> None:
-    """Raise Unprocessable for an encoding that needs more than `most` bytes by estimate."""
-    needed = encode_memory(pixels, channels, format, encoding)
-    if needed > most:
-        raise Unprocessable(
-            f"encoding {pixels:,} pixels as {format.name} takes about {needed >> 20:,} MiB of "
-            f"memory, more than the {most >> 20:,} allowed (DARKROOM_ENCODE_MEMORY); ask for jpeg "
-            "or a smaller image"
         )

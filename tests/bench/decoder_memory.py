@@ -161,7 +161,7 @@ def measure(megapixels: float) -> dict[str, dict[str, float]]:
         channels = 4 if "rgba" in name else 3
         memory = made(partial(stored, width, height, channels))
         work = partial(encode, (height, width, channels), kind, encoding)
-        estimate = encode_memory(width * height, channels, kind, encoding)
+        estimate = encode_memory((height, width, channels), kind, encoding)
         row = _row(risen(memory, work), estimate, width * height)
         found[f"encode {name}"] = row
         print(f"encode {name}", row, flush=True)

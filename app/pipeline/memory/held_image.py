@@ -3,7 +3,7 @@
 from copy import copy
 
 from models.codec import Decoded, ImageInfo
-from models.domain.image import Source
+from models.domain.image import Jpeg, Source
 
 
 class HeldImage:
@@ -23,6 +23,11 @@ class HeldImage:
         self.info: ImageInfo = decoded.info
         self.copyright = decoded.copyright
         self.exif = decoded.exif
+
+    @property
+    def encoded(self) -> bool:
+        """Return whether the image is a JPEG that the device will decode."""
+        return isinstance(self._image, Jpeg)
 
     def result(self, image: Source) -> "HeldImage":
         """Return what filters made of this image: other pixels of the same file."""

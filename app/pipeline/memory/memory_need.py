@@ -7,7 +7,9 @@ from app.decoders import Seen
 from app.intake.wanted import Parts, Version
 from app.pipeline.memory.pixel_cost import check, peak_pixels_of_parts
 from models import codec
-from models.domain.errors import ServiceError
+from models.domain.errors import ServiceError, Unprocessable
+from workers.operations import FilterChain
+from workers.preprocess import STRIPE
 
 _PILLOW = 4
 """Bytes per pixel of Pillow's images in colour."""
@@ -16,13 +18,14 @@ _PILLOW = 4
 def to_classify(seen: Seen) -> int:
     """Return the bytes of an image that is classified.
 
-    They are those of decoding it, or of the pixels with a copy in RGB if they are grey or have
-    alpha, and for tall images with Pillow's copy, whose columns are resized first.
+    They are those of decoding it, or of the pixels with a stripe of them that is resized: its copy
+    in RGB if they are grey or have alpha, and for tall images Pillow's copy of that.
     """
     info, channels = seen.info, seen.info.most_channels
     flattened = 0 if channels == 3 else 3
     copied = _PILLOW if info.height > 2 * info.width else 0
-    return max(seen.memory, info.n_pixels * (channels + flattened + copied))
+    stripe = min(info.n_pixels, STRIPE) * (flattened + copied)
+    return max(seen.memory, info.n_pixels * channels + stripe)
 
 
 def to_filter(
@@ -36,24 +39,52 @@ def to_filter(
 ) -> int:
     """Return the bytes of an image that becomes this version.
 
-    Those of its decoding, if the version will be refused. `on_device`: a GPU filters it, so that
-    only the source and the result take memory here; `encoded`: it decodes the source too. `shared`:
-    other parts need the pixels, so that filters may not overwrite them.
+    Those of its decoding, if the version will be refused. The options are those of `filtering`.
     """
     info, chain = seen.info, version.operation
     shape = info.height, info.width, info.most_channels
     try:
         check(chain, max_pixels, info.height, info.width)
         format_ = version.output.format_for(info.format)
-        height, width, channels = after = chain.shape_after(shape)
-        if on_device:
-            filtering = math.prod(after) + (0 if encoded else math.prod(shape))
-        else:
-            filtering = chain.memory(shape, overwrite=not shared)
+        needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
+        encoding = codec.encode_memory(chain.shape_after(shape), format_, version.output.encoding)
     except ServiceError:
         return seen.memory
-    encoding = codec.encode_memory(height * width, channels, format_, version.output.encoding)
-    return max(seen.memory, filtering, encoding)
+    return max(seen.memory, needed, encoding + beside(shape, shared=shared))
+
+
+def filtering(
+    chain: FilterChain,
+    shape: tuple[int, int, int],
+    *,
+    on_device: bool = False,
+    encoded: bool = False,
+    shared: bool = False,
+) -> int:
+    """Return the bytes that filtering an image takes, with its source.
+
+    `on_device`: a GPU filters it, so that only the source and the result take memory here;
+    `encoded`: it decodes the source too. `shared`: other parts need the pixels, so that filters may
+    not overwrite them. Raises InvalidParameter if a filter cannot be applied.
+    """
+    if on_device:
+        return math.prod(chain.shape_after(shape)) + (0 if encoded else math.prod(shape))
+    return chain.memory(shape, overwrite=not shared)
+
+
+def beside(shape: tuple[int, int, int], *, shared: bool) -> int:
+    """Return the bytes of the source that are kept while its result is encoded."""
+    return math.prod(shape) if shared else 0
+
+
+def check_filtering(needed: int, shape: tuple[int, int, int], most: int) -> None:
+    """Raise Unprocessable for filters that take more than `most` bytes by estimate."""
+    if needed > most:
+        raise Unprocessable(
+            f"filtering an image of {shape[1]} × {shape[0]} pixels as asked takes about "
+            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed "
+            "(DARKROOM_ENCODE_MEMORY); send it smaller or in parts, or resize or crop it first"
+        )
 
 
 def to_process(wanted: Parts, max_pixels: int, seen: Seen, *, on_device: bool = False) -> list[int]:

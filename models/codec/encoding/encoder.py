@@ -175,7 +175,8 @@ def _by_pillow(
     if format_ is ImageFormat.AVIF:
         _Borrowed(np.ascontiguousarray(pixels)).save(file, format_.name, **options)
         return file.getvalue()
-    picture(pixels, taken).save(file, format_.name, **options)
+    coloured = format_ is ImageFormat.WEBP  # which has no grey
+    picture(pixels, taken, coloured=coloured).save(file, format_.name, **options)
     return file.getvalue()
 
 

@@ -59,16 +59,20 @@ def in_one_block(pixels: int) -> Iterator[None]:
         core.set_use_block_allocator(False)
 
 
-def picture(pixels: Pixels, taken: Callable[[Pixels], None]) -> PillowImage.Image:
+def picture(
+    pixels: Pixels, taken: Callable[[Pixels], None], *, coloured: bool = False
+) -> PillowImage.Image:
     """Return pixels as a picture of Pillow; `taken` is called with rows that are needed no more.
 
     Pillow copies pixels of several channels, so a large image is copied stripe by stripe.
+    `coloured`: a large grey image becomes RGB meanwhile, of which an encoder would make a copy.
     """
     height, width, channels = pixels.shape
     shown = pixels[..., 0] if channels == 1 else pixels
     if width * height < LARGE:
         return PillowImage.fromarray(shown)
-    whole = PillowImage.new({1: "L", 3: "RGB", 4: "RGBA"}[channels], (width, height), None)
+    mode = {1: "RGB" if coloured else "L", 3: "RGB", 4: "RGBA"}[channels]
+    whole = PillowImage.new(mode, (width, height), None)
     for left, top, right, bottom in boxes(width, height, _STRIPE):
         whole.paste(PillowImage.fromarray(shown[top:bottom, left:right]), (left, top))
         taken(pixels[top:bottom, left:right])

@@ -1,12 +1,23 @@
 """The most memory that an image takes at any time, by its header and what is wanted of it."""
 
+import pytest
+
 from app.decoders import Seen
 from app.intake.output_format import FixedFormat
 from app.intake.wanted import Output, Parts, Version
-from app.pipeline.memory.memory_need import to_classify, to_filter, to_process
+from app.pipeline.memory.memory_need import (
+    check_filtering,
+    filtering,
+    to_classify,
+    to_filter,
+    to_process,
+)
 from models.codec import Encoding, ImageFormat, ImageInfo, encode_memory
-from workers.filters.registry import parse_chain
+from models.domain.errors import Unprocessable
+from models.settings import Settings
+from workers.filters.registry import FILTERS, parse_chain
 from workers.operations import Classify, FilterChain
+from workers.preprocess import STRIPE
 
 MOST = 50_000_000
 
@@ -30,12 +41,17 @@ def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels() -> 
     assert to_classify(Seen(tall, 0.0)) == 7_000_000
 
 
+def test_a_large_image_is_classified_with_a_copy_of_one_stripe() -> None:
+    tall = ImageInfo(ImageFormat.PNG, 2000, 12_000, 1, 1, "RGBA", fast_jpeg=False)
+    assert to_classify(Seen(tall, 0.0)) == 4 * 24_000_000 + 7 * STRIPE
+
+
 def test_the_most_expensive_of_decoding_filtering_and_encoding_counts() -> None:
     invert = version({"name": "invert"})
     assert to_filter(invert, MOST, seen()) == 6_000_000  # source and result
     assert to_filter(invert, MOST, seen(memory=9_000_000)) == 9_000_000
     to_avif = version({"name": "invert"}, format_=ImageFormat.AVIF)
-    expected = encode_memory(1_000_000, 3, ImageFormat.AVIF, Encoding())
+    expected = encode_memory((1000, 1000, 3), ImageFormat.AVIF, Encoding())
     assert to_filter(to_avif, MOST, seen()) == expected
 
 
@@ -53,13 +69,13 @@ def test_alpha_and_an_undecided_palette_take_more_than_colour() -> None:
 
 def test_on_a_device_only_the_result_takes_memory_here() -> None:
     blur = version({"name": "gaussian_blur", "sigma": 2})
-    expected = encode_memory(1_000_000, 3, ImageFormat.JPEG, Encoding())
+    expected = encode_memory((1000, 1000, 3), ImageFormat.JPEG, Encoding())
     assert to_filter(blur, MOST, seen(), on_device=True, encoded=True) == expected
 
 
 def test_what_a_gpu_filters_is_not_charged_the_memory_of_a_cpu() -> None:
     blur = version({"name": "gaussian_blur", "sigma": 2})
-    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 9_000_000  # encoding
+    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 8_000_000  # source and result
     assert to_filter(blur, MOST, seen("RGBA")) == 33_000_000
 
 
@@ -70,6 +86,41 @@ def test_filters_of_large_images_do_not_overwrite_what_other_parts_read() -> Non
     assert to_filter(invert, MOST, Seen(info, 0.0), shared=True) > alone
 
 
+def test_a_source_that_other_parts_read_is_kept_while_a_result_is_encoded() -> None:
+    to_png = version({"name": "invert"}, format_=ImageFormat.PNG)
+    alone = encode_memory((1000, 1000, 3), ImageFormat.PNG, Encoding())
+    assert to_filter(to_png, MOST, seen()) == alone
+    assert to_filter(to_png, MOST, seen(), shared=True) == alone + 3_000_000
+
+
+def test_filters_that_need_more_than_is_allowed_are_refused_with_both_numbers() -> None:
+    wide = 1, 30_000_000, 3
+    needed = filtering(FilterChain(parse_chain([{"name": "pixelate"}])), wide)
+    most = Settings().encode_memory
+    check_filtering(most, wide, most)
+    with pytest.raises(Unprocessable, match=r"30000000 × 1 .*286 .*DARKROOM_ENCODE_MEMORY.*parts"):
+        check_filtering(needed, wide, most)
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"),
+    [(name, n) for name in FILTERS for n in (1, 3, 4) if (name, n) != ("canny", 4)],
+)
+def test_filters_but_canny_with_alpha_take_24_megapixels_by_default(
+    name: str, channels: int
+) -> None:
+    chain = FilterChain(parse_chain([FILTERS[name].example]))
+    assert filtering(chain, (4000, 6000, channels)) <= Settings().encode_memory
+
+
+@pytest.mark.parametrize("name", ["clahe", "vignette", "noise", "pixelate", "gaussian_blur"])
+def test_filters_in_a_row_that_overwrite_an_image_take_it_once(name: str) -> None:
+    once, twice = (
+        filtering(FilterChain(parse_chain([{"name": name}] * n)), (4000, 6000, 4)) for n in (1, 2)
+    )
+    assert once == twice
+
+
 def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:
     pad = version({"name": "pad", "left": 1000})
     assert to_filter(pad, 1_500_000, seen(memory=7)) == 7
@@ -77,7 +128,7 @@ def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:
 
 def test_each_part_has_its_own_need() -> None:
     wanted = Parts(Classify(), (version({"name": "invert"}), version({"name": "autocontrast"})))
-    assert to_process(wanted, MOST, seen(memory=7)) == [3_000_000, 6_000_000, 17_000_000]
+    assert to_process(wanted, MOST, seen(memory=7)) == [3_000_000, 8_300_000, 17_000_000]
 
 
 def test_a_chain_takes_its_source_the_input_of_a_filter_and_what_that_filter_makes() -> None:
