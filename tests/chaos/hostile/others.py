@@ -97,10 +97,10 @@ def large_webp(side: int = 7000) -> bytes:
     return out.getvalue()
 
 
-def flat(format_: str, side: int) -> bytes:
-    """Return a flat picture in a few hundred thousand bytes at most."""
+def flat(format_: str, width: int, height: int = 0) -> bytes:
+    """Return a flat picture, square by default, in a few hundred thousand bytes at most."""
     options = {"WEBP": {"quality": 1, "method": 0}, "AVIF": {"speed": 10, "quality": 10}}
     out = io.BytesIO()
-    picture = Image.new("RGB", (side, side), (9, 99, 199))
+    picture = Image.new("RGB", (width, height or width), (9, 99, 199))
     picture.save(out, format_, **options.get(format_, {}))
     return out.getvalue()

@@ -3,6 +3,8 @@
 import struct
 import zlib
 
+import numpy as np
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -85,3 +87,22 @@ def many_frames(count: int = 300_000) -> bytes:
     one = chunk(b"fcTL", frame) + chunk(b"fdAT", struct.pack(">I", 1))
     rest = chunk(b"IDAT", _pixels(64, 64)) + one * count + chunk(b"IEND")
     return _header(64, 64) + control + rest
+
+
+def noisy_palette(width: int, height: int) -> bytes:
+    """Return noise of 256 colours with alpha: a byte for each pixel, which decodes to four."""
+    random = np.random.default_rng(1)
+    lines = random.integers(0, 256, (height, 1 + width), np.uint8)
+    lines[:, 0] = 0  # no line is filtered
+    palette = random.integers(0, 256, 3 * 256, np.uint8).tobytes()
+    alpha = random.integers(0, 256, 256, np.uint8).tobytes()
+    pixels = chunk(b"IDAT", zlib.compress(lines.tobytes(), 0)) + chunk(b"IEND")
+    head = _header(width, height, 3) + chunk(b"PLTE", palette) + chunk(b"tRNS", alpha)
+    return head + pixels
+
+
+def transparent_row(width: int) -> bytes:
+    """Return a row of 16-bit grey with a transparent value."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, 16, 0, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(bytes(1 + 2 * width), 1)) + chunk(b"IEND")
+    return SIGNATURE + head + chunk(b"tRNS", b"\0\1") + pixels
