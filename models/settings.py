@@ -163,7 +163,7 @@ class Settings(BaseSettings):
     )
     encode_timeout: float = Field(60.0, gt=0, description="seconds of CPU time to encode an image")
     codec_memory: CodecMemory = 0
-    decode_memory: int = Field(286 << 20, ge=1, description="estimated bytes to decode one image")
+    decode_memory: int = Field(256 << 20, ge=1, description="estimated bytes to decode one image")
     encode_memory: int = Field(286 << 20, ge=1, description="bytes to filter, or encode, one image")
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"

@@ -21,7 +21,7 @@ class Limits:
     max_file: int
     seconds: float
     encode_seconds: float = 60.0
-    decode_memory: int = 286 << 20
+    decode_memory: int = 256 << 20
     encode_memory: int = 286 << 20
 
     @classmethod

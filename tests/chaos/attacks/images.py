@@ -167,8 +167,8 @@ FILES: dict[str, tuple[str, int, Build]] = {
     "avif_grid": ("AVIF of 3,969 tiles", 4, more_images.avif_grid),
     "accepted_avifs": ("Eight flat AVIFs of 5000 x 5000", 8, partial(others.flat, "AVIF", 5000)),
     "accepted_jpegs": ("Eight flat JPEGs of 7000 x 7000", 8, partial(others.flat, "JPEG", 7000)),
-    "accepted_pngs": ("Eight flat PNGs of 6300 x 6300", 8, partial(others.flat, "PNG", 6300)),
-    "accepted_webps": ("Eight flat WebPs of 4900 x 4900", 8, partial(others.flat, "WEBP", 4900)),
+    "accepted_pngs": ("Eight flat PNGs of 5900 x 5900", 8, partial(others.flat, "PNG", 5900)),
+    "accepted_webps": ("Eight flat WebPs of 4600 x 4600", 8, partial(others.flat, "WEBP", 4600)),
 }
 
 

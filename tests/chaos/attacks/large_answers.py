@@ -7,7 +7,7 @@ is accepted takes at most 300 MB, and what would take more is refused with 422.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from tests.chaos.harness.attack import Finding, Steps, Target
@@ -89,7 +89,7 @@ def large_answers(target: Target) -> Steps:
     files = {
         "colour": others.flat("JPEG", WIDTH, HEIGHT),
         "alpha": png.noisy_palette(WIDTH, HEIGHT),
-        "webp": others.flat("WEBP", WIDTH, HEIGHT),
+        "webp": others.flat("WEBP", 5400, HEIGHT),  # the largest that is decoded
         "row": png.noisy_palette(WIDTH * HEIGHT, 1),
         "short_row": png.noisy_palette(8_000_000, 1),
         "lines": png.noisy_palette(240_000, 100),
@@ -102,5 +102,5 @@ def large_answers(target: Target) -> Steps:
         outcome = ask(target, request, _PATIENCE)
         if outcome.status != (200 if case.accepted else 422):
             wrong.append(f"{case.path} {case.file}: {outcome.status} {outcome.excerpt}")
-        yield outcome
+        yield outcome if outcome.status != 200 else replace(outcome, excerpt="")
     yield Finding("other_answers_than_expected", len(wrong), most=0)
