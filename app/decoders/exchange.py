@@ -141,7 +141,7 @@ async def decoded_by(
             os.close(reply.memory)
         raise
     memory = reply.memory
-    take = decoder.area.take if memory is None else partial(_mapped_and_closed, memory)
+    take = decoder.area.take if memory is None else partial(_closing, mapped, memory)
     data = await _taken(take, size)
     wanted = reply.header is not None or accept(seen)
     return decoded_from(pixels, seen.info, data) if wanted else seen
@@ -169,7 +169,7 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     made = _expected(answer, memory, Encoded)
     if isinstance(made, Failed):
         return made
-    take = decoder.area.contents if memory is None else partial(_read_and_closed, memory)
+    take = decoder.area.contents if memory is None else partial(_closing, contents, memory)
     return await _taken(take, made.size)
 
 
@@ -229,19 +229,10 @@ async def _taken(take: Callable[[int], Data], size: int) -> Data:
         raise Broken("an impossible size") from error
 
 
-def _mapped_and_closed(descriptor: int, size: int) -> NDArray[np.uint8]:
+def _closing(take: Callable[[int, int], Data], descriptor: int, size: int) -> Data:
+    """Take `size` bytes of a file, which is closed in any case."""
     try:
-        return mapped(descriptor, size)
-    finally:
-        os.close(descriptor)
-
-
-def _read_and_closed(descriptor: int, size: int) -> bytes:
-    """Read a file, of which no second copy is mapped meanwhile; raises ValueError if too short."""
-    try:
-        if os.fstat(descriptor).st_size < size:  # or any size would be allocated
-            raise ValueError(f"the memory file has fewer than {size} bytes")
-        return contents(descriptor, size)
+        return take(descriptor, size)
     finally:
         os.close(descriptor)
 

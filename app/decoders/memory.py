@@ -75,7 +75,9 @@ def _write(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def contents(descriptor: int, size: int) -> bytes:
-    """Read the first `size` bytes of a file, whatever its position is."""
+    """Read the first `size` bytes of a file, at any position; raises ValueError for a short one."""
+    if os.fstat(descriptor).st_size < size:  # or any size would be allocated
+        raise ValueError(f"the file has fewer than {size} bytes")
     return os.pread(descriptor, size, 0)
 
 

@@ -82,15 +82,7 @@ class ImageEncoder:
             return await self._in_thread(finished, background=background)
         most = self._decoders.limits.encode_seconds
         if cost < LONG_ENCODING or not self._decoders.running:
-            encode = partial(
-                codec.encode,
-                image,
-                format_,
-                encoding,
-                copyright=notice,
-                exif=exif,
-                taken=release if image.pixels.nbytes > AREA_SIZE else lambda _rows: None,
-            )
+            encode = partial(_encoded, image, format_, encoding, notice, exif)
             return await self._in_thread(encode, background=background)
         shape = image.height, image.width, image.channels
         n = None if exif is None else len(exif)
@@ -119,3 +111,15 @@ class ImageEncoder:
             self._processes_behind if background else nullcontext(),
         ):
             yield
+
+
+def _encoded(
+    image: Image,
+    format_: ImageFormat,
+    encoding: Encoding,
+    notice: str | None,
+    exif: bytes | None,
+) -> bytes:
+    """Return a file with the pixels of an image, which nothing else needs, and its metadata."""
+    taken = release if image.pixels.nbytes > AREA_SIZE else lambda _rows: None
+    return codec.encode(image, format_, encoding, copyright=notice, exif=exif, taken=taken)

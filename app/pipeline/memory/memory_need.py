@@ -9,7 +9,9 @@ from app.pipeline.memory.pixel_cost import check, peak_pixels_of_parts
 from models import codec
 from models.domain.errors import ServiceError, Unprocessable
 from workers.operations import FilterChain
-from workers.preprocess import STRIPE
+
+STRIPE = 1 << 22
+"""Pixels that are resized at a time, as in `workers/preprocess.py`, which is not imported here."""
 
 _PILLOW = 4
 """Bytes per pixel of Pillow's images in colour."""

@@ -6,6 +6,7 @@ from app.decoders import Seen
 from app.intake.output_format import FixedFormat
 from app.intake.wanted import Output, Parts, Version
 from app.pipeline.memory.memory_need import (
+    STRIPE,
     check_filtering,
     filtering,
     to_classify,
@@ -15,9 +16,9 @@ from app.pipeline.memory.memory_need import (
 from models.codec import Encoding, ImageFormat, ImageInfo, encode_memory
 from models.domain.errors import Unprocessable
 from models.settings import Settings
+from workers import preprocess
 from workers.filters.registry import FILTERS, parse_chain
 from workers.operations import Classify, FilterChain
-from workers.preprocess import STRIPE
 
 MOST = 50_000_000
 
@@ -43,6 +44,7 @@ def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels() -> 
 
 def test_a_large_image_is_classified_with_a_copy_of_one_stripe() -> None:
     tall = ImageInfo(ImageFormat.PNG, 2000, 12_000, 1, 1, "RGBA", fast_jpeg=False)
+    assert STRIPE == preprocess.STRIPE
     assert to_classify(Seen(tall, 0.0)) == 4 * 24_000_000 + 7 * STRIPE
 
 
