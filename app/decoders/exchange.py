@@ -25,7 +25,7 @@ from app.decoders.frames import (
     Pixels,
     Task,
 )
-from app.decoders.memory import contents, mapped, memory_file, moved_to_file
+from app.decoders.memory import contents_of_answer, mapped, memory_file, moved_to_file
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Description, ImageInfo, decode_memory
 
@@ -169,8 +169,9 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     made = _expected(answer, memory, Encoded)
     if isinstance(made, Failed):
         return made
-    take = decoder.area.contents if memory is None else partial(_closing, contents, memory)
-    return await _taken(take, made.size)
+    if memory is None:
+        return await _taken(decoder.area.contents, made.size)
+    return await _taken(partial(_closing, contents_of_answer, memory), made.size)
 
 
 class _Reply(NamedTuple):

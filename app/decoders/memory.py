@@ -75,10 +75,15 @@ def _write(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def contents(descriptor: int, size: int) -> bytes:
-    """Read the first `size` bytes of a file, at any position; raises ValueError for a short one."""
+    """Read the first `size` bytes of a file, whatever its position is."""
+    return os.pread(descriptor, size, 0)
+
+
+def contents_of_answer(descriptor: int, size: int) -> bytes:
+    """Return the same of a file that a decoder process made; raises ValueError for a short one."""
     if os.fstat(descriptor).st_size < size:  # or any size would be allocated
         raise ValueError(f"the file has fewer than {size} bytes")
-    return os.pread(descriptor, size, 0)
+    return contents(descriptor, size)
 
 
 def mapped(descriptor: int, size: int) -> NDArray[np.uint8]:

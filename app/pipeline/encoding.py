@@ -17,8 +17,9 @@ from models import codec
 from models.codec import Encoding, ImageFormat
 from models.domain.image import Image, NetworkInput
 
-LONG_ENCODING = 0.5
-"""Estimated CPU seconds from which an image is encoded in a process instead of on a thread."""
+LONG_ENCODING = 0.2
+"""Estimated CPU seconds from which an image is encoded in a process instead of on a thread. Pillow
+holds the interpreter's lock meanwhile, and noise takes several times as long as the estimate."""
 
 
 class ImageEncoder:

@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from workers.engines.cpu.network import CpuNetwork
 
 
-TRIMMED = 8 << 20
-"""Pixels of an image whose bands are given back to the system after its filters: they would stand
-beside the encoder of the result. With smaller images both fit, and page faults cost time."""
-
 CROWDED = 0.5
 """Seconds after two batches were computed side by side in which no image is spread over all cores:
 the next neighbour may come while it is computed, and threads that wait for each other at every
@@ -225,7 +221,7 @@ def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
     except DeadlineExceeded as error:
         return error.with_traceback(None)
     finally:
-        if job.image.n_pixels >= TRIMMED:
-            return_freed_memory()
+        if job.image.n_pixels >= bands.LARGE:
+            return_freed_memory()  # of bands, which encoding the result would stand beside
     # What follows may overwrite a result, but not a source that others read.
     return Image(pixels if owned else pixels.copy())
