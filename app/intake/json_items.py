@@ -11,6 +11,7 @@ from app.intake.item import Found, Options, Url, check_count, shown_url, url_con
 from app.intake.spool import Blob, Spool
 from app.parsing.arriving import ArrivingJson, JsonRoom, Text
 from app.parsing.data_uri import DataUri
+from app.parsing.parsing_thread import in_parsing_thread
 from app.parsing.structure import Bounds, Cut, cut
 from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
@@ -49,7 +50,7 @@ async def _read_json(body: Text, settings: Settings) -> tuple[list[Found], Optio
     parsed, long = (
         _parsed(JsonImages, body, bounds)
         if small
-        else await asyncio.to_thread(_parsed, JsonImages, body, bounds)
+        else await in_parsing_thread(_parsed, JsonImages, body, bounds)
     )
     check_count(len(parsed.images) + len(parsed.urls), settings)
     contents = [
@@ -71,7 +72,7 @@ async def json_line(line: Text, settings: Settings) -> Found:
         image, long = (
             _parsed(JsonImage, line, bounds)
             if small
-            else await asyncio.to_thread(_parsed, JsonImage, line, bounds)
+            else await in_parsing_thread(_parsed, JsonImage, line, bounds)
         )
     except ServiceError as error:
         return error.with_traceback(None), None, None

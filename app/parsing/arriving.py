@@ -14,7 +14,7 @@ SMALL = 1 << 20
 """Largest body, in bytes, that is small: it lies in memory of the C library's allocator, which
 keeps what it leaves."""
 
-ROOM = 96 << 20
+ROOM = 88 << 20
 """Bytes of all larger bodies of one process. One body alone may be larger, and counts as the whole
 room; those of at most a sixteenth of it have as much room again: it never keeps them out."""
 

@@ -4,7 +4,6 @@ Source: the protocol's `inference_rest.md` and Triton's extension for binary ten
 https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from app.intake.json_items import JSON_AT_ONCE, ROOM
 from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds
 from app.parsing.arriving import ArrivingJson, Text
 from app.parsing.json_arrays import JsonArray, numbers, without_arrays
+from app.parsing.parsing_thread import in_parsing_thread
 from app.parsing.structure import MOST_TEXT
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
@@ -149,7 +149,7 @@ async def _from_json(
             arriving.write(chunk)
         body = arriving.text()
         cut = partial(without_arrays, body, settings.max_images_per_request)
-        text, arrays = cut() if len(body) <= JSON_AT_ONCE else await asyncio.to_thread(cut)
+        text, arrays = cut() if len(body) <= JSON_AT_ONCE else await in_parsing_thread(cut)
         document, given, layout = await _understood(text, settings, model)
         if documents.binary_size(given) is not None:
             raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
@@ -164,7 +164,7 @@ async def _understood(
 ) -> tuple[Document, GivenTensor, Layout]:
     """Parse and check the whole JSON; nothing of the tensor has been read."""
     read = partial(documents.read_document, text, settings.max_images_per_request)
-    document = read() if len(text) <= JSON_AT_ONCE else await asyncio.to_thread(read)
+    document = read() if len(text) <= JSON_AT_ONCE else await in_parsing_thread(read)
     given = documents.the_input(document, model)
     documents.wanted_outputs(document, model)
     documents.timeout_of(document)

@@ -1,6 +1,5 @@
 """The steps of every request with images: what is wanted, its cost, its work, its response."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -15,6 +14,7 @@ from app.http.request_lifetime import before
 from app.intake.request_items import collect
 from app.intake.stream import is_stream
 from app.intake.wanted import ImageRequest
+from app.parsing.parsing_thread import in_parsing_thread
 from app.pipeline.results.timings import Timings
 from app.responses.render import render
 from app.routes.images.answering import WantedOf, are_long, rendering_of
@@ -45,7 +45,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     check = partial(_check_parts, len(intake.items), service.settings)
     decide = partial(wanted_of, intake.options, accept, service, check)
     long = are_long(intake.options)
-    asked = ImageRequest(intake.items, await asyncio.to_thread(decide) if long else decide())
+    asked = ImageRequest(intake.items, await in_parsing_thread(decide) if long else decide())
     _charge(asked, permit)
     form = form_of(accept, intake.single)
     rendering = rendering_of(request, asked, service, timings, intake.options, form)

@@ -1,6 +1,5 @@
 """Answer a body of any length: each image has its own permit, deadline and record."""
 
-import asyncio
 from functools import partial
 
 from fastapi import Request
@@ -15,6 +14,7 @@ from app.http.stream_window import StreamWindow
 from app.intake.request_items import options_of
 from app.intake.stream import ImageStream
 from app.intake.wanted import ImageRequest, Wanted, images_of_each, kinds
+from app.parsing.parsing_thread import in_parsing_thread
 from app.pipeline.results.timings import Timings
 from app.responses.body import StreamedBody
 from app.responses.streams import json_lines
@@ -35,7 +35,7 @@ async def stream_answered(request: Request, wanted_of: WantedOf, accept: Accept)
     options = options_of(request, [])
     most = settings.max_images_per_request
     decide = partial(wanted_of, options, accept, service, partial(_check_parts, most))
-    wanted = await asyncio.to_thread(decide) if are_long(options) else decide()
+    wanted = await in_parsing_thread(decide) if are_long(options) else decide()
     window = StreamWindow(most // images_of_each(wanted))  # each part of an image counts as one
     request.scope[STREAM] = window
     kind = request.headers["content-type"].strip().lower()
