@@ -4,7 +4,7 @@ from app.admission import Permit
 from app.intake.wanted import Version
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.memory.held_image import HeldImage
-from app.pipeline.memory.memory_need import beside, check_filtering, filtering
+from app.pipeline.memory.memory_need import MOST_PER_PIXEL, beside, check_filtering, filtering
 from app.pipeline.memory.pixel_cost import check
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import EncodedImage
@@ -84,10 +84,11 @@ class Computation:
         """
         chain, encoding = version.operation, version.output.encoding
         shape = source.height, source.width, source.channels
-        check(chain, self._max_pixels, source.height, source.width)
-        on_device, encoded = self.load().on_gpu, source.encoded
-        needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
-        check_filtering(needed, shape, self._encoder.most_memory)
+        most = check(chain, self._max_pixels, source.height, source.width)
+        if most * MOST_PER_PIXEL > self._encoder.most_memory:
+            on_device, encoded = self.load().on_gpu, source.encoded
+            needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
+            check_filtering(needed, shape, self._encoder.most_memory)
         kept = beside(shape, shared=shared)
         return self._encoder.check(chain.shape_after(shape), format_, encoding, beside=kept)
 

@@ -8,8 +8,13 @@ from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Mark, Total
 from app.admission.counts.gate import Gate, TotalPool
 
-SMALL = 32 << 20
+SMALL = 26 << 20
 """Estimated bytes of an image that never waits: filtering 2 megapixels takes less."""
+
+SHARE = 64 << 20
+"""Bytes that each other image counts at least, so that three are in work on two cores. More of them
+would not end sooner, but each would be computed for longer, and requests behind them be refused
+because they seemed to wait too long."""
 
 LEAST = 192 << 20
 """Bytes of each budget, where the settings say nothing and there are few decoder processes."""
@@ -84,8 +89,9 @@ class CodecMemory:
             yield
             return
         gate = self._huge if self.is_huge(n_bytes) else self._large
+        counted = max(n_bytes, min(SHARE, self._limit // 3))
         try:
-            async with gate.hold(n_bytes, waiting):
+            async with gate.hold(counted, waiting):
                 yield
         finally:
             if self.trimming is None:

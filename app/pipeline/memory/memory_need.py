@@ -13,6 +13,9 @@ from workers.operations import FilterChain
 STRIPE = 1 << 22
 """Pixels that are resized at a time, as in `workers/preprocess.py`, which is not imported here."""
 
+MOST_PER_PIXEL = 300
+"""Bytes for each pixel of the largest intermediate image that no filter takes more than."""
+
 _PILLOW = 4
 """Bytes per pixel of Pillow's images in colour."""
 

@@ -5,13 +5,16 @@ from models.domain.errors import InvalidParameter, TooManyPixels
 from workers.operations import FilterChain
 
 
-def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> None:
-    """Raise TooManyPixels or InvalidParameter if the chain cannot take an image of this size."""
+def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
+    """Return the pixels of the largest intermediate image; raises TooManyPixels or InvalidParameter
+    if the chain cannot take an image of this size.
+    """
     if (most := chain.most_pixels(height, width)) > max_pixels:
         raise TooManyPixels(
             f"the filters make {most:,} pixels of the image, more than the {max_pixels:,} "
             "allowed here; ask for fewer"
         )
+    return most
 
 
 def peak_pixels(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
@@ -20,8 +23,7 @@ def peak_pixels(chain: FilterChain, max_pixels: int, height: int, width: int) ->
     If the chain will be refused, they are those of the image itself.
     """
     try:
-        check(chain, max_pixels, height, width)
-        return chain.most_pixels(height, width)
+        return check(chain, max_pixels, height, width)
     except (InvalidParameter, TooManyPixels):
         return height * width
 

@@ -74,6 +74,19 @@ def test_small_images_pass_by_those_that_wait() -> None:
     asyncio.run(scenario())
 
 
+def test_three_images_are_in_work_on_two_cores_however_little_each_of_them_takes() -> None:
+    async def scenario() -> None:
+        images = Images(CodecMemory(budget_for(0, 2)))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):
+                group.create_task(images.hold(SMALL + 1))
+            await settle()
+            assert len(images.entered) == 3
+            images.leave.set()
+
+    asyncio.run(scenario())
+
+
 def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing() -> None:
     async def scenario() -> None:
         counters = Counters()
