@@ -15,8 +15,8 @@ from app.admission.counts.counters import Counters, Key
 from app.admission.counts.fields import ByKey, Total
 from app.connections.descriptors import Spare
 from app.connections.guard import Guard
-from app.connections.handshakes import handshake
 from app.connections.refusals import refusal
+from app.connections.tls.handshakes import handshake
 from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
 AT_ONCE = 256

@@ -14,7 +14,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from app.connections.tls_messages import bounded
+from app.connections.tls.messages import bounded
 from app.fetch.bounded_stream import BoundedStream
 from app.fetch.connection_pool import ConnectionPool
 from app.urls.address_policy import Address, is_allowed, parse_host

@@ -10,7 +10,7 @@ from app.connections.entrance import Entrance
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
 from app.connections.listening import bind
-from app.connections.tls import http2_context
+from app.connections.tls.contexts import http2_context
 from app.grpc_service.starting import Grpc, most_connections
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone

@@ -5,7 +5,7 @@ import math
 import uvicorn
 from starlette.types import ASGIApp
 
-from app.connections.tls import http1_contexts
+from app.connections.tls.contexts import http1_contexts
 from models.settings import Settings
 
 LAST_ANSWERS = 2.0

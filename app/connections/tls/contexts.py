@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Callable
 
-from app.connections.tls_messages import bounded
+from app.connections.tls.messages import bounded
 from models.settings import Settings
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.connections.tls_messages import MOST_MESSAGES, bounded
+from app.connections.tls.messages import MOST_MESSAGES, bounded
 from tests.certificates import self_signed
 from tests.chaos.attacks.tls_records import Records, shaken
 
