@@ -118,9 +118,9 @@ class Admission:
 
         `rated`: the request was charged against its client's rate. `kinds` are those of its work
         if its headers tell them; with None no work is reserved. `foreseen` is what `entered` was
-        when `refusal` found that its work ends in time. Raises Draining and Overloaded.
+        when `refusal` found that its work ends in time. Raises Overloaded, and Draining (no jobs).
         """
-        if self.draining:
+        if self.draining and self._key(client) != self.forecast.background:
             raise Draining("this server is stopping; ask another one")
         permit = Permit(self, client, self._key(client), deadline)
         if not rated:

@@ -24,7 +24,7 @@ TICKS_PER_SECOND = 200
 class Alarm:
     """A callback that is due at a deadline. `tick` holds all alarms of the same moment.
 
-    Alarms that `end_early` ring before it if the server gives up its requests.
+    With `ends_early` it rings before that if the server gives up its requests.
     """
 
     __slots__ = ("_ring", "_tick", "ends_early")

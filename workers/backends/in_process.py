@@ -32,7 +32,9 @@ class LocalBackend:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
         ticket = self._worker.submit(job, self._mailbox(loop), waiter)
-        alarm = alarms().set(job.deadline, partial(self._expire, ticket, waiter))
+        expire = partial(self._expire, ticket, waiter)
+        # A request that is given up cancels this call; the images of jobs go on.
+        alarm = alarms().set(job.deadline, expire, ends_early=False)
         try:
             outcome = await waiter
         except BaseException:
@@ -44,7 +46,7 @@ class LocalBackend:
             try:
                 raise outcome.error
             finally:  # the error's traceback holds this frame, which must not hold the image
-                del outcome, waiter, ticket, job, alarm
+                del outcome, waiter, ticket, job, alarm, expire
         return outcome
 
     def release(self) -> None:

@@ -144,7 +144,7 @@ class ProcessBackend:
     async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, asyncio.get_running_loop().create_future())
-        alarm = alarms().set(job.deadline, pending.expire)
+        alarm = alarms().set(job.deadline, pending.expire, ends_early=False)
         try:
             await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
@@ -191,7 +191,7 @@ class ProcessBackend:
         pending.waiter = asyncio.get_running_loop().create_future()
         try:
             # The alarm of the job may have rung before this waiter was made.
-            async with Timeout(pending.job.deadline), self._copying:
+            async with Timeout(pending.job.deadline, ends_early=False), self._copying:
                 await self._slots.copied(pending, self._slots.write, pending, off_loop=True)
         except TimeoutError:
             pending.expire()

@@ -126,7 +126,9 @@ class RayBackend:
 
     async def _answer(self, pending: Pending) -> Outcome:
         late = Failed(DeadlineExceeded("the request's deadline passed"))
-        alarm = alarms().set(pending.job.deadline, partial(resolve, pending, late))
+        ring = partial(resolve, pending, late)
+        # A request that is given up cancels this call; the images of jobs go on.
+        alarm = alarms().set(pending.job.deadline, ring, ends_early=False)
         try:
             self._send(pending)
             while isinstance(done := await pending.waiter, Lost):

@@ -10,6 +10,7 @@ from typing import Any, TypeVarTuple, cast
 
 import pytest
 
+from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import Undecodable, WorkerLost
 from models.domain.job import Completed, Labels
@@ -57,6 +58,23 @@ def test_two_loops_share_one_worker() -> None:
         return await backend.run(fake_job(number))
 
     assert asyncio.run(run(1)).result != asyncio.run(run(2)).result
+    worker.stop()
+
+
+def test_a_job_goes_on_when_the_requests_of_its_server_are_given_up() -> None:
+    gate = Gate()
+    worker = started(FakeEngine(slots=1, on_collect=gate))
+    backend = LocalBackend(worker)
+
+    async def scenario() -> None:
+        deadline = Deadline(time.monotonic() + 600)
+        running = asyncio.create_task(backend.run(fake_job(deadline=deadline)))
+        await asyncio.to_thread(gate.wait_reached)
+        alarms().end()
+        gate.open()
+        assert isinstance((await running).result, Labels)
+
+    asyncio.run(scenario())
     worker.stop()
 
 
