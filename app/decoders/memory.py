@@ -52,10 +52,13 @@ def moved_to_file(pixels: NDArray[np.uint8], behind: bytes = b"") -> int:
 
 
 def release(piece: NDArray[np.uint8]) -> None:
-    """Give the whole pages of an array back to the system, for all users; it is worthless then."""
+    """Give the whole pages of an array back to the system, for all users; it is worthless then.
+
+    Systems other than Linux have no such advice, and keep the pages.
+    """
     first = -(-piece.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
     last = (piece.ctypes.data + piece.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-    if last <= first:
+    if last <= first or not hasattr(mmap, "MADV_REMOVE"):
         return
     # Of memory that is shared the first removes the pages themselves, and fails on private memory.
     if _libc().madvise(first, last - first, mmap.MADV_REMOVE):
@@ -80,7 +83,9 @@ def contents(descriptor: int, size: int) -> bytes:
 
 
 def contents_of_answer(descriptor: int, size: int) -> bytes:
-    """Return the same of a file that a decoder process made; raises ValueError for a short one."""
+    """Read the first `size` bytes of a file that a decoder process made; raises ValueError for a
+    shorter one.
+    """
     if os.fstat(descriptor).st_size < size:  # or any size would be allocated
         raise ValueError(f"the file has fewer than {size} bytes")
     return contents(descriptor, size)

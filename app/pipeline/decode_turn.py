@@ -24,13 +24,18 @@ class Decode(Protocol):
         """
 
 
-async def in_turn(found: Seen, decode: Decode, turn: Turn, held: AsyncExitStack) -> Decoded:
-    """Decode an image that has waited; a damaged JPEG, which takes more memory, waits once more."""
+async def in_turn(
+    found: Seen, decode: Decode, turn: Turn, held: AsyncExitStack, *, large: bool
+) -> Decoded | None:
+    """Decode an image that has waited; a damaged JPEG, which takes more memory, waits once more.
+
+    Unless `large`, return None for a large one, which waits for the memory of opening it first.
+    """
     async with turn(found):
-        decoded = await decode(lambda seen: seen.memory <= found.memory)
+        decoded = await decode(lambda seen: seen.memory <= found.memory, large=large)
     if isinstance(decoded, Seen):
         await held.aclose()
         async with turn(decoded):
             decoded = await decode(lambda _seen: True)
-    assert isinstance(decoded, Decoded)
+    assert not isinstance(decoded, Seen)
     return decoded

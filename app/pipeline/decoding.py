@@ -127,11 +127,15 @@ class ImageDecoder:
                 yield image
                 return
         async with AsyncExitStack() as held:
+            turn = partial(self._turn, context, room, memory, held)
             with stages.measure("decode"):
-                if found is None:
-                    found, memory = await self._large(content, decode, context, memory)
-                turn = partial(self._turn, context, room, memory, held)
-                image = HeldImage(await in_turn(found, decode, turn, held))
+                made = None
+                if found is not None:
+                    made = await in_turn(found, decode, turn, held, large=False)
+                if made is None:
+                    made = await self._large(content, decode, context, room, memory, held)
+                image = HeldImage(made)
+                del made  # or its pixels would stay as long as this frame
             content.close()
             yield image
 
@@ -171,16 +175,29 @@ class ImageDecoder:
             yield
 
     async def _large(
-        self, content: Blob, decode: Decode, context: ImageContext, memory: Memory
-    ) -> tuple[Seen, Memory]:
-        """Return the header of a large file, and the memory that it takes from opening it on."""
+        self,
+        content: Blob,
+        decode: Decode,
+        context: ImageContext,
+        room: Room,
+        memory: Memory,
+        held: AsyncExitStack,
+    ) -> Decoded:
+        """Decode a large file, which waits for the memory of opening it before its header is read.
+
+        It keeps that memory in `held`.
+        """
         opening = opening_bytes(content.size)
-        async with AsyncExitStack() as held:
+        await held.aclose()
+        async with AsyncExitStack() as opened:
             with self.stalls.waiting():
-                await self._present(held, opening, context)
+                await self._present(opened, opening, context)
             found = await decode(lambda _seen: False)
         assert isinstance(found, Seen)
-        return found, lambda seen: max(opening, memory(seen))
+        turn = partial(self._turn, context, room, lambda seen: max(opening, memory(seen)), held)
+        decoded = await in_turn(found, decode, turn, held, large=True)
+        assert decoded is not None
+        return decoded
 
     async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
         """Wait for memory, and hold it as long as `held`; others have the turn meanwhile."""

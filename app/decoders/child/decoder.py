@@ -31,7 +31,7 @@ from app.decoders.frames import (
 )
 from app.decoders.memory import Mapping, contents, memory_file, release, return_freed_memory
 from app.decoders.new_pixels import NewPixels
-from app.decoders.opening import opening_bytes
+from app.decoders.opening import LARGE_FILE, opening_bytes
 from models import codec
 from models.codec import Decoded, ImageInfo, Opened
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
@@ -40,7 +40,7 @@ from models.domain.image import Image
 MAX_DETAIL = 1000
 """Characters of an error text that are sent."""
 
-UNASKED_MEMORY = 32 << 20
+UNASKED_MEMORY = 26 << 20
 """Estimated bytes up to which an image of few pixels is decoded without asking. One that takes more
 may have to wait for memory (`SMALL` in `app/pipeline/memory/codec_memory.py`)."""
 
@@ -106,6 +106,7 @@ class _Decoder:
                 return_freed_memory()
 
     def _decode(self, task: Task, descriptor: int | None) -> None:
+        self._took_much = task.size >= LARGE_FILE
         seconds = min(task.seconds, sandbox.MIN_SECONDS)
         opening = opening_bytes(task.size)
         self._allowance.grant(opening, seconds)
@@ -126,7 +127,7 @@ class _Decoder:
                 frames.send(self._connection, _info(info, opened))
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return
-            self._took_much = opened.memory > UNASKED_MEMORY
+            self._took_much |= opened.memory > UNASKED_MEMORY
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
             if task.describe:

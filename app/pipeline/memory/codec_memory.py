@@ -9,12 +9,13 @@ from app.admission.counts.fields import Mark, Total
 from app.admission.counts.gate import Gate, TotalPool
 
 SMALL = 26 << 20
-"""Estimated bytes of an image that never waits: filtering 2 megapixels takes less."""
+"""Estimated bytes of an image that never waits: most filters take less for 2 megapixels without
+alpha."""
 
 SHARE = 64 << 20
-"""Bytes that each other image counts at least, so that three are in work on two cores. More of them
-would not end sooner, but each would be computed for longer, and requests behind them be refused
-because they seemed to wait too long."""
+"""Bytes that each other image counts at least, so that three are in work in the smallest budget.
+More of them would not end sooner: each would take longer, and requests behind them would be refused
+because they seem to wait too long."""
 
 LEAST = 192 << 20
 """Bytes of each budget, where the settings say nothing and there are few decoder processes."""
@@ -34,12 +35,12 @@ def budget_for(setting: int, processes: int) -> int:
 class CodecMemory:
     """Two budgets in bytes, by estimate: what does not fit waits in line, until its deadline.
 
-    An image holds the most that it takes at any time, from before it is decoded until it is
-    encoded, so that no image waits for memory while it holds some. Images that need more than half
-    of a budget have one of their own: they would otherwise take the memory of all others for
-    seconds. One that needs more than the whole budget is let in alone. Lives on one event loop;
-    front ends with the same `counters` share the budgets. `trim` gives freed memory back to the
-    system; it is called on a thread after large images.
+    An image holds the most that it takes at any time, and `SHARE` or a third of a budget at least,
+    from before it is decoded until it is encoded, so no image waits for memory while it holds some.
+    Images that need more than half of a budget have one of their own: they would otherwise take the
+    memory of all others for seconds. One that needs more than the whole budget is let in alone.
+    Lives on one event loop; front ends with the same `counters` share the budgets. `trim` gives
+    freed memory back to the system; it is called on a thread after large images.
     """
 
     def __init__(
@@ -81,7 +82,8 @@ class CodecMemory:
     async def hold(
         self, n_bytes: int, waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     ) -> AsyncIterator[None]:
-        """Wait for `n_bytes`, then hold them while the block runs; few bytes are not counted.
+        """Wait for `n_bytes`, or for the least that is counted, and hold them while the block runs;
+        few bytes are not counted.
 
         The wait, if there is one, happens within `waiting()`.
         """

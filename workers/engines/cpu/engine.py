@@ -221,7 +221,7 @@ def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
     except DeadlineExceeded as error:
         return error.with_traceback(None)
     finally:
-        if job.image.n_pixels >= bands.LARGE:
+        if max(job.image.n_pixels, pixels.shape[0] * pixels.shape[1]) >= bands.LARGE:
             return_freed_memory()  # of bands, which encoding the result would stand beside
     # What follows may overwrite a result, but not a source that others read.
     return Image(pixels if owned else pixels.copy())

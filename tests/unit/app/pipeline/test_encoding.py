@@ -16,7 +16,7 @@ from models.domain.image import Image
 from tests.fakes import GUARD
 
 SLOW = Encoding(png_level=6)
-"""Options that take over half a second for the large image below, so that a process encodes it."""
+"""Options that take over `LONG_ENCODING` for the large image below: a process encodes it."""
 
 
 def large() -> Image:

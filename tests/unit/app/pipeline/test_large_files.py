@@ -18,7 +18,7 @@ from app.pipeline.memory.codec_memory import SMALL
 from app.pipeline.memory.pixel_budget import PixelBudget
 from models.codec import Description
 from tests.fake_decoders import MOST, Context, Pool
-from tests.pictures import drawing, encoded, jpeg, png
+from tests.pictures import damaged_jpeg, drawing, encoded, jpeg, png
 
 
 class Memory:
@@ -103,6 +103,12 @@ def test_an_image_that_takes_more_than_its_file_to_open_holds_that() -> None:
 def test_small_files_and_baseline_jpegs_wait_for_none(data: bytes) -> None:
     steps, _ = decoded(data)
     assert steps == [0]
+
+
+def test_a_large_damaged_jpeg_holds_memory_to_be_opened_in_a_process() -> None:
+    steps, _ = decoded(padded(damaged_jpeg()), memory=2 * SMALL)
+    assert steps[:4] == [2 * SMALL, -2 * SMALL, OPENING, -OPENING]
+    assert steps[-2] == 0
 
 
 @pytest.mark.parametrize("colour", [False, True])
