@@ -1,4 +1,4 @@
-"""Tell requests of health checks, which are begun before all others: they must never look late."""
+"""Tell health checks from other requests: they are begun first, because they must never be late."""
 
 PATHS = frozenset(
     (

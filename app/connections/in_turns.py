@@ -58,11 +58,11 @@ class InTurns(Generic[T]):
 
     def _next_turn(self) -> None:
         self._turn, self._cost = None, 0.0
+        if self.waiting:  # set first, so that an error of one thing keeps no other one waiting
+            self._turn = asyncio.get_running_loop().call_soon(self._next_turn)
         for number in itertools.count(1):
             waiting = [queue for queue in self._queues if queue]
             if self._cost >= self._most or not waiting:
                 break
             queue = waiting[0] if number % OLDEST else min(waiting, key=lambda each: each[0][0])
             self._cost += self._handle(queue.popleft()[1])
-        if self._cost:
-            self._turn = asyncio.get_running_loop().call_soon(self._next_turn)

@@ -5,6 +5,7 @@ loop, and in the socket. A task that reads finds all of them but the first.
 """
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,8 +73,8 @@ class IdleConnection:
 
 
 async def _read(stream: httpcore.AsyncNetworkStream) -> bytes:
-    """Return a byte that was sent, or none at the end of the connection."""
+    """Return a byte that was sent, or none at the end of the connection, however it ends."""
     try:
         return await stream.read(1)
-    except httpcore.ReadError:  # a reset
+    except (httpcore.ReadError, ssl.SSLError):  # a reset, or an alert or a broken record of TLS
         return b""

@@ -17,9 +17,10 @@ PART = 3
 """A client holds at most `PART` times as many turns as stay free: 48 of 64 if it is alone."""
 
 UNSURE = 3
-"""Turns that a client without one in this front end may seem to hold with its first one. Counts are
-too high where keys share cells: of 65 clients with a turn each, one seemed to hold two in 17 % of
-400 servers, and would wait as long as others want turns."""
+"""The most that a client's count may be, with the turn that it asks for, if it holds none in this
+front end and is to get it as its first. Counts are too high where keys share cells: of 65 clients
+with a turn each, one seemed to hold two in 17 % of 400 servers, and would wait as long as others
+want turns."""
 
 CELLS_KEPT = 4096
 """Hosts and clients whose cells of the counters are kept: finding them takes 1 µs."""
@@ -31,9 +32,9 @@ class KeyedLimiter:
 
     A turn counts for its key and its client at once, so a request that waits holds neither. A
     client leaves turns to others (`PART`), so many slow holders of one client do not block other
-    clients. Front ends with the same `counters` share all limits. What one of them releases goes to
-    its own clients, until a client of another one that holds nothing has waited for `PATIENCE` of
-    `app/admission/counts/gate.py`.
+    clients. Front ends with the same `counters` share all limits: what is released goes to the one
+    that looks first, which each does every `POLL` seconds. Of all turns, one is left to a client of
+    another front end that holds nothing and has waited for `PATIENCE` (`counts/gate.py`).
     """
 
     def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
@@ -72,7 +73,8 @@ class KeyedLimiter:
             yield
         finally:
             self._give_back(client, key)
-            self._wake()
+            if not self._counters.shared:  # else front ends compete for it when they look again
+                self._wake()
 
     def _attempt(self, client: str, key: str, since: int) -> Lack | None:
         """Take a turn if it leaves enough to others; the first turn of a client always does.

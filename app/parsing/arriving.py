@@ -22,7 +22,7 @@ TINY = 1 << 16
 """Largest body, in bytes, that finds room when all others fill their own."""
 
 PART = 3
-"""Times that the bytes of one client's bodies, if it has several, may be those that stay free."""
+"""The bodies of a client that has several hold at most this many times the bytes that stay free."""
 
 Text = bytes | bytearray | mmap.mmap
 """The type of a collected body; `mmap` lacks most methods of bytes."""

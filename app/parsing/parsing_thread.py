@@ -1,4 +1,4 @@
-"""The thread on which all long texts of requests are parsed.
+"""The thread on which long JSON and long options of requests are parsed.
 
 Parsers hold the interpreter's lock for milliseconds. Where several threads do, the event loop waits
 for all of them whenever it has waited for a connection: while 400 wrong bodies were parsed on six

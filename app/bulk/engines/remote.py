@@ -149,11 +149,13 @@ class Remote:
         for line in answer.content.splitlines():
             try:
                 made: dict[str, Any] = msgspec.json.decode(line)
-                task, problem = left[made["index"]].task, made.get("error", {})
-            except (ValueError, LookupError, TypeError):  # as where a proxy lost the server
+                task, problem = left[made["index"]].task, made.get("error") or {}
+                again = problem.get("status") in (429, 503)
+                again = again or problem.get("code") == "deadline_exceeded"
+            except (ValueError, LookupError, TypeError, AttributeError):  # a proxy lost the server
                 backoff.reason = f"{server}: its answer broke off, or is none of Darkroom"
                 continue
-            if problem.get("status") in (429, 503) or problem.get("code") == "deadline_exceeded":
+            if again:
                 backoff.reason = f"{server}: {problem.get('detail')}"
             else:
                 found[task.index] = await self._work.finished(task, made)

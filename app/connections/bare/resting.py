@@ -13,10 +13,11 @@ TOGETHER = 0.005
 
 
 class Resting:
-    """The connections that were refused about `REST` seconds ago or less.
+    """The connections that were refused less than about `REST` seconds ago.
 
-    Then `resume` is called for each. One timer serves all: with one for each connection, an event
-    loop that had nothing else to do was woken for each millisecond in which some were refused.
+    After that time `resume` is called for each. One timer serves all: with one for each connection,
+    an event loop that had nothing else to do was woken for each millisecond in which some were
+    refused.
     """
 
     def __init__(self, resume: Callable[[DiscardedConnection], None]) -> None:

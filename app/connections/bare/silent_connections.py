@@ -25,7 +25,7 @@ from app.connections.health_checks import PEEKED
 from app.connections.phases import Phase
 
 SEEN_AT_ONCE = 256
-"""Connections whose first byte is looked at in one turn."""
+"""Silent connections that are looked at in one turn."""
 
 
 class Member(Protocol):

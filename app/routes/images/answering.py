@@ -20,9 +20,8 @@ CheckParts = Callable[[int], None]
 WantedOf = Callable[[Mapping[str, Any], Accept, Service, CheckParts], Wanted]
 """Map the options of a request and its Accept header to what is wanted of each image.
 
-It calls the last argument before it does any work on the parts.
+One that asks for several parts of an image calls the last argument before it does any work on them.
 """
-
 
 LONG, MANY = 1 << 13, 8
 """Characters of a text, and members of a list, beyond which an option is read on a thread. To read
@@ -32,10 +31,17 @@ LONG, MANY = 1 << 13, 8
 def are_long(options: Mapping[str, Any]) -> bool:
     """Return whether an option takes so long to read that a thread does it."""
     for given in options.values():
-        most = LONG if isinstance(given, str) else MANY
-        if isinstance(given, str | list) and len(given) > most:
+        if isinstance(given, str):
+            if len(given) > LONG:
+                return True
+        elif isinstance(given, list) and (len(given) > MANY or any(map(_has_long_text, given))):
             return True
     return False
+
+
+def _has_long_text(member: object) -> bool:
+    texts = member.values() if isinstance(member, Mapping) else (member,)
+    return any(isinstance(each, str) and len(each) > LONG for each in texts)
 
 
 def negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:

@@ -44,8 +44,11 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         service.pipeline.spans.stages(timings)
     check = partial(_check_parts, len(intake.items), service.settings)
     decide = partial(wanted_of, intake.options, accept, service, check)
-    long = are_long(intake.options)
-    asked = ImageRequest(intake.items, await in_parsing_thread(decide) if long else decide())
+    if are_long(intake.options):
+        wanted = await before(permit.deadline, in_parsing_thread(decide))
+    else:
+        wanted = decide()
+    asked = ImageRequest(intake.items, wanted)
     _charge(asked, permit)
     form = form_of(accept, intake.single)
     rendering = rendering_of(request, asked, service, timings, intake.options, form)

@@ -36,7 +36,7 @@ ACCEPTED: Responses = _OF_JOBS | {
     },
     413: described_problem("The body or the number of images is over its limit"),
     415: described_problem("A manifest as JSON Lines or JSON is needed"),
-    507: described_problem("The data folder is full"),
+    507: described_problem("The data folder is full, or a disk that the job needs"),
 }
 """The answers of `POST /jobs`."""
 

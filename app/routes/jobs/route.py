@@ -43,9 +43,10 @@ class JobRoute(APIRoute):
             except Exception as error:
                 if not _is_of_database(error):
                     raise
-                log.warning("the database of jobs does not answer: %s", error)
                 if _is_full(error):
+                    log.warning("%s: %s", FULL, error)
                     raise StorageFull(FULL, retry_after=RETRY_AFTER) from None
+                log.warning("the database of jobs does not answer: %s", error)
                 text = "the database of jobs does not answer; try again later"
                 raise Unavailable(text, retry_after=RETRY_AFTER) from None
 

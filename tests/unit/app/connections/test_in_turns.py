@@ -86,3 +86,24 @@ def test_what_costs_less_lets_more_be_handled() -> None:
         assert len(done) == 4 * MOST
 
     asyncio.run(run())
+
+
+def test_what_waits_behind_an_error_gets_its_turn() -> None:
+    done: list[int] = []
+
+    def handle(number: int) -> float:
+        if number == MOST:
+            raise OSError("no room")
+        done.append(number)
+        return 1
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        turns = InTurns(handle, MOST, ranks=1)
+        for number in range(MOST + 2):
+            turns.add(number, 0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert done == [*range(MOST), MOST + 1]
