@@ -14,9 +14,7 @@ from enum import Enum, auto
 
 
 class Lack(Enum):
-    """The reason for which a request is not given what it asks for, and so which others need not
-    be tried.
-    """
+    """What a request lacks. It tells which other requests lack it too, and need not be tried."""
 
     ALL = auto()
     """Nothing is left for any client."""

@@ -117,8 +117,8 @@ class Child:
     def works(self) -> bool:
         """Return whether it has not ended and its memory is not being released.
 
-        The exit code of a process that was killed is known when its memory is released, which takes
-        1.4 to 1.9 s with a GPU (H200). The kernel has taken its address space away before
+        The exit code of a process that was killed is known when its memory is released, which took
+        up to 1.9 s with a GPU (H200). The kernel has taken its address space away before
         (proc(5): statm).
         """
         if not self.alive:

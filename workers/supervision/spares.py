@@ -77,7 +77,7 @@ class Spares:
     def failed(self, pool: str | None, child: Child) -> None:
         """Fork no more processes of a pool if a forked one ended before it could work.
 
-        It continues if that process was killed: the fork is not the cause then.
+        The pool goes on forking if that process was killed: the fork is not the cause then.
         """
         if child.forked and not child.was_killed and (server := self.server(pool)) is not None:
             server.distrust()

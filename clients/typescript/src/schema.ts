@@ -3234,7 +3234,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The data folder is full */
+            /** @description The data folder is full, or a disk that the job needs */
             507: {
                 headers: {
                     [name: string]: unknown;

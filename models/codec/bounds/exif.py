@@ -21,7 +21,7 @@ The colours of a palette of 16 bits are 196,608.
 
 MAX_BYTES = 1 << 20
 """Bytes of an EXIF block, at most: 16 segments of a JPEG have as many, and cameras fill a part of
-one. Readers make several copies of it, which took 250 MB for a text of 31."""
+one. Readers make several copies of it, which took 250 MB for a text of 31 MB."""
 
 _BYTES = (1, 2, 6, 7)
 """Kinds of values that are read as one text, however long."""
