@@ -5,6 +5,7 @@ import pytest
 
 from app.admission.counts.counters import Counters
 from app.admission.counts.fields import ByKey, Mark, Total
+from app.fetch import keyed_limiter
 from app.fetch.keyed_limiter import KeyedLimiter
 
 
@@ -327,6 +328,32 @@ def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one()
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert len(busy) == len(idle) == 0
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        parent.close()
+
+
+def test_a_turn_of_a_host_that_is_released_is_free_for_all_front_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyed_limiter, "POLL", 1000.0)  # neither looks again by itself
+    parent = Counters.create(2)
+    assert parent.fd is not None
+    busy, idle = (KeyedLimiter(9, 1, Counters.attach(parent.fd, 2)) for _ in range(2))
+
+    async def scenario() -> None:
+        crowd = Crowd(busy)
+        crowd.come("a", "a", "a", client="one")
+        await settle()
+        crowd.leave.release()
+        await settle()
+        async with asyncio.timeout(60), idle.take("a", "two"):
+            assert crowd.inside == []
+        for task in crowd.tasks:
+            task.cancel()
+        await asyncio.gather(*crowd.tasks, return_exceptions=True)
 
     try:
         asyncio.run(scenario())
