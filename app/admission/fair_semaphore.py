@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from app.admission.fair_queue import FairQueue, Lack
 
 May = Callable[[int, int], bool]
-"""Returns whether a client that holds so many turns may take one while so many are free.
+"""Returns whether a client may take one more turn: its arguments are the number of turns that the
+client holds, and the number of turns that are free.
 
 It refuses a client with more turns, or while fewer are free, whenever it refuses another one.
 """

@@ -132,7 +132,7 @@ class PatientReceive:
         while True:
             start = time.monotonic()
             seconds = min(end - start, self._window if self._rate else end)
-            message = await self._next(Deadline.after(seconds, start))
+            message = await self._next(Deadline(start + seconds))
             now = time.monotonic()
             self._window -= now - start
             if message is not None:

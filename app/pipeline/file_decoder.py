@@ -98,7 +98,12 @@ class Decoding:
         if not files.decoders.running:
             whole: Found = await in_thread(files.any_file, content, accept)
             return whole
-        if self._may_be_plain and _looks_plain(content):
+        # A file on disk is only read on a thread.
+        if (
+            self._may_be_plain
+            and identify(content.start(MAGIC)) is ImageFormat.JPEG
+            and (content.on_disk or codec.may_be_baseline(content.read()))
+        ):
             found: Found | None = await in_thread(files.plain, content, accept)
             if found is not None:
                 return found
@@ -111,10 +116,3 @@ class Decoding:
                 await held.enter_async_context(files.processes_behind)
             file = held.enter_context(content.shown())
             return await files.decoders.decode(file, content.size, accept, unasked)
-
-
-def _looks_plain(content: Blob) -> bool:
-    """Return whether a file may be a baseline JPEG; one on disk is only read on a thread."""
-    if identify(content.start(MAGIC)) is not ImageFormat.JPEG:
-        return False
-    return content.on_disk or codec.may_be_baseline(content.read())

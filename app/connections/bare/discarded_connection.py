@@ -95,10 +95,11 @@ class DiscardedConnection:
         self._discard()
 
     def drain(self) -> None:
-        """Discard all that a client has left behind, or what has come if it is still there.
+        """Discard the rest of a request: all of it if its client has closed the connection.
 
-        If the client has left, the rest of its request waits in its kernel. Each step makes room
-        for a part of that, which has come when the next step begins if the client is near.
+        The kernel of such a client still sends the rest. Each step makes room for a part of it,
+        which a client nearby has sent when the next step begins. Of a client that has not closed
+        the connection, only the bytes that have arrived are discarded.
         """
         self._wake_at(ROOM)
         for _ in range(STEPS):

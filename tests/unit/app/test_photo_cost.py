@@ -106,7 +106,7 @@ def _no_log_lines() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("path", "most_calls", "wakes"),
-    [("/classify?top_k=1", 617, 2), ("/filter?name=gaussian_blur&sigma=2&format=jpeg", 797, 3)],
+    [("/classify?top_k=1", 615, 2), ("/filter?name=gaussian_blur&sigma=2&format=jpeg", 797, 3)],
 )
 def test_a_photo_costs_few_calls_one_task_and_one_wake_up_for_each_thread_that_it_needs(
     path: str, most_calls: int, wakes: int
