@@ -189,22 +189,9 @@ def test_the_front_end_sees_declarations_only(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
 )
-def test_files_are_one_noun_of_at_most_250_lines_with_a_docstring(path: Path) -> None:
-    text = path.read_text()
-    docstring = ast.get_docstring(ast.parse(text))
-    assert docstring
-    assert len(text.splitlines()) <= 250
+def test_every_file_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
     assert path.name != "utils.py"
-
-
-@pytest.mark.parametrize(
-    "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
-)
-def test_functions_have_at_most_forty_lines(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= 40, f"{node.name} has {lines} lines"
 
 
 def _targets(path: Path) -> Iterator[str]:

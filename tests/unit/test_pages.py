@@ -15,12 +15,6 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 
-MOST_LINES = 6
-"""Lines of a paragraph or of a point of a list in `docs/architecture.md`."""
-
-MOST_COLUMNS = 140
-"""Characters of such a line."""
-
 FOLDERS = sorted(
     path.parent.relative_to(ROOT)
     for top in ("app", "models", "workers")
@@ -39,14 +33,6 @@ def test_the_picture_is_what_its_program_draws() -> None:
 
 def test_the_picture_names_folders_that_exist() -> None:
     assert all((ROOT / box.folder).is_dir() for box in path_picture.BOXES)
-
-
-def test_paragraphs_of_the_architecture_are_short() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
-    for block in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
-        lines = [line for line in block.splitlines() if not line.startswith("|")]
-        assert len(lines) <= MOST_LINES, block
-        assert all(len(line) <= MOST_COLUMNS for line in lines), block
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
