@@ -27,4 +27,4 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C (SIGINT), as shells count: 128 + 2."""
     TERMINATED = 143
-    """SIGTERM, of `classify`, `filter` and `tune`; servers finish their work and end with OK."""
+    """SIGTERM, of `classify` and `filter`; servers finish their work and end with OK."""

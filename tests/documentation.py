@@ -37,6 +37,7 @@ REASONS = (
     "needs a cluster",
     "needs Docker",
     "needs Kubernetes",
+    "needs a load generator",
     "needs root",
     "runs until Ctrl-C",
     "takes minutes",

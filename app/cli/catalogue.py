@@ -15,8 +15,6 @@ TOPICS: dict[str, dict[str, Entry]] = {
     "serve": {
         "serve": Entry("serve HTTP until stopped"),
         "health": Entry("tell whether a server is ready", has_settings=False),
-        "bench": Entry("measure a server under load", has_settings=False),
-        "tune": Entry("measure this machine and choose settings for it"),
     },
     "images without a server": {
         "classify": Entry("print the labels of images"),

@@ -21,7 +21,7 @@ from workers.kernels.cubins import CubinStore, shipped
 from workers.kernels.loader import modules
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.profiling import DRAWN, drawing, keep_busy, utilisation
-from workers.supervision.startup import cores, start_worker
+from workers.supervision.startup import start_worker
 from workers.weights_digest import WeightsUnavailable, verified_sha256
 from workers.weights_store import WeightsStore
 
@@ -101,16 +101,6 @@ def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
         size = sum(map(len, compiled(modules(), each, compiler, store).values()))
         print(f"{each}: {len(modules())} modules, {size:,} bytes, in {folder / each}")
     return ExitCode.OK
-
-
-def drawings() -> list[bytes]:
-    """Return JPEGs of 500 × 375 pixels, the load of `profile`."""
-    return [drawing(seed) for seed in range(DRAWN)]
-
-
-def usable_cores(settings: Settings) -> int:
-    """Return the number of cores that a server with these settings computes with."""
-    return cores(settings)
 
 
 def profile(settings: Settings, operation: Operation, seconds: float, path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from tests.documentation import OUTPUTS, PAGES, REASONS, RUN, blocks, outputs, script
 from tests.shown import differences, documents
 
-OTHER = ("cuda", "html", "ini", "nginx", "promql", "ts", "yaml")
+OTHER = ("cuda", "html", "ini", "lua", "nginx", "promql", "ts", "yaml")
 """Languages of blocks that are neither examples nor outputs."""
 
 PAGE = """# Page
