@@ -112,7 +112,7 @@ def profile(settings: Settings, operation: Operation, seconds: float, path: Path
 
     gpu = 0 if wanted_gpus(settings.gpus) else None
     # What a worker prepares while it already works would be measured, too.
-    worker = start_worker(settings, lambda _batch, _result: None, gpu=gpu, early=False).worker
+    worker = start_worker(settings, lambda _batch, _result: None, gpu=gpu).worker
     drawn = [encoded(drawing(seed), max_pixels=settings.max_pixels) for seed in range(DRAWN)]
     sources = [each.image for each in drawn if each is not None]
 

@@ -21,9 +21,6 @@ FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384", "--spare-w
 FIRST = 8
 """Requests that are timed before the warm-up."""
 
-LATE = "late parts"
-"""The thread of `workers/engines/cuda/late_parts.py`, which makes graphs, slots and encoders."""
-
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -47,18 +44,6 @@ class Server:
         with started([*command, *self.flags], port, log, answers("/readyz"), 90, visible) as it:
             _wait_for_workers(it.process.pid)
             yield it
-
-    def settle(self, subject: Subject, patience: float = 30) -> None:
-        """Wait until no worker makes parts of its engine, which takes time from batches."""
-        end = time.monotonic() + patience
-        before, after = {0: 0.0}, {1: 0.0}
-        while before != after and time.monotonic() < end:
-            before = after
-            time.sleep(1)
-            threads = thread_use.sample(subject.process.pid)
-            after = {
-                task: each.user + each.system for task, each in threads.items() if each.name == LATE
-            }
 
 
 def shares_of(gpus: int) -> list[Cpus]:

@@ -23,7 +23,6 @@ from workers.engines.cpu.calibration import Calibration
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.filter_threads import start_filter_threads
 from workers.engines.cpu.slot import CpuSlot
-from workers.host_lock import host_lock
 from workers.kernels.cubins import CubinStore, folders
 from workers.malloc import keep_freed_memory, return_freed_memory
 from workers.operations import FilterChain
@@ -96,13 +95,11 @@ def start_worker(
     precisions: Mapping[str, str] | None = None,
     full_batches: bool = False,
     stand_in: bool = True,
-    early: bool = True,
 ) -> Started:
     """Start a worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too.
 
     Without `stand_in` that raises GpuUnusable instead: loading on the CPU takes seconds.
-    With `full_batches` the scores of an image do not depend on the batch that it is part of. With
-    `early` a GPU works before all its slots and graphs are prepared, beside preparing the rest.
+    With `full_batches` the scores of an image do not depend on the batch that it is part of.
 
     `precisions` are those that a worker on the CPU has measured for networks of these settings:
     measuring takes half of the CPU time of a start, and another one may give another result.
@@ -112,7 +109,7 @@ def start_worker(
         known = precisions or {}
         return _on_cpu(settings, on_batch, weights, None, known, full_batches=full_batches)
     try:
-        return _on_gpu(settings, on_batch, weights, gpu, full_batches, early)
+        return _on_gpu(settings, on_batch, weights, gpu, full_batches)
     except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
         if not stand_in:
             raise GpuUnusable(f"GPU {gpu} cannot be used ({error})") from error
@@ -191,7 +188,7 @@ def _cpu_worker(
 
 
 def _on_gpu(
-    settings: Settings, on_batch: Observer, weights: bool, gpu: int, full_batches: bool, early: bool
+    settings: Settings, on_batch: Observer, weights: bool, gpu: int, full_batches: bool
 ) -> Started:
     times = StartTimes()
     from workers.engines.cuda.driver import make_context
@@ -212,18 +209,14 @@ def _on_gpu(
     loaded: list[Loaded[GraphedNetwork]] = []
     room = max(settings.max_batch_pixels, settings.max_pixels)
     cubins = CubinStore(folders(*_caches(settings)))
-    # Two workers that warm up on one GPU at the same time take twice as long each (H200: 7 s for
-    # the decoder in place of 3.4), so that nothing is served before both are ready.
-    with host_lock(_caches(settings), f"gpu-{gpu}.lock", f"prepares GPU {gpu}"):
-        times.end("other workers of the GPU")
-        make_context(device)
-        times.end("context")
-        if weights:
-            loaded = load_models(settings, device, build)
-        times.end("weights")
-        networks = [each.network for each in loaded if each.network is not None]
-        engine = CudaEngine(networks, size, room, device, cubins, times, early=early)
-        engine.warm_up()
+    make_context(device)
+    times.end("context")
+    if weights:
+        loaded = load_models(settings, device, build)
+    times.end("weights")
+    networks = [each.network for each in loaded if each.network is not None]
+    engine = CudaEngine(networks, size, room, device, cubins, times)
+    engine.warm_up()
     times.log(log, f"GPU {gpu}")
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
     return Started(worker, tuple(each.served for each in loaded), engine.degraded)

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import threading
 
 import torch
 from cuda.pathfinder import DynamicLibNotFoundError
@@ -13,42 +12,38 @@ from models.domain.job import Result
 from workers.engines.cuda.nvjpeg.decoder import NvJpeg, NvJpegError, NvJpegUnfit
 from workers.engines.cuda.nvjpeg.encoder import TOGETHER, Encoder, Placed
 from workers.engines.cuda.slot import Slot
-from workers.engines.cuda.streams import CAPTURING
 from workers.operations import DeviceJpeg
 
 log = logging.getLogger("darkroom.cuda")
 
 
-_MAKING = threading.Lock()
-"""Held while an encoder is made: the driver makes one after the other in any case."""
+UNUSABLE = (NvJpegError, NvJpegUnfit, DynamicLibNotFoundError)
+"""Errors of a library that is missing, or that the device cannot use."""
 
 QUALITY = 85
 """Of the images that a new encoder is tried with."""
 
 
 def prepare(slot: Slot, side: int) -> None:
-    """Make the encoder of a slot and all of its states, unless it has one, from any thread.
+    """Make the encoder of a slot and all of its states.
 
     The library loads its kernels with the first image of a process, and a state allocates memory
-    for its first one: together half a second to a second, which the first requests would wait for.
-    So grey images of `side` × `side` pixels are encoded with each state. Raises NvJpegError, or
-    what the library raises where it cannot be used.
+    for its first image: together half a second to a second, which the first requests would wait
+    for. So grey images of `side` × `side` pixels are encoded with each state. A device that cannot
+    encode is noted in the log: the engine serves without an encoder.
     """
-    with CAPTURING, _MAKING:
-        if slot.encoder is not None:
-            return
-        encoder = _encoder()
+    try:
+        encoder = _made(slot)
         grey = torch.full((3 * side * side,), 128, dtype=torch.uint8).to(slot.first.memory.device)
         images = [Placed(grey.data_ptr(), side, side)] * TOGETHER
         encoder.encode(images, QUALITY, Subsampling.S420)
-        slot.encoder = encoder
+    except UNUSABLE as error:
+        log.warning("JPEGs cannot be encoded on the GPU: %s", error)
 
 
 def _made(slot: Slot) -> Encoder:
-    """Return the encoder of a slot; before `prepare` has made it, a new one without states."""
-    if slot.encoder is None:
-        with _MAKING:
-            slot.encoder = slot.encoder or _encoder()
+    """Return the encoder of a slot, and make it where `prepare` could not."""
+    slot.encoder = slot.encoder or _encoder()
     return slot.encoder
 
 
@@ -71,7 +66,7 @@ def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
     assert slot.result is not None
     try:
         encoder = _made(slot)
-    except (NvJpegError, NvJpegUnfit, DynamicLibNotFoundError) as error:
+    except UNUSABLE as error:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)
         return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(slot.places)
     coloured = [index for index, (_, shape) in enumerate(slot.places) if shape[2] == 3]

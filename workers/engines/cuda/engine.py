@@ -8,15 +8,12 @@ by embeddings, which run without a graph.
 import logging
 import math
 import queue
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 
 from models.domain.errors import ServiceError, WeightsMissing
-from models.domain.image import Jpeg
 from models.domain.job import Job, Result
 from models.networks.resnet18 import RESNET18
 from workers.engines.cuda.classifying import Classifying
@@ -24,13 +21,11 @@ from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper, weights_bytes
 from workers.engines.cuda.encoding import as_jpegs, prepare
 from workers.engines.cuda.filtering import Filtering
-from workers.engines.cuda.late_parts import LateParts, Part, Retried
-from workers.engines.cuda.late_states import LateStates
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg.decoder import Decoder, hardware_decoder
-from workers.engines.cuda.nvjpeg.shared_states import SharedStates, first_sizes, shared_sizes
-from workers.engines.cuda.self_test import Kind, kinds_of, run_self_test, samples
+from workers.engines.cuda.nvjpeg.shared_states import SharedStates, shared_sizes
+from workers.engines.cuda.self_test import kinds_of, run_self_test, samples
 from workers.engines.cuda.slot import Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.engines.cuda.versions import versions
@@ -58,8 +53,7 @@ class CudaEngine:
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
     kernels, by default in the user's cache folder. `degraded` says what is missing on this machine.
-    `times` gets the seconds of the parts of the start. With `early` the engine serves with one slot
-    and one graph for each network as soon as these are warm, and makes the rest meanwhile.
+    `times` gets the seconds of the parts of the start.
     """
 
     def __init__(
@@ -70,8 +64,6 @@ class CudaEngine:
         device: str,
         cubins: CubinStore | None = None,
         times: StartTimes | None = None,
-        *,
-        early: bool = False,
     ) -> None:
         torch.cuda.set_device(device)
         self._times = times or StartTimes()
@@ -94,12 +86,10 @@ class CudaEngine:
         room = BYTES_PER_PIXEL * max_pixels + SLACK * max_batch_size
         filtered = Region(SCRATCH_PER_BYTE * room, self._torch_device)
         self._filtering = Filtering(kernels, self._streams, filtered)
-        self._room, self._early = room, early
-        self._late: LateParts | None = None
+        self._room = room
         self._states = SharedStates()
-        self._launching = threading.Lock()  # held by whatever uses the compute stream
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
-        for _ in range(1 if early else SLOTS):
+        for _ in range(SLOTS):
             self._free.put(self._slot())
         self._times.end("slots")
 
@@ -121,8 +111,7 @@ class CudaEngine:
         torch.cuda.set_device(self._torch_device)
         slot.jobs = jobs
         try:
-            with self._launching:
-                self._launch(slot, jobs)
+            self._launch(slot, jobs)
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
 
@@ -156,61 +145,35 @@ class CudaEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Capture the graphs, load the kernels, and run batches of every kind in every slot.
+        """Capture the graphs, load the kernels, make all states of the JPEG decoders and encoders,
+        and run batches of every kind in every slot: no batch pays for any of that afterwards.
 
-        Raises SelfTestFailed when one of them gives an error. Nothing else may use the engine yet.
+        Raises SelfTestFailed when a batch gives an error. Nothing else may use the engine yet.
         """
         for network in self._networks:
-            (network.capture_first if self._early else network.capture)(self._streams.compute)
+            network.capture(self._streams.compute)
         self._times.end("graphs")
-        grey, file = samples(self._side)
         most = self._max_batch_size
-        counts = [*first_sizes(most), most] if self.takes_jpegs else []
-        kinds = kinds_of(grey, file, [each.spec for each in self._networks], counts)
-        slots = [slot for slot in (self._free.get() for _ in range(self._free.qsize())) if slot]
+        counts = [*shared_sizes(most), most] if self._nvjpeg is not None else []
+        if self._nvjpeg is not None:
+            for n in shared_sizes(most):
+                self._states.add(n, self._nvjpeg.state(n))
+        self._times.end("decoder states")
+        kinds = kinds_of(*samples(self._side), [each.spec for each in self._networks], counts)
+        slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         try:
-            if self._nvjpeg is not None and not self._early:
-                for n in first_sizes(most):
-                    self._states.add(n, self._nvjpeg.state(n))
-            self._times.end("decoder states")
             run_self_test(slots, kinds, self.launch, self.collect, Slot.clear)
             self._times.end("self-test")
+            for slot in slots if self._nvjpeg is not None else ():
+                prepare(slot, self._side)
+            self._times.end("encoders")
         finally:
             for slot in slots:
                 self.release(slot)
-        self._late = LateParts(self._rest(slots, kinds, file))
-        self._late.start()
-
-    def _rest(self, slots: list[Slot], kinds: Sequence[Kind], file: Jpeg) -> Iterator[Part]:
-        """Yield what makes the parts that are still missing, for the thread that calls it."""
-
-        yield partial(torch.cuda.set_device, self._torch_device)
-        yield from [Retried(partial(self._add_slot, slots, kinds))] * (SLOTS - len(slots))
-        if self._nvjpeg is not None:
-            yield from [partial(prepare, slot, self._side) for slot in slots]
-        for network in self._networks if self._early else ():
-            for size in network.late_sizes:
-                yield partial(self._capture, network, size)
-        if self._nvjpeg is not None:
-            sizes = shared_sizes(self._max_batch_size)
-            late = LateStates(self._nvjpeg, self._states, sizes, file, self._torch_device)
-            yield from late.parts()
-
-    def _add_slot(self, slots: list[Slot], kinds: Sequence[Kind]) -> None:
-        slot = self._slot()
-        run_self_test([slot], kinds, self.launch, self.collect, Slot.clear)
-        slots.append(slot)  # not before: what fails gets no encoder and no further states
-        self.release(slot)
-
-    def _capture(self, network: GraphedNetwork, size: int) -> None:
-        with self._launching:
-            network.capture(self._streams.compute, [size])
 
     def close(self) -> None:
-        """Wake the threads that wait for a slot, and end what is still being prepared."""
+        """Wake the threads that wait for a slot."""
         self._free.put(None)
-        if self._late is not None:
-            self._late.close()
 
     def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
         operation = slot.jobs[0].operation

@@ -5,7 +5,7 @@ Jobs and labels are the engine's business.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from models.networks.spec import NetworkSpec, Speedup
 from models.settings import Optimize, Precision
 from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
 from workers.engines.cuda.crops import input_buffer
-from workers.engines.cuda.streams import CAPTURING
 
 log = logging.getLogger("darkroom.network")
 
@@ -78,45 +77,26 @@ class GraphedNetwork:
         self.table = torch.from_numpy(table).to(device, dtype).contiguous()
         self._sizes = [max_batch_size] if full_batches else sizes(max_batch_size)
         self._times_algorithms = not full_batches
-        self._begins_early = not full_batches and optimize is not Optimize.MAX
         self._pool: Any = None
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    @property
-    def late_sizes(self) -> list[int]:
-        """Return the batch sizes for which `capture_first` makes no lasting graph."""
-        return self._sizes if self._begins_early else []
+    def capture(self, stream: torch.cuda.Stream) -> None:
+        """Make a graph for each batch size, to be run on `stream`.
 
-    def capture_first(self, stream: torch.cuda.Stream) -> None:
-        """Make one graph of the largest size, by algorithms that cuDNN chooses without timing them.
-
-        All others are made at once where they cannot be made while batches run, because a compiler
-        needs minutes for each.
-        """
-        if not self._begins_early:
-            self.capture(stream)
-            return
-        self._times_algorithms = False
-        self.capture(stream, self._sizes[-1:])
-        self._times_algorithms = True
-
-    def capture(self, stream: torch.cuda.Stream, batch_sizes: Sequence[int] = ()) -> None:
-        """Make a graph for each batch size, by default those of batches, to be run on `stream`.
-
-        Nothing else may use that stream meanwhile. A network whose specification names no graphs is
-        only run, so that algorithms are chosen.
+        Nothing else may use the device from this process meanwhile: a capture fails when a thread
+        allocates. A network whose specification names no graphs is only run, so that algorithms are
+        chosen.
         """
         torch.backends.cudnn.allow_tf32 = False
         started = time.monotonic()
-        for size in batch_sizes or self._sizes:
-            with CAPTURING, torch.inference_mode(), torch.cuda.stream(stream):
+        for size in self._sizes:
+            with torch.inference_mode(), torch.cuda.stream(stream):
                 for _ in range(ROUNDS):
                     self._run(size)
                 stream.synchronize()
                 if Speedup.CUDA_GRAPHS not in self.spec.speedups:
                     continue
                 graph = torch.cuda.CUDAGraph()
-                # Other threads, which wait for batches, may call the driver during the capture.
                 with torch.cuda.graph(graph, self._pool, stream, "thread_local"):
                     self._run(size)
             # All graphs share one pool of memory, because the compute stream runs one of them at a

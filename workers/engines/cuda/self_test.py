@@ -6,13 +6,14 @@ gives the same slot to the same kind whenever the number of kinds is a multiple 
 slots.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
-from models.codec import ImageFormat, encode, encoded
+from models.codec import Encoding, ImageFormat, encode, encoded
+from models.codec.encoding.encode_options import Chroma
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, NetworkInput
 from models.domain.job import Job
@@ -59,27 +60,43 @@ def run_self_test(
 
 
 def kinds_of(
-    grey: Image, file: Jpeg, networks: Iterable[NetworkSpec], file_counts: Iterable[int]
+    image: Image,
+    files: Sequence[Jpeg],
+    networks: Iterable[NetworkSpec],
+    file_counts: Collection[int],
 ) -> list[Kind]:
     """Return every kind of batch: filtered pixels, each output of each network, an input that was
-    preprocessed, and filtered files as many at a time as `file_counts` says.
+    preprocessed, and each of the files filtered, as many at a time as `file_counts` says.
     """
     filtering = FilterChain((parse_one("invert", {}),))
-    kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
+    kinds = [Kind("filtered pixels", Job(filtering, image), 1)]
     for spec in networks:
         for output in NetworkOutput:
-            job = Job(Classify(network=spec.name, output=output), grey)
+            job = Job(Classify(network=spec.name, output=output), image)
             kinds.append(Kind(f"{output.value} of {spec.name}", job, 1))
         values = np.zeros((3, spec.preprocessing.crop, spec.preprocessing.crop), np.float32)
         job = Job(Classify(network=spec.name, preprocessed=True), NetworkInput(values))
         kinds.append(Kind(f"an input of {spec.name}", job, 1))
-    return kinds + [Kind("filtered files", Job(filtering, file), n) for n in file_counts]
+    return kinds + [
+        Kind(f"filtered files ({file.subsampling.value})", Job(filtering, file), n)
+        for file in files
+        for n in file_counts
+    ]
 
 
-def samples(side: int) -> tuple[Image, Jpeg]:
-    """Return a grey square image, uint8 (side, side, 3), as pixels and as a JPEG."""
-    grey = Image(np.full((side, side, 3), 128, np.uint8))
-    file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
+def samples(side: int) -> tuple[Image, list[Jpeg]]:
+    """Return a square image of noise, uint8 (side, side, 3), and a JPEG of each subsampling.
+
+    A JPEG of noise has as many bytes as a photo or more: the decoder's memory for files grows with
+    the first large one.
+    """
+    image = Image(np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8))
+    return image, [_jpeg(image, "420"), _jpeg(image, "422"), _jpeg(image, "444")]
+
+
+def _jpeg(image: Image, chroma: Chroma) -> Jpeg:
+    data = encode(image, ImageFormat.JPEG, Encoding(chroma=chroma))
+    file = encoded(data, max_pixels=image.n_pixels)
     assert file is not None
     assert isinstance(file.image, Jpeg)
-    return grey, file.image
+    return file.image

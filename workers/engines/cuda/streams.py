@@ -3,7 +3,6 @@
 Events order the streams; the host waits in one place, for `Marks.done`.
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,10 +10,6 @@ import torch
 
 from workers.engines.cuda.slot import Marks, Slot
 from workers.engines.tracing import stage
-
-CAPTURING = threading.Lock()
-"""Held while a CUDA graph is captured, and by whatever allocates memory beside that in a thread of
-its own: a capture fails when any thread of the process allocates."""
 
 
 class Streams:

@@ -183,7 +183,6 @@ class Decoder:
         if missing:
             # The repetitions write the same bytes to the same place, so it does not matter in which
             # order the engines finish.
-            self._shared.count(len(data), missing)
             again = [*range(len(data)), *[int(lengths.argmin())] * missing]
             data, lengths, destinations = data[again], lengths[again], destinations[again]
         self._nvjpeg.decode(state, data, lengths, destinations, stream)

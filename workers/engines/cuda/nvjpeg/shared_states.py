@@ -30,22 +30,12 @@ class SharedStates:
         self._states: dict[int, State] = {}
         self._free: dict[int, Event | None] = {}
         self._lock = threading.Lock()
-        self._surplus: dict[int, int] = {}
-        self.batches = 0
-        """How many batches have asked for a state."""
-
-    @property
-    def sizes(self) -> list[int]:
-        """Return the numbers of files for which there is a state, in order."""
-        with self._lock:
-            return sorted(self._states)
 
     def add(self, n: int, state: State) -> None:
         """Let batches of up to `n` files take a state from now on."""
         with self._lock:
             self._states[n] = state
             self._free[n] = None
-            self._surplus.clear()
 
     def take(self, n: int) -> tuple[int, State] | None:
         """Return the smallest free state that `n` files fit into, with its size, or None.
@@ -53,7 +43,6 @@ class SharedStates:
         It belongs to the caller until `give_back`.
         """
         with self._lock:
-            self.batches += 1
             for size in sorted(self._free):
                 if size >= n and ((after := self._free[size]) is None or after.query()):
                     del self._free[size]
@@ -65,24 +54,8 @@ class SharedStates:
         with self._lock:
             self._free[size] = after
 
-    def count(self, n: int, surplus: int) -> None:
-        """Count files that were decoded again to fill a batch of `n` files up."""
-        with self._lock:
-            self._surplus[n] = self._surplus.get(n, 0) + surplus
-
-    @property
-    def surplus(self) -> dict[int, int]:
-        """Return the counted files since the last state was added, by the files of a batch."""
-        with self._lock:
-            return dict(self._surplus)
-
 
 def shared_sizes(max_batch_size: int) -> list[int]:
     """Return the numbers of files below the most that share a state: 1, 2, 4, multiples of 8."""
     multiples = range(STEP, max_batch_size, STEP)
     return [*(few for few in (1, 2, 4) if few < max_batch_size), *multiples]
-
-
-def first_sizes(max_batch_size: int) -> list[int]:
-    """Return the shared sizes without which nothing is served: one file and a few."""
-    return [n for n in shared_sizes(max_batch_size) if n in (1, STEP)]

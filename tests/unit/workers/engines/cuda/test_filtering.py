@@ -231,7 +231,7 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     assert np.array_equal(last, first)
 
 
-def test_an_encoder_is_prepared_once_with_each_of_its_states(
+def test_an_encoder_is_prepared_with_each_of_its_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[list[tuple[int, int]]] = []
@@ -248,10 +248,8 @@ def test_an_encoder_is_prepared_once_with_each_of_its_states(
     monkeypatch.setattr(encoding, "_encoder", Noting)
     slot = staging_slot(ROOM)
     encoding.prepare(slot, 24)
-    prepared = slot.encoder
-    encoding.prepare(slot, 24)
     assert made == [[(24, 24)] * TOGETHER]
-    assert slot.encoder is prepared
+    assert slot.encoder is encoding._made(slot)
 
 
 def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from models.domain.errors import ServiceError, Undecodable
+from models.domain.image import Subsampling
 from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import SLOTS
 from workers.engines.cuda.nvjpeg.shared_states import shared_sizes
-from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test
+from workers.engines.cuda.self_test import Kind, SelfTestFailed, kinds_of, run_self_test, samples
 from workers.scheduling.engine import BatchResult
 
 
@@ -65,3 +66,11 @@ def test_an_answer_that_is_missing_fails_the_test() -> None:
     device.lose = 1
     with pytest.raises(SelfTestFailed, match="2 answers came"):
         device.test([Kind("files", fake_job(), 3)])
+
+
+def test_every_state_meets_files_of_every_subsampling_as_large_as_photos() -> None:
+    image, files = samples(512)
+    assert {each.subsampling for each in files} == set(Subsampling) - {Subsampling.GREY}
+    assert min(len(each.data) for each in files) > 100_000
+    kinds = kinds_of(image, files, [], [1, 8, 64])
+    assert [each.size for each in kinds if "files" in each.name] == [1, 8, 64] * 3

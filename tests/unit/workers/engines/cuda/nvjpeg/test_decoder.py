@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpeg
-from workers.engines.cuda.nvjpeg.shared_states import SharedStates, first_sizes, shared_sizes
+from workers.engines.cuda.nvjpeg.shared_states import SharedStates, shared_sizes
 
 
 class Library(NvJpeg):
@@ -40,11 +40,6 @@ def test_shared_states_are_for_few_sizes_of_a_batch_and_below_the_largest(
     most: int, wanted: list[int]
 ) -> None:
     assert shared_sizes(most) == wanted
-
-
-@pytest.mark.parametrize("most", [1, 2, 8, 20, 64])
-def test_the_first_sizes_are_shared_ones(most: int) -> None:
-    assert set(first_sizes(most)) <= set(shared_sizes(most))
 
 
 def sharing(library: Library, *sizes: int) -> SharedStates:
@@ -129,13 +124,3 @@ def test_a_batch_of_several_subsamplings_gives_all_its_states_back() -> None:
     assert library.decoded == [4, 8, 64]
     assert [shared.take(1), shared.take(1)] != [None, None]
     assert shared.take(1) is None
-
-
-def test_a_state_that_exists_but_is_held_is_not_asked_for_again() -> None:
-    library = Library()
-    shared = sharing(library, 8)
-    assert shared.take(8) is not None
-    decoded(Decoder(library, 64, shared), 8)
-    assert shared.surplus == {8: 56}
-    shared.add(16, library.state(16))
-    assert shared.surplus == {}
