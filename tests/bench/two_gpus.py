@@ -92,7 +92,6 @@ def _measured(
             "first_ms": [first_requests(each.port, blurring) for each in subjects],
         }
         most = max(connections)
-        for server, subject in zip(servers, subjects, strict=True):
         found["settled_ms"] = [first_requests(each.port, blurring) for each in subjects]
         for form in forms:
             _point(options.wrk, servers, subjects, form, most, options.warm_up, folder)
