@@ -17,7 +17,6 @@ FIXED = frozenset(
         "front_ends",
         "gpus",
         "gpu_workers",
-        "spare_workers",
         "tls_certificate",
         "tls_key",
         "settings_file",

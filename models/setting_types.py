@@ -106,15 +106,6 @@ GpuWorkers = Annotated[
 ]
 """The number of worker processes of each GPU, or `auto`."""
 
-SpareWorkers = Annotated[
-    Count,
-    Field(
-        description="processes for each GPU, or for the CPU, that are warm and wait to take the "
-        "place of a worker that died, beside front ends; auto: 1 on machines with 4 GiB or more",
-    ),
-]
-"""The number of spare workers, or `auto`."""
-
 BindCores = Annotated[
     bool,
     Field(

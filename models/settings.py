@@ -40,7 +40,6 @@ from models.setting_types import (
     PixelsInFlight,
     Precision,
     ResultCache,
-    SpareWorkers,
     Texts,
     Tracing,
     cache_folder,
@@ -66,7 +65,6 @@ class Settings(BaseSettings):
         "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
     gpu_workers: GpuWorkers = "auto"
-    spare_workers: SpareWorkers = "auto"
     bind_cores: BindCores = True
     settings_file: Path | None = Field(
         None,

@@ -29,9 +29,7 @@ def main() -> None:
     if "seconds" in orders and "place" not in orders and "pool" in orders:
         orders |= json.loads(sys.stdin.readline())
     if "place" in orders:
-        name = orders.get("name", sys.argv[1])
-        found = {"pid": os.getpid(), "place": orders["place"], "name": name}
-        _note(lives, json.dumps(found))
+        _note(lives, json.dumps({"pid": os.getpid(), "place": orders["place"]}))
     end = time.monotonic() + orders.get("seconds", 0)
     while (left := end - time.monotonic()) > 0:
         if select.select([sys.stdin], [], [], left)[0] and _leaves(sys.stdin.readline()):

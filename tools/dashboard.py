@@ -185,12 +185,6 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "cps",
                 {_rate("darkroom_decoder_ends_total", "reason"): "{{reason}}"},
             ),
-            Panel(
-                "Spare workers",
-                "short",
-                {_now("darkroom_spare_workers", "pool, state"): "{{pool}} {{state}}"},
-                "Those that are ready take the place of a worker that ends.",
-            ),
         ),
     ),
     (

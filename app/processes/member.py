@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
-from app.processes.title import retitle
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -93,8 +92,8 @@ def _front_end(settings: Settings, orders: Orders) -> int:
 async def _worker(settings: Settings, orders: Orders) -> int:
     """Load and warm up, then let front ends in; after SIGTERM finish what was accepted.
 
-    A spare has no address yet, and waits for it. A spare or forked process that cannot use its GPU
-    ends. The exit code is WORKER_DIED if the worker ended unasked: another one is started.
+    A worker that replaces a running one waits for that one's address, and ends if it cannot use its
+    GPU. The exit code is WORKER_DIED if the worker ended unasked: another one is started.
     """
     recent = RecentBatches(settings.debug_batches)
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer(recent=recent)
@@ -110,8 +109,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     recent.device = welcome.device
     orders.ready({"precisions": started.measured})
     last = orders.first if "address" in orders.first else await orders.next()
-    address, listed = last["address"], sys.argv[1]
-    retitle({"app.processes.standby": "app.processes.member", listed: last.get("name", listed)})
+    address = last["address"]
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(await _listening(address), worker, welcome))
@@ -147,7 +145,7 @@ def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> S
         gpu=given["gpu"],
         precisions=given.get("measured", {}).get("precisions", {}),
         full_batches=given["full_batches"],
-        stand_in="address" in given and "forked" not in given,
+        stand_in="address" in given,
     )
 
 

@@ -21,15 +21,12 @@ from app.admission.counts.counters import Counters
 from app.admission.counts.shared_work import checked
 from app.connections.listening import BACKLOG, announce, bind_metrics
 from app.processes.connection_counts import ConnectionCounts
-from app.processes.spares import spares
-from app.telemetry import spare_workers
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.backends.quarantine import Quarantine
 from workers.supervision.binding import Placement
-from workers.supervision.forking import ForkSpec
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.startup import cores
@@ -124,12 +121,6 @@ class Reload:
         """Return the settings in use."""
         return self._running
 
-    @property
-    def spares(self) -> dict[str, int]:
-        """Return the number of spare workers of each pool."""
-        count = spares(self._running)
-        return {each.pool: count for each in self._members(self._running)[0] if each.pool}
-
     def __call__(self) -> Groups:
         """Return the members for the present settings; ValueError when these are wrong."""
         self._running, later = reloaded(self._running, CHANGEABLE)
@@ -155,11 +146,7 @@ async def _supervised(
         announce(reload.settings, sockets[:1])
 
     on_exit = partial(_forget, folder=folder, counters=counters)
-    wanted = reload.spares
-    on_spares = partial(spare_workers.write, folder, wanted)
-    on_spares({})
-    made = Supervisor(groups, on_exit, close, wanted, reload, on_ready, on_spares)
-    return await made.run()
+    return await Supervisor(groups, on_exit, close, reload, on_ready).run()
 
 
 @contextmanager
@@ -200,25 +187,10 @@ def worker(
         "app.processes.member",
         orders,
         patience=settings.drain_timeout + 5,
-        pool="cpu" if gpu is None else f"gpu {gpu}",
-        spare_module="app.processes.standby",
+        replaced_at_once=True,
         last_orders=("address",),
-        forks=_forks(gpu),
         beats=True,
     )
-
-
-def _forks(gpu: int | None) -> ForkSpec:
-    """Return what forks workers, whose name is at least as long as any of theirs.
-
-    Importing takes more than half of a start on a CPU, and 2.5 s of one on a GPU.
-    """
-    engine = "workers.engines.cpu" if gpu is None else "workers.engines.cuda"
-    imports = ["workers.engines.model", f"{engine}.engine", f"{engine}.network"]
-    imports += [f"{engine}.forward"] if gpu is None else []
-    pool = "workers on the CPU" if gpu is None else f"workers of GPU number {gpu}"
-    unless = "" if gpu is None else "workers.engines.cuda.driver.is_initialised"
-    return ForkSpec("app.processes.fork_server", f"forks {pool}", imports, unless)
 
 
 def _front_end(

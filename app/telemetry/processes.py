@@ -12,8 +12,7 @@ from app.system.process_family import ProcessUse, boot_time, process_family
 _DECODERS = "app.decoders.child.fork_server"
 """What the command line of decoder processes and of their parent contains."""
 
-_MEMBER, _SPARE = "app.processes.member", "app.processes.standby"
-_FORKS = "app.processes.fork_server"
+_MEMBER = "app.processes.member"
 """The word of a command line behind which the name of a member of the server stands."""
 
 
@@ -99,7 +98,6 @@ def _name(use: ProcessUse, parent: str) -> str:
     """Return what a process does; `parent` is the name of its parent."""
     if any(_DECODERS in word for word in use.words):
         return parent if parent.startswith(_DECODERS_OF) else _DECODERS_OF + parent
-    for word, prefix in ((_MEMBER, ""), (_SPARE, "spare "), (_FORKS, "")):
-        if word in use.words[:-1]:
-            return prefix + use.words[use.words.index(word) + 1]
+    if _MEMBER in use.words[:-1]:
+        return use.words[use.words.index(_MEMBER) + 1]
     return _OTHER

@@ -72,7 +72,7 @@ def model_rate(optimize: str = "default") -> float:
     """
     network = _network(MODEL_BATCH, Optimize(optimize))
     stream = torch.cuda.Stream()
-    network.capture(stream, [MODEL_BATCH])
+    network.capture(stream)
 
     def replay() -> int:
         with torch.cuda.stream(stream):

@@ -16,7 +16,7 @@ from tests.ports import free_port
 from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus
 from workers.supervision.gpu_discovery import bus_id
 
-FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384", "--spare-workers", "0"]
+FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384"]
 
 FIRST = 8
 """Requests that are timed before the warm-up."""

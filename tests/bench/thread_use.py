@@ -88,7 +88,4 @@ def _kind(threads: list[tuple[Thread, float, float]]) -> dict[str, Any]:
 def _role(words: list[str]) -> str:
     if "app.processes.member" in words:
         return words[-1]
-    for name in ("app.processes.standby", "app.processes.fork_server", "app.decoders"):
-        if any(word.startswith(name) for word in words):
-            return name.rpartition(".")[2]
-    return "server"
+    return "decoders" if any(word.startswith("app.decoders") for word in words) else "server"

@@ -21,19 +21,6 @@ FLAGS = (
 RAW = {"Content-Type": "image/jpeg"}
 
 
-def spare(pid: int) -> int | None:
-    """Return the process id of a server's spare worker."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if int(parent) == pid and b"app.processes.standby" in words:
-            return int(folder.name)
-    return None
-
-
 def url(server: Served, path: str) -> str:
     return f"http://127.0.0.1:{server.port}{path}"
 
@@ -70,32 +57,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tree(folder: Path) -> Iterator[tuple[Served, Path]]:
     file = folder / "darkroom.env"
     file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=8\n")
-    flags = ("--log-level", "info", "--settings-file", str(file), "--spare-workers", "1")
+    flags = ("--log-level", "info", "--settings-file", str(file))
     with serving(*FLAGS, *flags, log=folder / "log") as server:
         yield server, file
 
 
-def test_a_spare_takes_the_place_of_a_killed_worker_at_once(
-    tree: tuple[Served, Path], folder: Path
-) -> None:
-    server, _ = tree
-    pid = server.process.pid
-    until(lambda: "can work as a spare of worker" in (folder / "log").read_text())
-    waiting, worker = spare(pid), children(pid)["worker"]
-    os.kill(worker, signal.SIGKILL)
-    assert ask(server).status_code == 200
-    assert children(pid)["worker"] == waiting
-
-
-def test_without_any_worker_the_server_is_not_ready_and_the_word_says_so(
+def test_without_a_worker_the_server_is_not_ready_and_its_images_wait_for_the_next_one(
     tree: tuple[Served, Path],
 ) -> None:
     server, _ = tree
     pid = server.process.pid
-    until(lambda: ready(server) and spare(pid) is not None)
-    for each in (spare(pid), children(pid)["worker"]):
-        assert each is not None
-        os.kill(each, signal.SIGKILL)
+    worker = children(pid)["worker"]
+    os.kill(worker, signal.SIGKILL)
+    assert ask(server).status_code == 200
+    assert children(pid)["worker"] != worker
+    os.kill(children(pid)["worker"], signal.SIGKILL)
     until(lambda: not alive(server))
     until(lambda: ready(server))
     assert ask(server).status_code == 200

@@ -28,7 +28,7 @@ int cuDeviceGetPCIBusId(char *text, int n, int device) {
 }
 }
 """
-FLAGS = ("--front-ends", "2", "--gpu-workers", "1", "--spare-workers", "0", "--grace", "9999")
+FLAGS = ("--front-ends", "2", "--gpu-workers", "1", "--grace", "9999")
 PATH = "/filter?name=gaussian_blur&sigma=2&format=jpeg"
 RAW = {"Content-Type": "image/jpeg"}
 IMAGES = 60

@@ -16,7 +16,7 @@ from tests.pictures import encoded, jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
 
 TREE = (
-    *("--front-ends", "2", "--spare-workers", "0", "--log-level", "error"),
+    *("--front-ends", "2", "--log-level", "error"),
     *("--default-deadline", "100"),  # a busy machine may take long to start a worker
     *("--grace", "9999"),  # no test may end because it is over
 )
@@ -113,8 +113,6 @@ def test_metrics_say_what_each_process_uses(tree: Served) -> None:
         assert metric(tree, f'darkroom_process_open_fds{{process="{name}"}}') > 3
     assert metric(tree, 'darkroom_process_cpu_seconds_total{process="worker"}') > 0
     assert metric(tree, "darkroom_degraded") == 0
-    none = 'darkroom_spare_workers{pool="cpu",state="ready"} 0'
-    assert none in get(url(tree, "/metrics")).text
 
 
 def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:

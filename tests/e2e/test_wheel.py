@@ -11,7 +11,7 @@ from tests.wheel import PROGRAM, installed
 
 def test_all_processes_of_a_server_use_the_packages_of_the_wheel(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(installed(tmp_path))}
-    flags = ("--front-ends", "1", "--gpus", "0", "--weights", "bundled", "--spare-workers", "0")
+    flags = ("--front-ends", "1", "--gpus", "0", "--weights", "bundled")
     with serving(*flags, program=PROGRAM, folder=tmp_path, environment=environment) as served:
         request = urllib.request.Request(
             f"http://127.0.0.1:{served.port}/classify?top_k=1",

@@ -19,7 +19,6 @@ from app.telemetry import processes
 from app.telemetry.at_scrape import AtScrape
 from app.telemetry.gpus import READINGS
 from app.telemetry.metrics import Metrics
-from app.telemetry.spare_workers import SpareWorkers
 from models.domain.backend import Load
 from models.settings import Settings
 from tools import dashboard
@@ -39,7 +38,7 @@ def given() -> set[str]:
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
     metrics.watch(
         [AtScrape(lambda: load, usage, lambda: (), lambda: None)],
-        [processes.Processes(os.getpid()), SpareWorkers("a server")],
+        [processes.Processes(os.getpid())],
     )
     text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))

@@ -3,21 +3,19 @@
 import time
 from collections.abc import Callable
 
-SPARE = 1.0
-"""Seconds in which a spare, or the successor of a worker that leaves, takes over.
-
-Neither a crash nor a replacement takes longer with them, so no longer absence is predicted.
-"""
+HANDOVER = 1.0
+"""Seconds in which the successor of a worker that leaves takes over: it can work before that."""
 
 UNKNOWN_START = 5.0
 """Seconds that a worker's start takes, before a worker has reported its own."""
 
 
 class Absence:
-    """Estimates when a worker will run again: at once with a spare, else after a start.
+    """Estimates when a worker will run again.
 
-    A start is expected to take as long as the last one. When that time has passed, the absence is
-    expected to last as long again as it has lasted.
+    A start is expected to take as long as the last one took on this machine, from the start of the
+    process to its first answer. When that time has passed, the absence is expected to last as long
+    again as it has lasted.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,8 +24,11 @@ class Absence:
         self._start = UNKNOWN_START
         self._rate = 0.0
 
-    def back_in(self, alive: bool) -> float:
-        """Return the seconds until a worker is expected; 0 while one is running."""
+    def back_in(self, alive: bool, *, hands_over: bool = False) -> float:
+        """Return the seconds until a worker is expected; 0 while one is running.
+
+        With `hands_over` the last worker left, and its successor only takes its address.
+        """
         if alive:
             self._since = None
             return 0.0
@@ -35,8 +36,8 @@ class Absence:
         if self._since is None:
             self._since = now
         absent = now - self._since
-        if absent < SPARE:
-            return SPARE - absent
+        if hands_over and absent < HANDOVER:
+            return HANDOVER - absent
         return max(self._start - absent, 0.0) if absent < self._start else absent
 
     def rate(self, reported: float, alive: bool) -> float:

@@ -18,6 +18,11 @@ def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
     return [(number, line.device) for number, line in reporting or up]
 
 
+def hands_over(links: Sequence[WorkerConnection]) -> bool:
+    """Return whether a worker left for a successor that has not answered yet."""
+    return any(link.lines and link.lines[-1].left for link in links)
+
+
 def by_device(links: Sequence[WorkerConnection]) -> list[Load]:
     """Return the load of each device, of all workers on it that have been welcomed."""
     found: dict[str, list[WorkerConnection]] = {}
@@ -57,6 +62,6 @@ def combined(
         alive=alive,
         takes_jpegs=takes_jpegs,
         decoding=0.0 if math.isinf(decoding) else decoding,
-        back_in=None if closing else absence.back_in(alive),
+        back_in=None if closing else absence.back_in(alive, hands_over=hands_over(links)),
         progress=progress,
     )

@@ -19,7 +19,7 @@ from models.domain.batch_record import BatchRecord
 from models.domain.errors import Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
-from workers.backends.load import accepting, by_device, combined
+from workers.backends.load import accepting, by_device, combined, hands_over
 from workers.backends.quarantine import Quarantine
 from workers.backends.recent_batches import recent_batches
 from workers.backends.routing import OwnWork, Router
@@ -121,7 +121,8 @@ class ProcessBackend:
         """Return the seconds until a worker is expected to run again; 0 while one does."""
         if self._closing or (self._load or self.load()).alive:
             return 0.0
-        return self._absence.back_in(any([link.computes for link in self._links]))
+        alive = any([link.computes for link in self._links])
+        return self._absence.back_in(alive, hands_over=hands_over(self._links))
 
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then close the connections."""

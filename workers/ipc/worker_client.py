@@ -58,7 +58,8 @@ class Line:
     """Connection to one worker process; `pending` are the jobs that it has not answered.
 
     `over` is set when it accepts no more jobs, `gone` when the connection has ended. `reads` counts
-    what came from the process `pid`; `silent` says that this has not grown for too long.
+    what came from the process `pid`; `silent` says that this has not grown for too long. `left`
+    says that the worker told that it leaves.
     """
 
     def __init__(self, hooks: Hooks) -> None:
@@ -67,7 +68,7 @@ class Line:
         self.welcome: Welcome | None = None
         self.load = LoadReport(0, 0, 0, 0.0)
         self._batches = BatchAnswers()
-        self.up = self.silent = False
+        self.up = self.silent = self.left = False
         self.pid = self.reads = 0
         self.over, self.gone = asyncio.Event(), asyncio.Event()
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
@@ -130,7 +131,7 @@ class Line:
             case LastBatches():
                 self._batches.receive(frame)
             case Leaving():
-                self.up = False
+                self.up, self.left = False, True
                 self._hooks.on_load()
                 self.over.set()
             case Welcome():

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.supervision.forking import ForkedProcess, ForkServer
 from workers.supervision.life_signs import BEAT, LifeSigns
 from workers.supervision.process_spec import ProcessSpec
 
@@ -42,15 +41,12 @@ but with the packages of its parent, even those of a checkout that is not instal
 
 
 class Child:
-    """A started process; `ready` is set once it can work, `taken` once it has all its orders.
-
-    It is killed if it `beats` and hangs.
-    """
+    """A started process; `ready` is set once it can work. It is killed if it `beats` and hangs."""
 
     def __init__(
         self,
         name: str,
-        process: asyncio.subprocess.Process | ForkedProcess,
+        process: asyncio.subprocess.Process,
         ready: int,
         measured: dict[str, Any],
         *,
@@ -60,30 +56,15 @@ class Child:
         self._measured = measured
         self._process = process
         self._urgency = 0
-        self._hung = False
         self.ready = asyncio.Event()
-        self.taken = asyncio.Event()
         self._signs = LifeSigns(self.pid, ready, self._on_ready, self._on_hang, beats=beats)
 
     @classmethod
-    async def start(
-        cls, member: ProcessSpec, spare: bool = False, server: ForkServer | None = None
-    ) -> "Child":
-        """Start a member, or a spare of its pool, which gets its last orders by `take`.
-
-        It is forked by `server` if that can fork.
-        """
-        module = member.spare_module if spare and member.spare_module else member.module
+    async def start(cls, member: ProcessSpec, *, replaces: bool = False) -> "Child":
+        """Start a member; one that `replaces` a running process gets its last orders by `take`."""
         reading, writing = os.pipe()
-        number = writing
-        process: asyncio.subprocess.Process | ForkedProcess | None = None
         try:
-            if server is not None and server.ready:
-                with contextlib.suppress(OSError):  # it is started without the server then
-                    process = forked = await server.fork(module, member.name, writing)
-                    number = forked.ready
-            if process is None:
-                process = await _started(module, member, writing)
+            process = await _started(member, writing)
         except BaseException:
             os.close(reading)
             raise
@@ -92,15 +73,12 @@ class Child:
             # as soon as the child has ended, however it did.
             os.close(writing)
         child = cls(member.name, process, reading, member.measured, beats=member.beats)
-        later = member.last_orders if spare else ()
+        later = member.last_orders if replaces else ()
         given = {name: order for name, order in member.orders.items() if name not in later}
         measured = {"measured": member.measured} if member.measured else {}
-        how = ({"forked": True} if child.forked else {}) | ({"beat": BEAT} if member.beats else {})
-        child.tell({**given, **measured, **how, "ready": number})
-        if not later:
-            child.taken.set()
-        made = "forked" if child.forked else "started"
-        log.info("%s is process %s, which was %s", child._described, child.pid, made)
+        how = {"beat": BEAT} if member.beats else {}
+        child.tell({**given, **measured, **how, "ready": writing})
+        log.info("%s is process %s", child.name, child.pid)
         return child
 
     @property
@@ -128,12 +106,9 @@ class Child:
         return True
 
     def take(self, member: ProcessSpec) -> None:
-        """Give a spare the last orders of a member, which it is from now on."""
-        if not self.taken.is_set():
-            self.name = member.name
-            last = {name: member.orders[name] for name in member.last_orders}
-            self.tell({**last, "name": member.name})
-            self.taken.set()
+        """Give a process that replaces another one its last orders, if there are any."""
+        if member.last_orders:
+            self.tell({name: member.orders[name] for name in member.last_orders})
 
     def tell(self, orders: Mapping[str, Any]) -> None:
         """Write orders on a line of their own."""
@@ -154,18 +129,6 @@ class Child:
         for number in range(self._urgency, urgency):
             self.send(signal.SIGINT if number else signal.SIGTERM)
         self._urgency = max(self._urgency, urgency)
-
-    @property
-    def forked(self) -> bool:
-        """Return whether a fork server made it."""
-        return isinstance(self._process, ForkedProcess)
-
-    @property
-    def was_killed(self) -> bool:
-        """Return whether another process killed it, such as an operator's, or the system because
-        memory ran out: its end tells nothing of whether it could have worked.
-        """
-        return self._process.returncode == -signal.SIGKILL and not self._hung
 
     @property
     def asked(self) -> bool:
@@ -201,23 +164,18 @@ class Child:
                 each.cancel()
         return self.ready.is_set() and self.alive
 
-    @property
-    def _described(self) -> str:
-        return self.name if self.taken.is_set() else f"a spare of {self.name}"
-
     def _on_ready(self, measured: dict[str, Any]) -> None:
         self._measured.update(measured)
         self.ready.set()
-        log.info("process %s can work as %s", self.pid, self._described)
+        log.info("process %s can work as %s", self.pid, self.name)
 
     def _on_hang(self, silence: float) -> None:
         text = "%s (process %s) has given no sign of life for %.0f s and is killed"
-        log.error(text, self._described, self.pid, silence)
-        self._hung = True
+        log.error(text, self.name, self.pid, silence)
         self.send(signal.SIGKILL)
 
 
-async def _started(module: str, member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:
+async def _started(member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:
     """Start a process of a member, which inherits the descriptor `ready` too.
 
     In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With `-P`
@@ -229,7 +187,7 @@ async def _started(module: str, member: ProcessSpec, ready: int) -> asyncio.subp
         "-P",
         "-c",
         PROGRAM,
-        module,
+        member.module,
         member.name,
         stdin=asyncio.subprocess.PIPE,
         pass_fds=(*member.descriptors, ready),

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.supervision.forking import ForkSpec
-
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """One process: `python -m module name`, its orders, and what it inherits.
 
-    Members of one `pool` differ only in their orders named in `last_orders`. A spare process of the
-    pool, started as `spare_module`, waits for these and is then like any other member.
+    A process that is started to replace a running one waits for the orders named in `last_orders`
+    until that one leaves.
     """
 
     name: str
@@ -22,12 +20,10 @@ class ProcessSpec:
     environment: Mapping[str, str] | None = None
     patience: float = 10.0
     """Seconds in which it must end after SIGTERM."""
-    pool: str | None = None
-    spare_module: str = ""
+    replaced_at_once: bool = False
+    """Whether its successor starts before the memory of a killed process is released."""
     last_orders: Sequence[str] = ()
-    forks: ForkSpec | None = None
-    """The server that forks processes of this pool, whose start is then shorter."""
     beats: bool = False
     """Whether it gives signs of life, and is killed when they do not come."""
     measured: dict[str, Any] = field(default_factory=dict)
-    """What processes of this member or its spares have measured."""
+    """What processes of this member have measured."""

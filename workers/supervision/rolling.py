@@ -36,9 +36,9 @@ class Rolling:
         self._rounds: set[asyncio.Task[None]] = set()
         self._leaving: dict[Child, asyncio.Task[None]] = {}
 
-    def begin(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
+    def begin(self, members: Sequence[ProcessSpec]) -> None:
         """Start to replace `members`; further rounds follow when this one has ended."""
-        task = asyncio.create_task(self._round(members, on_end))
+        task = asyncio.create_task(self._round(members))
         self._rounds.add(task)
         task.add_done_callback(self._rounds.discard)
 
@@ -56,21 +56,20 @@ class Rolling:
         """Wait for the old processes that are still finishing their work."""
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
 
-    async def _round(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
+    async def _round(self, members: Sequence[ProcessSpec]) -> None:
         async with self._turn:
             log.info("replacing %d processes", len(members))
             for member in members:
                 if not await self._replaced(member):
                     log.error("%s could not be replaced; the rest stays as it is", member.name)
                     return
-            on_end()
             log.info("all processes have been replaced")
 
     async def _replaced(self, member: ProcessSpec) -> bool:
         """Replace the process of `member`; return whether the new one works in its place."""
         old = self._running.get(member.name)
         try:
-            new = await Child.start(member, spare=True)
+            new = await Child.start(member, replaces=True)
         except OSError as error:  # no memory, no descriptors: a later round may work
             log.error("%s could not be started: %s", member.name, error)
             return False

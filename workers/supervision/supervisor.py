@@ -9,15 +9,13 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from models.exit_codes import ExitCode
 from workers.supervision.child import Child
-from workers.supervision.forking import ForkServer
 from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.rolling import Rolling
-from workers.supervision.spares import Spares
 
 __all__ = ["Groups", "ProcessSpec", "Supervisor"]
 
@@ -27,9 +25,6 @@ PAUSES = (0.0, 0.5, 2.0, 10.0)
 """Seconds before each restart of a process; they begin anew once it has run for `STABLE`. The first
 restart follows at once, because clients wait for it."""
 STABLE = 60.0
-
-TOGETHER = 1.0
-"""Seconds within which a process and the spare that took its place end for the same reason."""
 
 LOOK = 0.05
 """Seconds between two checks whether all members can work for the first time."""
@@ -42,22 +37,18 @@ class Supervisor:
     """Supervisor of the processes in `groups`, which end from the last to the first group.
 
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
-    `on_ready` once, when all members can work for the first time. `on_spares` gets the number of
-    spares of each pool that can work, whenever it may have changed; it must not raise.
-    `spares` is the number of spare processes of each pool. On SIGUSR2 all members are replaced, one
-    after the other; on SIGHUP as well, by those that `reload` returns, unless it raises ValueError.
+    `on_ready` once, when all members can work for the first time. On SIGUSR2 all members are
+    replaced, one after the other; on SIGHUP as well, by those that `reload` returns, unless it
+    raises ValueError.
     """
 
     groups: Groups
     on_exit: Callable[[int], None] = lambda _pid: None
     on_stop: Callable[[], None] = lambda: None
-    spares: Mapping[str, int] = field(default_factory=dict)
     reload: Callable[[], Groups] | None = None
     on_ready: Callable[[], None] = lambda: None
-    on_spares: Callable[[Mapping[str, int]], None] = lambda _ready: None
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
-    _begun: set[str] = field(default_factory=set)
     _releasing: set[asyncio.Task[None]] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _urgency: int = 0
@@ -67,7 +58,6 @@ class Supervisor:
         """Run until SIGTERM or SIGINT, or until a process can never run; return the exit code."""
         loop = asyncio.get_running_loop()
         self._members = {member.name: member for group in self.groups for member in group}
-        self._spares = Spares(self.spares, self._of, self._settled, self.on_spares)
         self._rolling = Rolling(self._running, self._members, self._noted)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told, number)
@@ -78,7 +68,7 @@ class Supervisor:
         await self._stop.wait()
         announcing.cancel()
         self.on_stop()
-        await asyncio.gather(self._spares.close(), self._rolling.close())
+        await self._rolling.close()
         for group in reversed(self.groups):
             await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
         await asyncio.gather(self._rolling.ended(), *self._releasing)
@@ -90,7 +80,7 @@ class Supervisor:
 
     async def _announce(self) -> None:
         """Call `on_ready` once all members can work."""
-        while not self._all_ready(self._members.values()):  # noqa: ASYNC110 (many events)
+        while not self._all_ready():  # noqa: ASYNC110 (many events)
             await asyncio.sleep(LOOK)
         self.on_ready()
 
@@ -122,46 +112,27 @@ class Supervisor:
                 log.error("nothing was reloaded: %s", error)
                 return
             members = [found[name] for name in self._members if name in found]
-        self._rolling.begin(members, self._spares.renew)
+        self._rolling.begin(members)
 
-    def _of(self, pool: str) -> list[ProcessSpec]:
-        return [member for member in self._members.values() if member.pool == pool]
-
-    def _settled(self, pool: str) -> bool:
-        """Return whether all members of a pool can work."""
-        return self._all_ready(self._of(pool))
-
-    def _all_ready(self, members: Iterable[ProcessSpec]) -> bool:
-        """Return whether all of them can work.
-
-        A process that has died counts as dead also before its keeper has noticed that: a spare that
-        starts beside its successor would take the cores from it.
-        """
-        children = [self._running.get(member.name) for member in members]
+    def _all_ready(self) -> bool:
+        """Return whether all members can work."""
+        children = [self._running.get(name) for name in self._members]
         return all(child is not None and child.ready.is_set() and child.works for child in children)
 
     async def _keep(self, name: str) -> None:
-        """Start a process, and again whenever it ends; a spare replaces it without a pause."""
-        deaths, proven, spared = 0, False, False
+        """Start a process, and again whenever it ends."""
+        deaths, proven = 0, False
         while not self._stop.is_set():
             started, code = time.monotonic(), await self._life(name)
             if self._stop.is_set():
                 return
-            seconds = time.monotonic() - started
-            lived = seconds > STABLE
-            # What ended a process may have ended its spare too, which is taken if that was not
-            # noticed yet. Both together are one death.
-            together = spared and seconds < TOGETHER
-            proven, deaths = proven or lived, 0 if lived else deaths + (not together)
+            lived = time.monotonic() - started > STABLE
+            proven, deaths = proven or lived, 0 if lived else deaths + 1
             if code == ExitCode.WRONG_USAGE and not proven:
                 self._code = ExitCode.WRONG_USAGE
                 self._stop.set()
                 return
             pause = PAUSES[min(max(deaths - 1, 0), len(PAUSES) - 1)]
-            spared = self._spares.has(self._members[name].pool)
-            if spared:
-                log.error("%s died (%s); a spare takes its place", name, code)
-                continue
             log.error("%s died (%s); starting it again in %g s", name, code, pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
@@ -170,10 +141,7 @@ class Supervisor:
         """Run a process and its replacements to the end; return the exit code, or the error."""
         member = self._members[name]
         try:
-            child = self._spares.take(member) or await self._started(member)
-            if child is None:
-                return None
-            self._running[name] = child
+            child = self._running[name] = await _start(member)
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
@@ -183,8 +151,6 @@ class Supervisor:
             child = self._running[name]
             code = await self._ended(child, member)
         del self._running[name]
-        if not child.ready.is_set() and not child.asked:
-            self._spares.failed(member.pool, child)
         if code is None:
             releasing = asyncio.create_task(self._released(child))
             self._releasing.add(releasing)
@@ -196,10 +162,10 @@ class Supervisor:
     async def _ended(self, child: Child, member: ProcessSpec) -> int | None:
         """Wait for the end of a process and return its exit code.
 
-        Without waiting for its memory, it is None for a killed process that had worked, if others
-        of its pool can take its place.
+        Without waiting for its memory, it is None for a killed process that had worked, if its
+        successor may start beside that.
         """
-        if member.pool is not None:
+        if member.replaced_at_once:
             code = await child.until_ending()
             if code is not None or (child.ready.is_set() and not child.asked):
                 return code
@@ -208,18 +174,6 @@ class Supervisor:
     async def _released(self, child: Child) -> None:
         await child.wait()
         self._noted(child)
-
-    async def _started(self, member: ProcessSpec) -> Child | None:
-        """Start a process, forked where that is possible; None if all shall stop meanwhile.
-
-        The first one waits for the fork server, a successor does not.
-        """
-        if member.name in self._begun:
-            server = self._spares.server(member.pool)
-        else:
-            self._begun.add(member.name)
-            server = await self._spares.first_server(member)
-        return None if self._stop.is_set() else await _start(member, server)
 
     def _noted(self, child: Child) -> None:
         try:
@@ -245,5 +199,5 @@ class Supervisor:
         return self._rolling.leaving(name) + ([] if running is None else [running])
 
 
-async def _start(member: ProcessSpec, server: ForkServer | None = None) -> Child:
-    return await Child.start(member, server=server)
+async def _start(member: ProcessSpec) -> Child:
+    return await Child.start(member)

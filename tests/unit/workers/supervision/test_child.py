@@ -9,7 +9,6 @@ import pytest
 
 from workers.supervision import supervisor
 from workers.supervision.child import Child
-from workers.supervision.forking import ForkServer
 from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.supervisor import Supervisor
 
@@ -73,7 +72,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeProcess]:
     """Let the supervisor start fake processes, and list them."""
     found: list[FakeProcess] = []
 
-    async def start(_member: ProcessSpec, _server: ForkServer | None) -> Child:
+    async def start(_member: ProcessSpec) -> Child:
         found.append(FakeProcess(obeys=True))
         return child(found[-1])
 

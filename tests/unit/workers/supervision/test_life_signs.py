@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -129,23 +128,3 @@ def test_a_process_that_is_not_asked_for_signs_of_life_needs_none(tmp_path: Path
 
 def _count(lives: Path, name: str) -> int:
     return sum(line.split()[0] == name for line in lived(lives))
-
-
-def test_a_spare_that_is_stopped_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("BEAT", 0.02), ("STARTING", 1e9), ("WORKING", 1e9), ("STOPPED", 0.1)):
-        monkeypatch.setattr(life_signs, name, value)
-    lives = tmp_path / "lives"
-    spec = member(lives, seconds=LONG, pool="a", place=1)
-    spec = replace(spec, pool="a", last_orders=("place",), beats=True)
-    made, stopped = Supervisor([[spec]], spares={"a": 1}), list[int]()
-
-    def replaced() -> bool:
-        if not lived(lives):
-            return False
-        spares = [each for each in made._spares._waiting["a"] if each.ready.is_set()]
-        if spares and not stopped:
-            stopped.append(spares[0].pid)
-            os.kill(stopped[0], signal.SIGSTOP)
-        return any(each.pid != stopped[0] for each in spares)
-
-    assert supervise(made, replaced) == 0

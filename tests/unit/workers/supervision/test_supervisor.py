@@ -13,7 +13,6 @@ from tests.fakes import GUARD
 from tests.worker_fixture import wait_until
 from workers.supervision import supervisor
 from workers.supervision.child import Child
-from workers.supervision.forking import ForkServer
 from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.supervisor import Supervisor
 
@@ -82,7 +81,7 @@ def test_sigterm_ends_the_last_group_first(tmp_path: Path) -> None:
 def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lives, failures, start = tmp_path / "lives", [OSError("no memory")], supervisor._start
 
-    async def sometimes(member: ProcessSpec, _server: ForkServer | None) -> Child:
+    async def sometimes(member: ProcessSpec) -> Child:
         if failures:
             raise failures.pop()
         return await start(member)

@@ -1,4 +1,4 @@
-"""Spares and rolling replacements, over real processes that do nothing."""
+"""Rolling replacements and successors, over real processes that do nothing."""
 
 import asyncio
 import json
@@ -18,9 +18,7 @@ LONG = 60.0
 def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
     given = {"lives": str(lives), "seconds": LONG, "place": name, "pool": True, **orders}
     last = ("place",)
-    return ProcessSpec(
-        name, "tests.supervised_child", given, pool="a", last_orders=last, patience=10
-    )
+    return ProcessSpec(name, "tests.supervised_child", given, last_orders=last, patience=10)
 
 
 def lived(lives: Path) -> list[tuple[int, str]]:
@@ -41,79 +39,18 @@ async def until(supervised: "asyncio.Task[int]", claim: Callable[[], bool]) -> N
     assert not supervised.done()
 
 
-def test_a_spare_takes_the_place_of_one_that_died_and_a_new_spare_is_started(
-    tmp_path: Path,
-) -> None:
-    lives = tmp_path / "lives"
-
-    async def test() -> None:
-        made = Supervisor([[member(lives)]], spares={"a": 1})
-        running = asyncio.create_task(made.run())
-        await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
-        (first, _), spare = lived(lives)[0], made._spares._waiting["a"][0]
-        await until(running, spare.ready.is_set)
-        assert len(lived(lives)) == 1, "a spare has no place yet"
-        os.kill(first, signal.SIGKILL)
-        await until(running, lambda: len(lived(lives)) == 2)
-        assert lived(lives)[1] == (spare.pid, "one")
-        await until(running, lambda: made._spares.has("a"))
-        signal.raise_signal(signal.SIGTERM)
-        assert await running == 0
-
-    asyncio.run(test())
-
-
-def test_the_number_of_spares_that_can_work_is_told_whenever_it_changes(tmp_path: Path) -> None:
-    lives, told = tmp_path / "lives", list[int]()
-
-    async def test() -> None:
-        made = Supervisor(
-            [[member(lives)]], spares={"a": 1}, on_spares=lambda ready: told.append(ready["a"])
-        )
-        running = asyncio.create_task(made.run())
-        await until(running, lambda: told[-1:] == [1])
-        spare, first = made._spares._waiting["a"][0].pid, lived(lives)[0][0]
-        for killed in (spare, first):
-            told.clear()
-            os.kill(killed, signal.SIGKILL)
-            await until(running, lambda: told[-2:] == [0, 1])
-        signal.raise_signal(signal.SIGTERM)
-        assert await running == 0
-
-    asyncio.run(test())
-
-
-def test_a_spare_is_told_the_name_of_the_process_that_it_replaces(tmp_path: Path) -> None:
-    lives = tmp_path / "lives"
-
-    async def test() -> None:
-        made = Supervisor([[member(lives, "one"), member(lives, "two")]], spares={"a": 1})
-        running = asyncio.create_task(made.run())
-        await until(running, lambda: len(lived(lives)) == 2 and made._spares.has("a"))
-        await until(running, made._spares._waiting["a"][0].ready.is_set)
-        os.kill(next(pid for pid, place in lived(lives) if place == "two"), signal.SIGKILL)
-        await until(running, lambda: len(lived(lives)) == 3)
-        assert json.loads(lives.read_text().splitlines()[-1])["name"] == "two"
-        signal.raise_signal(signal.SIGTERM)
-        assert await running == 0
-
-    asyncio.run(test())
-
-
-def test_a_spare_and_a_successor_get_what_the_first_process_measured(tmp_path: Path) -> None:
+def test_a_successor_gets_what_the_process_before_measured(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
     measured = tmp_path / "lives.measured"
 
-    def told() -> list[dict[str, int] | None]:
-        return [json.loads(line) for line in measured.read_text().splitlines()]
-
     async def test() -> None:
-        made = Supervisor([[member(lives)]], spares={"a": 1})
-        running = asyncio.create_task(made.run())
-        await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
+        running = asyncio.create_task(Supervisor([[member(lives)]]).run())
+        await until(running, lambda: len(lived(lives)) == 1)
         first, _ = lived(lives)[0]
-        await until(running, made._spares._waiting["a"][0].ready.is_set)
-        assert told() == [None, {"speed": first}]
+        os.kill(first, signal.SIGKILL)
+        await until(running, lambda: len(lived(lives)) == 2)
+        told = [json.loads(line) for line in measured.read_text().splitlines()]
+        assert told == [None, {"speed": first}]
         signal.raise_signal(signal.SIGTERM)
         assert await running == 0
 
