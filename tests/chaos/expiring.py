@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--front-ends", type=int, default=0)
     given = parser.parse_args()
     checkout, seen = Checkout(HERE), Seen()
-    attack = Attack(expiring)
+    attack = Attack(expiring, promise=4)
     with under_attack(checkout, attack, given.front_ends, "127.0.0.1") as (target, process):
         seen.started = time.monotonic()
         samples = _traffic(target, seen, given.seconds, given.clients)

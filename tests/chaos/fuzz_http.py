@@ -87,7 +87,9 @@ def main() -> int:
     checkout = Checkout(HERE)
     flags = ("--default-deadline", str(DEADLINE), "--max-body-bytes", str(64 << 20))
     began = time.monotonic()
-    with under_attack(checkout, Attack(fuzz, flags=flags), given.front_ends, "127.0.0.1") as (
+    with under_attack(
+        checkout, Attack(fuzz, promise=3, flags=flags), given.front_ends, "127.0.0.1"
+    ) as (
         target,
         process,
     ):

@@ -48,7 +48,9 @@ def main() -> int:
     parser.add_argument("--checkout", type=Path, default=HERE)
     options = parser.parse_args()
     flags = ("--fetch-connect-timeout", "0.5", "--fetch-total-timeout", "2", "--fetch-retries", "0")
-    with under_attack(Checkout(options.checkout), Attack(nothing, flags=flags), 0, "") as started:
+    with under_attack(
+        Checkout(options.checkout), Attack(nothing, promise=3, flags=flags), 0, ""
+    ) as started:
         began = time.monotonic()
         found = subprocess.run(
             command(started[0].port, options.examples, options.seed),

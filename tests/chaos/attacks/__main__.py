@@ -28,8 +28,8 @@ def main() -> int:
     """Run the attacks that the command line names; return the exit code."""
     arguments = _arguments()
     if arguments.as_attacker:
-        name, port, pid, source, folder, tls = arguments.as_attacker
-        as_attacker(ATTACKS[name], Target(int(port), int(pid), source, folder, bool(tls)))
+        name, port, pid, source, folder = arguments.as_attacker
+        as_attacker(ATTACKS[name], Target(int(port), int(pid), source, folder))
         return 0
     if arguments.list:
         for name, attack in ATTACKS.items():
@@ -84,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--flags", default="", help="more flags of `darkroom serve`, in one string")
     parser.add_argument("--list", action="store_true", help="name all attacks")
-    parser.add_argument("--as-attacker", nargs=6, help=argparse.SUPPRESS)
+    parser.add_argument("--as-attacker", nargs=5, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

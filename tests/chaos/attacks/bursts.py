@@ -41,13 +41,6 @@ def _attack(target: Target, requests: Sequence[tuple[bytes, int]]) -> Steps:
         yield from _rounds(target, request, last)
 
 
-def head_bursts(target: Target) -> Steps:
-    """End the heads of 400 requests at the same moment: long queries, long paths, large pages."""
-    targets = ("/readyz?" + "a=1&" * 4000, "/" + "%41" * 10_000, "/openapi.json")
-    heads = (f"GET {each} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for each in targets)
-    yield from _attack(target, [(each, 2) for each in heads])
-
-
 def body_bursts(target: Target) -> Steps:
     """End the bodies of 400 requests at the same moment: wrong JSON, and 64 long versions."""
     wrong = post("/info", b'{"images":[' + b",".join([b"1"] * 4000) + b"]}", "application/json")

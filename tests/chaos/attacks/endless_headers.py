@@ -1,7 +1,6 @@
-"""Headers without end: one long line, many lines, a long request line, endless trailers.
+"""Headers without end, and a body in chunks of one byte.
 
-Old effect: 60 MB of headers were taken. Promise: at most 64 KiB and 200,000 lines never; the
-request is refused, and the answer can be read.
+Promise: at most 64 KiB of headers are read; the request is refused, and the answer can be read.
 """
 
 import time
@@ -33,48 +32,11 @@ def _poured(target: Target, start: bytes, piece: bytes, most: int = _MOST) -> St
     yield Finding("bytes_taken", taken, most=8_000_000)
 
 
-def endless_header_line(target: Target) -> Steps:
-    """Send one header line of 60 MB."""
-    yield None
-    yield from _poured(target, b"GET /livez HTTP/1.1\r\nHost: a\r\nX-A: ", b"a" * 65536)
-
-
 def endless_headers(target: Target) -> Steps:
     """Send 60 MB of header lines."""
     yield None
     lines = b"".join(b"X-A%06d: %s\r\n" % (n, b"a" * 80) for n in range(1000))
     yield from _poured(target, b"GET /livez HTTP/1.1\r\nHost: a\r\n", lines)
-
-
-def endless_request_line(target: Target) -> Steps:
-    """Ask for a path of 60 MB."""
-    yield None
-    yield from _poured(target, b"GET /", b"a" * 65536)
-
-
-def header_lines(target: Target) -> Steps:
-    """Send 200,000 short header lines in one request."""
-    request = b"GET /livez HTTP/1.1\r\nHost: a\r\n" + b"a:b\r\n" * 200_000 + b"\r\n"
-    yield None
-    for _ in range(4):
-        yield from _poured(target, request, b"", 0)
-
-
-def endless_trailers(target: Target) -> Steps:
-    """Send 60 MB of trailers behind a chunked body."""
-    yield None
-    start = (
-        b"POST /classify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"5\r\nabcde\r\n0\r\n"
-    )
-    yield from _poured(target, start, b"X-A: b\r\n" * 8192)
-
-
-def chunk_extensions(target: Target) -> Steps:
-    """Send 60 MB of chunk extensions."""
-    yield None
-    start = b"POST /classify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a="
-    yield from _poured(target, start, b"a" * 65536)
 
 
 def tiny_chunks(target: Target) -> Steps:

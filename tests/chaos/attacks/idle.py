@@ -62,32 +62,6 @@ def idle_connections(target: Target) -> Steps:
     yield from _idle(target, 1100)
 
 
-def idle_10000(target: Target) -> Steps:
-    """Hold 10,000 silent connections."""
-    yield None
-    yield from _idle(target, 10_000)
-
-
-def idle_after_answer(target: Target) -> Steps:
-    """Ask `/livez` on each of 1,100 connections and then say nothing more."""
-    yield None
-    yield from _idle(target, 1100, _LIVEZ)
-
-
-def connection_churn(target: Target) -> Steps:
-    """Open and drop 10,000 connections as fast as one client can."""
-    yield None
-    started = time.monotonic()
-    failures = 0
-    for _ in range(10_000):
-        try:
-            connect(target, 5.0).close()
-        except OSError:
-            failures += 1
-    yield Finding("not_opened", failures)
-    yield Finding("seconds_in_all", time.monotonic() - started)
-
-
 def pipelined(target: Target) -> Steps:
     """Send 100,000 requests on one connection and read no answer."""
     yield None

@@ -7,7 +7,7 @@ import json
 import time
 
 from tests.chaos.harness.attack import Finding, Steps, Target
-from tests.chaos.harness.http import ask, ask_all, post
+from tests.chaos.harness.http import ask, post
 from tests.chaos.hostile.odd_images import FILES
 
 _PATHS = ("/classify", "/filter?name=invert", "/filter?name=flip&format=avif&metadata=keep")
@@ -62,12 +62,3 @@ def _bodies() -> list[bytes]:
     )  # fmt: skip
     odd = (b"\xff\xfe{\0}\0", b"{\xc0\x80}", b'{"images": "\xed\xa0\x80"}', b"\0" * 1_000_000)
     return [*(each.encode("utf-8", "surrogatepass") for each in texts), *odd]
-
-
-def odd_json(target: Target) -> Steps:
-    """Send JSON with twins, odd numbers, half surrogates, and odd data URIs."""
-    paths = ("/classify", "/filter?name=invert", "/process")
-    requests = [post(path, body, "application/json") for body in _bodies() for path in paths]
-    yield None
-    for start in range(0, len(requests), 16):
-        yield from ask_all(target, requests[start : start + 16], 40.0)

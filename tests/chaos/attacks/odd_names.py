@@ -1,8 +1,6 @@
-"""URLs whose names are not resolved, or too late, or to what no name should lead to.
+"""URLs whose names lead to internal addresses.
 
-Old effect: lookups took all threads and all turns of fetches, so no other client fetched anything.
-Promise: whatever a name server does is the error of its URL within the request's deadline, nothing
-internal is connected to, and clients of other addresses fetch beside it.
+Promise: no internal address is connected to, and clients of other addresses fetch beside it.
 """
 
 import json
@@ -32,16 +30,6 @@ def _names(target: Target, words: tuple[str, ...], port: int = 80) -> Steps:
         requests.append(post("/classify", json.dumps({"urls": urls}).encode(), "application/json"))
     yield None
     yield from ask_all(target, requests, 80.0, _LASTING)
-
-
-def names_unanswered(target: Target) -> Steps:
-    """Ask for URLs of 480 names whose name servers never answer, or after 29 s."""
-    yield from _names(target, ("dead", "late"))
-
-
-def names_failing(target: Target) -> Steps:
-    """Ask for URLs of 480 names that fail at once, or have 10,000 addresses."""
-    yield from _names(target, ("failing", "many"))
 
 
 def names_rebinding(target: Target) -> Steps:

@@ -1,11 +1,10 @@
-"""Origins that lead a fetch to internal addresses, or answer what no origin answers.
+"""Origins that lead a fetch to internal addresses.
 
 One address of this machine, 127.0.0.2, is allowed and redirects to the others, which stand for an
 internal network. Promise: no connection reaches them, by any spelling; whatever an origin answers
 is the error of its URL, never one of the request.
 """
 
-import gzip
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -44,62 +43,10 @@ INTERNAL = (
 )  # fmt: skip
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
-_BOMB = gzip.compress(bytes(30_000_000))
 
 
 def _moved(location: bytes, status: int = 302) -> bytes:
     return b"HTTP/1.1 %d Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % (status, location)
-
-
-_ANSWERS: tuple[bytes, ...] = (
-    b"",
-    b"\r\n",
-    b"<html>no HTTP at all</html>",
-    b"HTTP/0.9 200\r\n\r\n",
-    b"HTTP/2 200 OK\r\n\r\n",
-    b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 99999 Odd\r\n\r\n",
-    b"HTTP/1.1 -1 Odd\r\n\r\n",
-    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
-    b"HTTP/1.1 204 No Content\r\n\r\n",
-    b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-1/9\r\nContent-Length: 2\r\n\r\nab",
-    b"HTTP/1.1 304 Not Modified\r\n\r\n",
-    _HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(_BOMB) + _BOMB,
-    _HEAD + b"Content-Encoding: br, gzip, deflate, zstd\r\nContent-Length: 1\r\n\r\na",
-    _HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-    _HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-    _HEAD + b"Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFFFFF\r\n",
-    _HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nabcde\r\n0\r\n\r\n",
-    _HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * 300_000 + b"\r\na\r\n0\r\n\r\n",
-    _HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 100_000 + b"\r\n",
-    _HEAD + b"Content-Length: 999999999999999999\r\n\r\nabc",
-    _HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
-    _HEAD + b"Content-Length: \xb2\r\n\r\nab",
-    _HEAD + b"Content-Length: -1\r\n\r\n",
-    _HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-    _HEAD + b"Content-Length: 5\r\n\r\nab",
-    _HEAD + b"X: " + b"\xff" * 60_000 + b"\r\n\r\n",
-    _HEAD + b"\x00\x01\x02: a\r\n\r\n",
-    _HEAD + b" folded\r\n" * 5000 + b"\r\n",
-    _HEAD + b"A: b\r\n" * 5000 + b"\r\n",
-    b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: " + b"9" * 5000 + b"\r\n\r\n",
-    b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: -1\r\n\r\n",
-    b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: \xb2\r\n\r\n",
-    b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: Fri, 99 Zzz 9999 99:99:99 GMT\r\n"
-    b"Date: Fri, 31 Dec 0000 00:00:00 GMT\r\n\r\n",
-    b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n",
-    *(
-        _moved(each)
-        for each in (
-            *(b"", b"/", b"?", b"#", b"//", b"///", b"http:", b"http://", b"http://[", b"http://]"),
-            *(b"http://a..b/", b"http://xn--/", b"http://xn--a\xff/", b"http://\xff\xfe/"),
-            *(b"http://a:99999999/", b"http://a:-1/", b"http://a:0/", b"http://a:b/", b"\xe2\x82"),
-            *(b"http://" + b"a." * 5000, b"http://" + b"a" * 50_000, b"/" + b"a" * 60_000),
-            *(b"http://%00/", b"http://a%2f@b/", b"http://a\x7fb/", b"/" + b"../" * 20_000),
-        )
-    ),
-    *(_moved(b"/again", status) for status in (301, 302, 303, 307, 308, 300, 305, 306)),
-)
 
 
 @contextmanager
@@ -144,18 +91,3 @@ def origin_redirects(target: Target) -> Steps:
             yield from _asked(target, chains)
     yield Finding("internal_connections", len(inside), most=0)
     yield Finding("redirects_followed", len(outside), least=len(internal))
-
-
-def origin_answers(target: Target) -> Steps:
-    """Answer fetched URLs with odd heads, lengths, codings, bombs, redirects and nothing."""
-    seen: list[str] = []
-
-    def answer(path: str) -> bytes:
-        number = path.strip("/")
-        return _ANSWERS[int(number)] if number.isdigit() else _moved(b"/again")
-
-    with origin(ALLOWED, answer, seen) as port:
-        yield None
-        urls = [f"http://{ALLOWED}:{port}/{n}" for n in range(len(_ANSWERS))]
-        yield from _asked(target, urls)
-    yield Finding("answers_given", len(seen), least=len(_ANSWERS))

@@ -1,4 +1,4 @@
-"""Clients just above the rates that end a slow one: bodies, headers and answers, by the thousand.
+"""Clients just above the rates that end a slow one: bodies and answers.
 
 A connection that keeps the rate is not ended by its timeout, so only the limits of connections and
 of unread bytes bound such a flood. Promise: neighbours are answered beside it, also those that
@@ -6,14 +6,13 @@ share the attacker's address.
 """
 
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
-from tests.chaos.harness.http import client_context, connect, post
+from tests.chaos.harness.http import connect, post
 from tests.pictures import jpeg
 
 _EVERY = 1.0
@@ -71,7 +70,7 @@ def _read(slow: _Slow, n_bytes: int) -> bool:
     """Read at most that many bytes; return False at the end of the connection."""
     try:
         piece = slow.connection.recv(n_bytes)
-    except (BlockingIOError, ssl.SSLWantReadError):
+    except BlockingIOError:
         return True
     except OSError:
         return False
@@ -87,8 +86,6 @@ def _opened(target: Target, source: str, start: bytes, buffer: int) -> _Slow | N
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
             connection.bind((source, 0))
             connection.connect(("127.0.0.1", target.port))
-            if target.tls:
-                connection = client_context().wrap_socket(connection)
         else:
             connection = connect(replace(target, source=source), 5.0)
         connection.sendall(start)
@@ -142,50 +139,10 @@ def _flood(
     yield Finding("connections_opened", opened)
 
 
-def _addresses(count: int) -> list[str]:
-    return [f"127.0.1.{n}" for n in range(1, count + 1)]
-
-
 def slow_bodies(target: Target) -> Steps:
     """Send 1,100 bodies at 1,200 bytes a second from one address."""
     yield None
     yield from _flood(target, [target.source], 1100, _BODY, _sends(lambda _: bytes(1200)))
-
-
-def slow_bodies_many(target: Target) -> Steps:
-    """Send 4,500 bodies at 1,200 bytes a second from 100 addresses."""
-    yield None
-    yield from _flood(target, _addresses(100), 4500, _BODY, _sends(lambda _: bytes(1200)))
-
-
-def slow_forms(target: Target) -> Steps:
-    """Send 1,100 chunked forms at 1,200 bytes a second, a part of each chunk at a time."""
-    head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n'
-    first = b"%x\r\n%b\r\n" % (len(head), head)
-    piece = b"4b0\r\n" + bytes(1200) + b"\r\n"
-    yield None
-    yield from _flood(target, [target.source], 1100, _FORM + first, _sends(lambda _: piece))
-
-
-def slow_requests(target: Target) -> Steps:
-    """Complete headers in 9 s, a line a second, on 4,500 connections from 100 addresses."""
-
-    def line(turns: int) -> bytes:
-        return (
-            b"\r\nGET /livez HTTP/1.1\r\nHost: a\r\n" if turns % 9 == 8 else b"X-A: %d\r\n" % turns
-        )
-
-    yield None
-    start = b"GET /livez HTTP/1.1\r\nHost: a\r\n"
-    yield from _flood(target, _addresses(100), 4500, start, _sends(line))
-
-
-def discarded_bodies(target: Target) -> Steps:
-    """Announce 4,500 bodies of 1 MB from 4 addresses for a path that is 404, and send none."""
-    start = b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
-    sources = [target.source, *_addresses(3)]
-    yield None
-    yield from _flood(target, sources, 4500, start, _reads(1 << 16))
 
 
 def slow_answers(target: Target) -> Steps:
@@ -194,15 +151,3 @@ def slow_answers(target: Target) -> Steps:
     request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
     yield None
     yield from _flood(target, [target.source], 64, request, _reads(3000), 4096, 60.0)
-
-
-def slow_answers_tls(target: Target) -> Steps:
-    """Read 64 answers of 18 MB at 3,000 bytes a second, over TLS."""
-    yield from slow_answers(target)
-
-
-def slow_answers_many(target: Target) -> Steps:
-    """Read 1,000 answers of 0.9 MB at 3,000 bytes a second, from 100 addresses."""
-    request = post("/filter?name=invert&format=png&png_level=0", jpeg(1, 640, 480), "image/jpeg")
-    yield None
-    yield from _flood(target, _addresses(100), 1000, request, _reads(3000), 4096, 60.0)

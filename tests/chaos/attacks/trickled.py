@@ -1,4 +1,4 @@
-"""Connections that send a byte now and then: header bytes, body bytes.
+"""Connections that send a byte of their headers now and then.
 
 Old effect: no limit and no timeout for headers; a body could take 30 s for each chunk. Promise:
 headers must be complete after 10 s, and a body must come at a minimum rate.
@@ -57,19 +57,3 @@ def trickled_headers(target: Target) -> Steps:
     """Send header bytes one a second on 300 connections."""
     yield None
     yield from _trickle(target, 300, b"POST /classify HTTP/1.1\r\nHost: a\r\nX-A: ", b"a", 60.0)
-
-
-def trickled_request_line(target: Target) -> Steps:
-    """Send the request line a byte a second on 300 connections."""
-    yield None
-    yield from _trickle(target, 300, b"GET /", b"a", 60.0)
-
-
-def trickled_bodies(target: Target) -> Steps:
-    """Send bodies of 1 MB a byte a second on 300 connections, with a deadline of 120 s."""
-    yield None
-    head = (
-        b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: image/jpeg\r\n"
-        b"X-Deadline-Ms: 120000\r\nContent-Length: 1000000\r\n\r\n"
-    )
-    yield from _trickle(target, 300, head, b"a", 125.0)

@@ -124,12 +124,6 @@ def worker_killed(target: Target) -> Steps:
     yield from _killed(target, 1, everyone=False)
 
 
-def worker_killed_twice(target: Target) -> Steps:
-    """Kill a worker, and two seconds later the one that took its place."""
-    yield None
-    yield from _killed(target, 2, everyone=False)
-
-
 def all_workers_killed(target: Target) -> Steps:
     """Kill every worker at once."""
     yield None

@@ -19,14 +19,12 @@ class Target:
     """The server under attack; `pid` is its first process, `source` the attacker's own address.
 
     `folder` is an empty folder of this attack, which `{folder}` in the flags of an attack names.
-    With `tls` all clients speak TLS.
     """
 
     port: int
     pid: int
     source: str = "127.0.0.1"
     folder: str = ""
-    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ Steps = Iterator[Step]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack and the promise about its own requests.
+    """One attack, the number of the promise that it tests, and what holds for its own requests.
 
     `ends_within` is the seconds after which each of them must have ended; `patience`, the seconds
     the whole attack may take. `accepted` are the statuses a request of it may be answered with;
@@ -76,12 +74,13 @@ class Attack:
     `{port}` in `flags` is a free port.
     `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
     equal requests from one address can only be shared out by address. `neighbours` is how many
-    there are: none where they would take a part of what is measured. `tls`: the server has a
-    certificate. `names`: it resolves names as `tests/chaos/names` does, and every third neighbour
+    there are: none where they would take a part of what is measured. `names`: the
+    server resolves names as `tests/chaos/names` does, and every third neighbour
     sends the URL of a photo, each time at a new name.
     """
 
     run: Callable[[Target], Steps]
+    promise: int
     ends_within: float = DEADLINE + SLACK
     patience: float = 90.0
     flags: tuple[str, ...] = ()
@@ -93,7 +92,6 @@ class Attack:
     own_addresses: bool = False
     neighbours: int = NEIGHBOURS
     memory_mb: float = 300.0
-    tls: bool = False
     names: bool = False
 
     @property

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.certificates import self_signed
 from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.http import ask
 from tests.ports import free_port
@@ -71,9 +70,6 @@ def under_attack(
         port = str(free_port())
         named = (flag.replace("{folder}", folder) for flag in attack.flags)
         flags = tuple(flag.replace("{port}", port) for flag in named)
-        if attack.tls:
-            certificate = self_signed(Path(folder), "IP:127.0.0.1")
-            flags = (*flags, "--tls-certificate", str(certificate))
         process, target = _started(checkout, replace(attack, flags=flags), front_ends, source)
         try:
             yield replace(target, folder=folder), process
@@ -123,7 +119,7 @@ def _start(
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,  # noqa: PLW1509 (this process has one thread here)
     )
-    return process, Target(port, process.pid, source, tls=attack.tls)
+    return process, Target(port, process.pid, source)
 
 
 def _environment(folder: Path, names: bool = False) -> dict[str, str]:

@@ -1,11 +1,9 @@
 """A blocking HTTP/1.1 client on raw sockets that sends what no library would."""
 
 import socket
-import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from functools import cache
 
 from tests.chaos.harness.attack import Outcome, Target
 
@@ -25,28 +23,8 @@ def post(path: str, body: bytes, kind: str = "application/octet-stream", more: s
 
 
 def connect(target: Target, timeout: float = 30.0) -> socket.socket:
-    """Open a connection from the attacker's address, with TLS where the server speaks it."""
-    plain = connect_plain(target, timeout)
-    if not target.tls:
-        return plain
-    try:
-        return client_context().wrap_socket(plain)
-    except BaseException:
-        plain.close()
-        raise
-
-
-def connect_plain(target: Target, timeout: float = 30.0) -> socket.socket:
-    """Open a connection without TLS."""
+    """Open a connection from the attacker's address."""
     return socket.create_connection(("127.0.0.1", target.port), timeout, (target.source, 0))
-
-
-@cache
-def client_context() -> ssl.SSLContext:
-    """Return the TLS of clients, who trust every certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def ask(target: Target, request: bytes, patience: float = 60.0) -> Outcome:

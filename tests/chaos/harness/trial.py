@@ -74,7 +74,6 @@ def _attacked(
 ) -> tuple[list[Outcome | Finding], float, bool]:
     words = [sys.executable, "-m", "tests.chaos.attacks", "--as-attacker", attack.name]
     words += [str(target.port), str(target.pid), target.source, target.folder]
-    words += ["tls" if target.tls else ""]
     steps: list[Outcome | Finding] = []
     with subprocess.Popen(
         words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

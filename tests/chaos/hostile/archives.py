@@ -2,10 +2,8 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import struct
-import tarfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -101,25 +99,6 @@ def wide_end(count: int, size: int, offset: int, locator: int = 0) -> bytes:
     return zip_of([Entry(packed=b"abc")], end=record + found + last)
 
 
-def many_empty(count: int, *, told: int | None = None, reverse: bool = False) -> bytes:
-    """Return a ZIP of empty members; `reverse`: the directory has them from the last on."""
-    name = b"%07d"
-    local = b"".join(
-        struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0, 7, 0) + name % n
-        for n in range(count)
-    )
-    order = reversed(range(count)) if reverse else range(count)
-    head = struct.pack("<4s6H3L5H", b"PK\x01\x02", 20, 20, *(0,) * 4, 0, 0, 0, 7, *(0,) * 4)
-    directory = b"".join(head + struct.pack("<2L", 0, 37 * n) + name % n for n in order)
-    told = count if told is None else told
-    record = struct.pack(
-        "<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, told, told, len(directory), len(local)
-    )
-    found = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(local) + len(directory), 1)
-    last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, _LIMIT, _LIMIT, 0)
-    return local + directory + record + found + last
-
-
 NAMES: Sequence[bytes] = (
     b"../../../../etc/passwd",
     b"/etc/passwd",
@@ -183,24 +162,6 @@ def tar_of(members: Iterable[tuple[bytes, bytes]]) -> bytes:
     return written + bytes(1024)
 
 
-def sparse(n_bytes: int) -> bytes:
-    """Return a TAR with a sparse file that states this size, in GNU's and in pax's way."""
-    header = bytearray(tar_header(b"a.jpg", 512, b"S"))
-    header[386:410] = b"00000000000\x0000000001000\0"
-    header[483:495] = b"%011o\0" % min(n_bytes, 8**11 - 1)
-    header[148:156] = b" " * 8
-    header[148:156] = b"%06o\0 " % sum(header)
-    pairs = (
-        (b"GNU.sparse.major", b"1"),
-        (b"GNU.sparse.minor", b"0"),
-        (b"GNU.sparse.name", b"b.jpg"),
-        (b"GNU.sparse.realsize", b"%d" % n_bytes),
-    )
-    content = padded(b"1\n0\n512\n") + bytes(512)
-    second = pax(*pairs) + tar_header(b"b.jpg", len(content)) + content
-    return bytes(header) + bytes(512) + second + bytes(1024)
-
-
 def bomb(kind: str, n_bytes: int, before: bytes = b"", filler: int = 0) -> bytes:
     """Return `before` and a TAR member of zeros that is no image, packed; then `filler` bytes.
 
@@ -218,14 +179,3 @@ def packed_tar(kind: str, data: bytes) -> bytes:
     if kind == "gz":
         return gzip.compress(data)
     return bz2.compress(data) if kind == "bz2" else lzma.compress(data)
-
-
-def by_tarfile(kinds: Sequence[bytes]) -> bytes:
-    """Return a TAR of links, devices and pipes with an odd target each."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for n, kind in enumerate(kinds):
-            info = tarfile.TarInfo(f"{n}.jpg")
-            info.type, info.linkname = kind, "../../../../etc/passwd"
-            archive.addfile(info)
-    return out.getvalue()

@@ -55,32 +55,11 @@ def in_first_scan(data: bytes) -> bytes:
     return whole[:start] + data + whole[start:]
 
 
-def many_segments(size: int = 32_000_000, marker: int = 0xFE) -> bytes:
-    """Return an ordinary image behind empty segments, which are comments by default."""
-    image = plain()
-    count = (size - len(image)) // 4
-    return image[:2] + segment(marker, b"") * count + image[2:]
-
-
-def fill_bytes(size: int = 32_000_000, behind: bool = False) -> bytes:
-    """Return an image with 0xFF fill bytes before the first marker, or before the last."""
-    image = plain()
-    fill = b"\xff" * (size - len(image))
-    return image[:-2] + fill + image[-2:] if behind else image[:2] + fill + image[2:]
-
-
 def many_restarts(size: int = 30_000_000) -> bytes:
     """Return an ordinary scan followed by restart markers."""
     image = plain()
     markers = b"".join(bytes([0xFF, 0xD0 + n]) for n in range(8))
     return image[:-2] + markers * (size // len(markers)) + image[-2:]
-
-
-def many_tables(size: int = 30_000_000) -> bytes:
-    """Return an ordinary image behind very many Huffman and quantization tables."""
-    image = plain()
-    table = segment(0xDB, bytes([3]) + bytes([1] * 64))
-    return image[:2] + table * (size // len(table)) + image[2:]
 
 
 def _table(kind: int, symbols: bytes) -> bytes:

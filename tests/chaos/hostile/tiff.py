@@ -49,18 +49,6 @@ def _zeros(size: int) -> bytes:
     return b"".join(parts) + packer.flush()
 
 
-def huge_tile(side: int = 20_000) -> bytes:
-    """Return a picture of 64 by 64 in one tile of `side` by `side`."""
-    data = _zeros(side * side * 3)
-    tiles: list[Entry] = [
-        (322, _LONG, [side]),
-        (323, _LONG, [side]),
-        (324, _LONG, [8]),
-        (325, _LONG, [len(data)]),
-    ]
-    return _file(_base(64, 64, 3, 8) + tiles, data)
-
-
 def large_tile(
     side: int, tile: int, samples: int = 3, bits: int = 8, beside: Sequence[Entry] = ()
 ) -> bytes:
@@ -88,30 +76,6 @@ def huge_strip(rows: int = 100_000_000) -> bytes:
     return _file(_base(64, 64, 3, 8) + strips, data)
 
 
-def many_strips(count: int = 700_000, width: int = 1, compression: int = 1) -> bytes:
-    """Return a picture with a strip for every row; all strips are the same bytes."""
-    row = bytes(width) if compression == 1 else zlib.compress(bytes(width))
-    strips: list[Entry] = [
-        (273, _LONG, [8] * count),
-        (278, _LONG, [1]),
-        (279, _LONG, [len(row)] * count),
-    ]
-    return _file(_base(width, count, 1, compression) + strips, row)
-
-
-def many_tiles(side: int = 6992, tile: int = 16) -> bytes:
-    """Return a picture with a tile of 16 by 16 for every 256 pixels; all are the same bytes."""
-    data = zlib.compress(bytes(tile * tile))
-    count = (side // tile) ** 2
-    tiles: list[Entry] = [
-        (322, _LONG, [tile]),
-        (323, _LONG, [tile]),
-        (324, _LONG, [8] * count),
-        (325, _LONG, [len(data)] * count),
-    ]
-    return _file(_base(side, side, 1, 8) + tiles, data)
-
-
 def many_rationals(count: int = 3_900_000) -> bytes:
     """Return a picture whose orientation is a list of rational numbers."""
     numbers = b"\1\0\0\0\1\0\0\0" * count
@@ -126,18 +90,6 @@ def many_rationals(count: int = 3_900_000) -> bytes:
     at = whole.rfind(struct.pack("<HHI", 274, _LONG, 1))
     whole[at : at + 8] = struct.pack("<HHI", 274, _RATIONAL, count)
     return bytes(whole)
-
-
-def endless_directories() -> bytes:
-    """Return a picture whose next directory is its own."""
-    pixels = bytes(64 * 64)
-    entries: list[Entry] = [
-        *_base(64, 64, 1, 1),
-        (273, _LONG, [8]),
-        (278, _LONG, [64]),
-        (279, _LONG, [len(pixels)]),
-    ]
-    return _file(entries, pixels, following=8 + len(pixels))
 
 
 def stepped_strips(side: int = 6400, step: int = 1) -> bytes:

@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--samples", type=Path, help="where to keep the samples, as JSON")
     arguments = parser.parse_args()
     checkout = Checkout(arguments.checkout.resolve())
-    attack = Attack(soak)
+    attack = Attack(soak, promise=6)
     with under_attack(checkout, attack, arguments.front_ends, "127.0.0.1") as (target, process):
         traffic = Traffic(target)
         traffic.start()
