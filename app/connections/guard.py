@@ -94,7 +94,13 @@ class Guard:
         self.turns.add(partial(start, cycle, app), 0 if urgent else 1)
 
     def sweep(self) -> None:
-        """End all connections whose time is over, and slow ones beyond their limits."""
+        """End all connections whose time is over, and slow ones beyond their limits.
+
+        Connections that are not read are looked at: their clients may have left.
+        """
+        for phase in (Phase.BODY, Phase.ANSWER):
+            for each in self.phases.members(phase):
+                each.look()  # type: ignore[attr-defined]  # only protocols enter these phases
         self.phases.sweep()
         self.slow_bodies.sweep()
 

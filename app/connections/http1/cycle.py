@@ -55,6 +55,11 @@ class Cycle(RequestResponseCycle):
             self.expected_content_length = len(body.get("body", b""))
         return super().send(message)
 
+    @property
+    def unframed(self) -> bool:
+        """Return whether the answer has begun, and ends with the connection."""
+        return self.response_started and self._http_10 and not self._sized
+
     def add_body(self, piece: bytes) -> None:
         """Keep a piece of the body for the application; a body in one piece is never copied."""
         if not self.body:

@@ -3,8 +3,15 @@
 If the server closes a connection while the client still sends, the kernel resets it, and the client
 loses the data that it has not read. So the server closes its own half (lingering close), and
 discards what arrives until the client closes the other half. Bytes and seconds of that are bounded.
+
+A client may close its half first, after its whole request, and then wait for the answer. The server
+sees the same when the client has left, so it sends a byte of the answer at a time (`AnswerStream`)
+and looks for the reset with which the host of a client that has left answers: within a millisecond
+on the same machine, and after one way there and back elsewhere. With TLS the end of the client's
+stream is the end of the connection.
 """
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +21,7 @@ from starlette.types import Scope
 from app.connections.body_rate import stream_of
 from app.connections.guard import Guard
 from app.connections.http1.cycle import Cycle
-from app.connections.http1.place import is_acknowledged
+from app.connections.http1.place import has_left, is_acknowledged
 from app.connections.phases import Phase
 from app.connections.refusals import refusal
 from app.connections.slow_bodies import slowest
@@ -28,6 +35,13 @@ log = logging.getLogger("darkroom.connections")
 
 LITTLE = 1 << 20
 """Bytes that a client may send after its headers or the framing of its body were refused."""
+
+FIRST_LOOK = 0.005
+"""Seconds between the first byte that is sent to a client that may have left, and the look whether
+its host has answered with a reset. Each further pair takes twice as long."""
+
+LONGEST_LOOK = 0.5
+"""Seconds between two looks at most."""
 
 
 class Ending:
@@ -68,6 +82,28 @@ class Ending:
         if not (own and cycle is not None and cycle.response_complete):
             connection.transport.write(refusal(error))
         self.linger()
+
+    def half_close(self) -> bool:
+        """Handle the end of the client's stream; return whether the connection stays open."""
+        connection = self._connection
+        last, running, transport = connection.cycle, connection.running, connection.transport
+        owed = last is not None and not last.response_complete and connection.incoming is None
+        # What ends with the connection has no byte that is known before: each write tells.
+        if not owed or running is None or running.unframed or not transport.can_write_eof():
+            return False
+        last.keep_alive = False
+        self._look(FIRST_LOOK)
+        return True
+
+    def _look(self, seconds: float) -> None:
+        """Send a byte to a client that may have left, and look again after some seconds."""
+        connection, transport = self._connection, self._connection.transport
+        if has_left(transport):
+            transport.abort()
+        if not transport.is_closing() and connection.running is not None:
+            connection.answers.probe(connection.running)
+            later = min(2 * seconds, LONGEST_LOOK)
+            asyncio.get_running_loop().call_later(seconds, self._look, later)
 
     def shed(self) -> None:
         """Refuse the request as one of the slowest, unless its body came to its end meanwhile."""

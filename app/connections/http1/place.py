@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import select
 import termios
 from typing import TYPE_CHECKING
 
@@ -47,3 +48,23 @@ def is_acknowledged(transport: asyncio.BaseTransport) -> bool:
     if connection is None:
         return True
     return not any(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4)))
+
+
+def has_left(transport: asyncio.BaseTransport) -> bool:
+    """Return whether the connection of a transport is reset, or closed at both ends."""
+    return bool(_events(transport, 0))
+
+
+def has_ended(transport: asyncio.BaseTransport) -> bool:
+    """Return whether a client sends no more, even if bytes before that end were not read."""
+    return bool(_events(transport, getattr(select, "POLLRDHUP", 0)))  # Linux alone has it
+
+
+def _events(transport: asyncio.BaseTransport, wanted: int) -> int:
+    """Return those of the `wanted` events that a socket has; errors and hang-ups always count."""
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return 0
+    poll = select.poll()
+    poll.register(connection.fileno(), wanted)
+    return sum(events for _, events in poll.poll(0))

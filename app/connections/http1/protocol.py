@@ -19,7 +19,7 @@ from app.connections.http1.cycle import Cycle
 from app.connections.http1.ending import Ending, disconnect, known
 from app.connections.http1.framing import target
 from app.connections.http1.incoming import Incoming
-from app.connections.http1.place import phase_of, sends
+from app.connections.http1.place import has_ended, phase_of, sends
 from app.connections.phases import Phase
 from models.domain.errors import MalformedRequest, ServiceError
 
@@ -54,11 +54,15 @@ class GuardedProtocol(HttpToolsProtocol):
         """The request that has begun to arrive and is not complete."""
         self._begun = self._blank = 0
         """Requests that have begun to arrive, and bytes of empty lines since the last one."""
+        self._ahead = 0
+        """Bytes that came while requests waited for the answers before them."""
+        self._has_ended = False
+        """Whether the client sends no more, though bytes before its end have not been read."""
 
     def connection_made(self, transport: Any) -> None:
         """Begin to serve; called after the TLS handshake if there is one."""
         super().connection_made(transport)
-        self._answers = AnswerStream(transport)
+        self.answers = AnswerStream(transport)
         self._guard.phases.enter(self, Phase.FRESH)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -78,6 +82,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if ending.discards:
             return
         begun, before = self._begun, self.incoming
+        if self.pipeline:
+            self._ahead += len(data)
+            if self._ahead > HIGH_WATER_LIMIT and not self._has_ended:
+                self.flow.pause_reading()
         try:
             self.parser.feed_data(data)
             self._check(len(data), before, self._begun - begun)
@@ -90,6 +98,23 @@ class GuardedProtocol(HttpToolsProtocol):
             ending.refuse(error)
         if self.phase is not Phase.LINGER:
             self.place(begun=self._begun != begun)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's returns None
+        """Return whether the connection stays open for the answers to a client that sends no more.
+
+        An answer is lost if the client has left; see `ending.py` for how that is found out.
+        """
+        return self._ending.half_close()
+
+    def look(self) -> None:
+        """Read on if reading pauses and the client sends no more: its end stands behind bytes.
+
+        The kernel's buffer bounds these bytes. Without that, a client that leaves while the server
+        waits before it reads a body would be noticed when the server has done its work.
+        """
+        if self.flow.read_paused and has_ended(self.transport):
+            self._has_ended = True
+            self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """Begin to measure a client that reads more slowly than it is answered."""
@@ -149,7 +174,7 @@ class GuardedProtocol(HttpToolsProtocol):
             unread=lambda: incoming.unread,
             http_10=version == "1.0",
             scope=scope,
-            transport=self._answers,
+            transport=self.answers,
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -163,17 +188,19 @@ class GuardedProtocol(HttpToolsProtocol):
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
-            self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body; reading pauses while the application has enough of it."""
+        """Take a piece of a body; reading pauses while the application has enough of it.
+
+        Reading goes on when the body has come: a client that leaves must be noticed.
+        """
         self.incoming.piece(len(body))  # type: ignore[union-attr]  # as in on_url
         cycle = self.cycle
         if cycle.response_complete:
             return
         cycle.add_body(body)  # type: ignore[attr-defined]  # a Cycle
-        if len(cycle.body) > HIGH_WATER_LIMIT:
+        if len(cycle.body) > HIGH_WATER_LIMIT and not self._has_ended:
             self.flow.pause_reading()
         cycle.message_event.set()
 
@@ -181,6 +208,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a request with its last byte."""
         self.incoming = None
         super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self.running = cycle
@@ -193,11 +222,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self.place()
             return
-        self.flow.resume_reading()
+        if not self.pipeline:
+            self.flow.resume_reading()
         if self.running is not None and self.running.ended():
             self._ending.linger()
         elif self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            following = self.pipeline.pop()
+            if not self.pipeline:
+                self._ahead = 0
+                self.flow.resume_reading()
+            self._start_asgi_task(*following)
         else:
             self.place()
 

@@ -1,0 +1,217 @@
+"""Clients that leave are noticed, and clients that close their half get their answers."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from socket import SO_LINGER, SOL_SOCKET
+from typing import Any, cast
+
+import pytest
+import uvicorn
+import uvloop
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from app.connections.guard import Guard
+from app.connections.http1.protocol import GuardedProtocol
+from app.http.departure import DEPARTURE
+from tests.connection import LIMITS
+
+SIZES = (1, 220_000, 1_500_000)
+SOON = 3.0
+"""Seconds; a client that leaves is noticed after milliseconds on a quiet machine."""
+
+
+def plain(size: int, version: str = "1.1", more: str = "") -> bytes:
+    head = f"POST / HTTP/{version}\r\nHost: x\r\nContent-Length: {size}\r\n{more}\r\n"
+    return head.encode() + bytes(size)
+
+
+def chunked(size: int) -> bytes:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size))
+
+
+REQUESTS: dict[str, Callable[[int], bytes]] = {
+    "plain": plain,
+    "chunked": chunked,
+    "HTTP/1.0": lambda size: plain(size, "1.0"),
+    "to be closed": lambda size: plain(size, more="Connection: close\r\n"),
+    "expecting 100": lambda size: plain(size, more="Expect: 100-continue\r\n"),
+}
+
+
+class Device:
+    """An application that reads a body, if it is to, and is busy until a test releases it.
+
+    It computes nothing for a client that it knows to have left. `pieces` are those of its answers.
+    """
+
+    def __init__(self, *pieces: bytes, reads: bool = True, headers: Any = ()) -> None:
+        self.go = asyncio.Event()
+        self.begun, self.left = asyncio.Semaphore(0), asyncio.Semaphore(0)
+        self.pieces, self.reads, self.headers = pieces, reads, headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        while self.reads and (await receive()).get("more_body"):
+            pass
+        scope[DEPARTURE].watch(self.left.release)
+        start = {"type": "http.response.start", "status": 200, "headers": self.headers}
+        *before, last = self.pieces
+        if before:
+            await send(start)
+        for piece in before:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        self.begun.release()
+        await self.go.wait()
+        if not before:
+            await send(start)
+        await send({"type": "http.response.body", "body": last})
+
+
+@asynccontextmanager
+async def connected(
+    device: Device,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Yield the client's end of a connection over the loopback interface."""
+    loop = asyncio.get_running_loop()
+    guard, state = Guard(LIMITS), ServerState()
+    config = uvicorn.Config(cast(Any, device), ws="none", log_config=None)
+    config.load()
+    server = await loop.create_server(
+        lambda: GuardedProtocol(config, state, {}, guard), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+
+    async def sweep() -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            guard.sweep()
+
+    sweeping = loop.create_task(sweep())
+    try:
+        yield reader, writer
+    finally:
+        sweeping.cancel()
+        writer.close()
+        device.go.set()
+        await asyncio.gather(*state.tasks, return_exceptions=True)
+        server.close()
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[None]]], None]:
+    def run_in(scenario: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(30):
+                await scenario()
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(bounded())
+
+    return run_in
+
+
+Run = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_client_that_leaves_is_noticed(run: Run, kind: str, size: int, reset: bool) -> None:
+    async def scenario() -> None:
+        device = Device(b"late")
+        async with connected(device) as (_, writer):
+            writer.write(REQUESTS[kind](size))
+            await device.begun.acquire()
+            if reset:
+                linger = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, linger)
+            writer.close()
+            await asyncio.wait_for(device.left.acquire(), SOON)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_client_that_closes_its_half_gets_its_answer(run: Run, kind: str, size: int) -> None:
+    async def scenario() -> None:
+        device = Device(b"late", headers=[(b"content-length", b"4")])
+        async with connected(device) as (reader, writer):
+            writer.write(REQUESTS[kind](size))
+            writer.write_eof()
+            await device.begun.acquire()
+            await asyncio.sleep(0.1)  # several looks whether the client has left
+            device.go.set()
+            answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n"), answer
+            assert b"connection: close" in head.lower()
+            assert body == b"late"
+            assert device.left.locked()
+
+    run(scenario)
+
+
+def test_a_stream_goes_on_for_a_client_that_closes_its_half_and_ends_for_one_that_left(
+    run: Run,
+) -> None:
+    async def scenario() -> None:
+        device = Device(b"first", b"late")
+        async with connected(device) as (reader, writer):
+            writer.write(plain(1))
+            await device.begun.acquire()
+            writer.write_eof()
+            await asyncio.sleep(0.1)
+            device.go.set()
+            _, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            length, first, zeros, *rest = body.split(b"\r\n")
+            assert (length, first, int(zeros, 16)) == (b"5", b"first", 4)
+            assert zeros.startswith(b"0")
+            assert rest == [b"late", b"0", b"", b""]
+            assert device.left.locked()
+        device = Device(b"first", b"late")
+        async with connected(device) as (_, writer):
+            writer.write(plain(1))
+            await device.begun.acquire()
+            writer.close()
+            await asyncio.wait_for(device.left.acquire(), SOON)
+
+    run(scenario)
+
+
+def test_every_request_of_a_pipeline_is_answered_after_the_end_or_none_of_a_client_that_left(
+    run: Run,
+) -> None:
+    async def scenario() -> None:
+        device = Device(b"late", headers=[(b"content-length", b"4")])
+        async with connected(device) as (reader, writer):
+            writer.write(plain(300_000) + plain(1) + plain(2))
+            writer.write_eof()
+            await device.begun.acquire()
+            await asyncio.sleep(0.1)
+            device.go.set()
+            answers = await reader.read()
+            assert answers.count(b"HTTP/1.1 200 OK\r\n") == answers.count(b"\r\n\r\nlate") == 3
+        device = Device(b"late")
+        async with connected(device) as (_, writer):
+            writer.write(plain(300_000) + plain(300_000) + plain(300_000))
+            await device.begun.acquire()
+            writer.close()
+            await asyncio.wait_for(device.left.acquire(), SOON)
+
+    run(scenario)
+
+
+def test_a_client_that_leaves_before_its_body_is_read_is_noticed(run: Run) -> None:
+    async def scenario() -> None:
+        device = Device(b"late", reads=False)
+        async with connected(device) as (_, writer):
+            writer.write(plain(200_000))  # the rest of it fits the kernel's buffer
+            await device.begun.acquire()
+            writer.close()
+            await asyncio.wait_for(device.left.acquire(), SOON)
+
+    run(scenario)
