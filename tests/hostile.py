@@ -97,7 +97,7 @@ def jpeg_of_scans(scans: int = 90, side: int = 7000) -> bytes:
     dc = b"\xff\xda\0\x08\x01\x01\0\0\0\0" + bytes(-(-blocks // 8))
     run = bytes([0xFF, 0xC4, 0, 20, 0x10, 1, *bytes(15), 0xE0])  # 2^14 blocks without anything
     runs = -(-blocks // 32767)
-    ac = run + b"\xff\xda\0\x08\x01\x01\0" + bytes([1, 5, 0]) + bytes(2 * runs + 2)
+    ac = run + b"\xff\xda\0\x08\x01\x01\0" + bytes([1, 63, 0]) + bytes(2 * runs + 2)
     return b"\xff\xd8" + quant + frame + table + dc + ac * (scans - 1) + b"\xff\xd9"
 
 

@@ -2,6 +2,7 @@
 
 JPEGs go through simplejpeg (libjpeg-turbo, the same pixels as Pillow in two thirds of the time).
 Files that it refuses, and every other format, go to Pillow, which alone decides what is decodable.
+A file is whole if its pixels are: decoders fill up missing pixels, and say so in a warning at most.
 """
 
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from models.codec.pixels.colour import is_srgb
 from models.codec.pixels.stripes import NewPixels, convert_in_place, converted, loaded, upright
 from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
+from models.codec.whole_jpeg import check_warning, closed, whole
 from models.domain.image import Image, NetworkInput, Pixels, Source
 
 _PNG_DEPTH = 24
@@ -149,7 +151,10 @@ def pixels_of(source: Source) -> Image:
 
 
 def _by_simplejpeg(data: bytes, header: Header, new_pixels: NewPixels) -> Pixels | None:
-    """Return upright pixels, or None if simplejpeg reports any doubt, warnings included."""
+    """Return upright pixels, or None if simplejpeg reports any doubt, warnings included.
+
+    Raises Undecodable for a file with pixels missing.
+    """
     info = header.info
     grey = info.mode == "L"
     swapped = info.orientation >= 5
@@ -157,10 +162,16 @@ def _by_simplejpeg(data: bytes, header: Header, new_pixels: NewPixels) -> Pixels
     shape = (*size, 1 if grey else 3)
     # A buffer of the size that was checked: the decoder can never allocate by another header.
     pixels = new_pixels(shape) if info.orientation == 1 else np.empty(shape, np.uint8)
+    space = "GRAY" if grey else "RGB"
+    stream = closed(data) if header.coefficients else data
     try:
-        decoded = simplejpeg.decode_jpeg(data, "GRAY" if grey else "RGB", buffer=pixels)
+        decoded = simplejpeg.decode_jpeg(stream, space, buffer=pixels)
     except ValueError:
-        return None
+        try:
+            decoded = simplejpeg.decode_jpeg(closed(data), space, buffer=pixels)
+        except ValueError as error:
+            check_warning(error)
+            return None
     if decoded.shape != pixels.shape:
         return None
     if not is_srgb(header.icc_profile, grey=grey):
@@ -173,6 +184,8 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
     metadata = Metadata(header.info.orientation, header.copyright, header.exif)
     with reading(format_):
         image = header.image or open_image(data, format_)
+        if format_ is ImageFormat.JPEG and (stream := whole(data, image.mode)) is not data:
+            image = open_image(stream, format_)
         rows = loaded(image)
         if format_ is ImageFormat.PNG:
             image._exif = None  # of before the pixels; it may stand behind them

@@ -23,6 +23,7 @@ from models.codec.pixels.channels import is_grey
 from models.codec.pixels.colour import MAX_PROFILE_BYTES, to_srgb
 from models.codec.pixels.stripes import STRIPE, Rows, loaded
 from models.codec.probe import Header
+from models.codec.whole_jpeg import whole
 
 SIDE = 64
 """Pixels of the longer side of the small image whose colours are counted."""
@@ -81,6 +82,8 @@ def describe(data: bytes, header: Header, *, colour: bool) -> Description:
     with reading(info.format):
         image = header.image or open_image(data, info.format)
         exif = _exif(image)
+        if colour and info.format is ImageFormat.JPEG:
+            image = open_image(whole(data, image.mode), info.format)
         found = _dominant(image, header.icc_profile) if colour else None
     return Description(
         info.format.value,

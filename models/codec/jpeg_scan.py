@@ -1,14 +1,27 @@
-"""Find where the entropy-coded data of a baseline JPEG end, without decoding them.
+"""Find where the entropy-coded data of a JPEG end, without decoding them.
 
 The data hold no marker but restart markers: an encoder writes a 0 behind each 0xFF of its own
-(section B.1.1.5 of ITU-T T.81). They are searched in blocks, up to the first marker out of order:
-the whole of a hostile scan of 32 MB at once took 300 MB, and the GIL for a third of a second.
+(section B.1.1.5 of ITU-T T.81). The data of a baseline JPEG are searched in blocks, up to the first
+marker out of order: the whole of a hostile scan of 32 MB at once took 300 MB, and the GIL for a
+third of a second.
 """
+
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 
-_RST0, _EOI = 0xD0, 0xD9
+_RST0, _EOI, _SOS = 0xD0, 0xD9, 0xDA
+_ALONE = frozenset({0x01, *range(_RST0, _EOI + 1)})
+"""Markers without a segment."""
+
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
+_COEFFICIENTS = 64
+
+_MAX_MARKERS = 1000
+_MARKER = re.compile(rb"\xff[\x01-\xfe]")
+_END_OF_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
 _BLOCK = 1 << 18
 """Bytes of a scan that are searched at a time: few calls of numpy, and at most 5 MB for each."""
@@ -30,6 +43,42 @@ def scan_end(stream: bytes, start: int, interval: int, mcus: int, bits: int) -> 
     if end < 0 or stream[end + 1] != _EOI:
         return None
     return end + 2 if 8 * (end - behind) >= (mcus - restarts * interval) * bits else None
+
+
+def whole_stream(data: bytes) -> bytes | None:
+    """Return a JPEG up to the end of the last scan that its pixels need, closed by an EOI.
+
+    Return None for a file without the scans of all coefficients: of each component, and of each
+    refinement of a progressive JPEG. Whether a scan has all its data is left to the decoder. A file
+    whose EOI stands there already is returned as it is.
+    """
+    at, progressive = 2, False
+    missing: dict[int, list[int]] = {}
+    """The low bits that each coefficient of a component lacks, by the component's identifier."""
+    for _ in range(_MAX_MARKERS):
+        found = _MARKER.search(data, at)
+        if found is None or (marker := found[0][1]) == _EOI:
+            return None
+        at = found.end()
+        if marker in _ALONE:
+            continue
+        length = max(2, int.from_bytes(data[at : at + 2], "big"))
+        body, at = data[at + 2 : at + length], at + length
+        if marker in _FRAMES and not missing:
+            progressive = marker in _PROGRESSIVE
+            missing = {each: [_COEFFICIENTS] * _COEFFICIENTS for each in body[6::3]}
+        elif marker == _SOS and len(body) >= (n := 1 + 2 * body[0]) + 3:
+            brought, low = range(_COEFFICIENTS), 0
+            if progressive:
+                brought, low = brought[body[n] : body[n + 1] + 1], body[n + 2] & 15
+            for component in missing.keys() & {*body[1:n:2]}:
+                for coefficient in brought:
+                    missing[component][coefficient] = low
+            end = _END_OF_SCAN.search(data, at)
+            at = end.start() if end else len(data)
+            if missing and not any(map(any, missing.values())):
+                return data if end and end[0][1] == _EOI else data[:at] + b"\xff\xd9"
+    return None
 
 
 def _marks(stream: bytes, first: int) -> NDArray[np.bool_]:
