@@ -41,6 +41,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
             worker,
             work_of(service.computing),
             job_images(settings, service.counters.front_ends),
+            service.counters,
             service.stopping.is_set,
             service.metrics.on_job_item,
         )

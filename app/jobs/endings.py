@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -37,7 +37,7 @@ PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.
 LONGEST_PAUSE = 86400.0
 """Seconds that a receiver may ask to wait with `Retry-After`."""
 
-Results = Callable[[Job], AsyncGenerator[bytes | memoryview, None]]
+Results = Callable[[Job], AsyncGenerator[bytes, None]]
 
 
 class Endings:
@@ -123,7 +123,7 @@ class Endings:
                 await self._storage.tidy(each)
             target = folder.below(RESULTS)
             async with aclosing(self._results(job)) as results:
-                await self._storage.write(target, _bytes(results))
+                await self._storage.write(target, results)
             await self._storage.settle(folder)
         except ServiceError as error:
             # A webhook waits for this, and must not wait for days: neither where another try cannot
@@ -191,8 +191,3 @@ def _end_of(job: Job) -> State:
     if job.problem is not None:
         return State.FAILED
     return State.SUCCEEDED if job.done == job.total else State.CANCELLED
-
-
-async def _bytes(results: AsyncIterator[bytes | memoryview]) -> AsyncIterator[bytes]:
-    async for piece in results:
-        yield bytes(piece)

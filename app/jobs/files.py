@@ -7,21 +7,14 @@ count. So a torn end of a file, after a crash, is never read.
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import aiofiles
-
-from app.jobs.store.values import Rows
 from models.domain.errors import NotFound
 
 JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
 
 PAIR = "id"
 """The file that has the number of the database; it is in every data folder that is in use."""
-
-PIECE = 1 << 18
-"""Bytes that are read at a time."""
 
 ABANDONED = 3600.0
 """Seconds without a change after which a folder that is no job's is removed. Bodies that are still
@@ -85,24 +78,6 @@ class DataFolder:
         before = time.time() - ABANDONED
         return [each.name for each in self._jobs.iterdir() if _newest(each) < before]
 
-    async def rows(
-        self, job: str, rows: Rows, first: int, last: int
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the rows from `first` to the one before `last`, all of one run, in pieces."""
-        skip, wanted, left = max(0, first - rows.row), last - rows.row, rows.length
-        seen = 0
-        async with aiofiles.open(self.of(job) / rows.file, "rb") as file:
-            await file.seek(rows.at)
-            while left and seen < wanted:
-                piece = await file.read(min(PIECE, left))
-                if not piece:
-                    raise OSError(f"the results of job {job} end before byte {rows.at + left}")
-                left -= len(piece)
-                start, stop = _between(piece, skip - seen, wanted - seen)
-                seen += piece.count(b"\n")
-                if start < stop:
-                    yield piece[start:stop]
-
 
 def sync_path(path: Path) -> None:
     """Let the content of a file, or the names in a folder, survive a power failure."""
@@ -111,21 +86,6 @@ def sync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _between(piece: bytes, skip: int, wanted: int) -> tuple[int, int]:
-    """Return where the lines begin that follow `skip` line ends, and where `wanted` lines end."""
-    return _after(piece, skip), len(piece) if piece.count(b"\n") < wanted else _after(piece, wanted)
-
-
-def _after(piece: bytes, n_lines: int) -> int:
-    """Return the place after a number of line ends, or the end of the piece."""
-    place = 0
-    for _ in range(n_lines):
-        place = piece.find(b"\n", place) + 1
-        if not place:
-            return len(piece)
-    return place
 
 
 def _newest(folder: Path) -> float:

@@ -11,10 +11,13 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import ByKey
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.output import ImageOutput
+from app.jobs.results import Following, OpenResults
 from app.jobs.running.runner import Runner
 from app.jobs.running.work import ImageWorker, WorkOf
 from app.jobs.store.arrivals import Arrivals
@@ -32,14 +35,11 @@ from app.jobs.sweep import Sweep
 from app.storage.storage import Storage
 from app.webhooks.sender import WebhookSender
 from models.domain.errors import NotFound
-from models.domain.job_errors import ResultsExpired
+from models.domain.job_errors import ResultsExpired, TooManyFollowers
 from models.settings import Settings
 
-FOLLOW = 0.5
-"""Seconds between two looks for new results of a job that a client follows."""
-
-RUNS = 100
-"""Runs of results that one query finds."""
+MOST_FOLLOWERS = 16
+"""Requests of one client, at all front ends, that follow results at a time."""
 
 
 class Jobs:
@@ -56,6 +56,8 @@ class Jobs:
         storage: Storage,
         engine: AsyncEngine,
         most: int,
+        counters: Counters,
+        stopping: Callable[[], bool],
     ) -> None:
         self.folder = folder
         self.rows = rows
@@ -64,6 +66,10 @@ class Jobs:
         self._runner = runner
         self._owner = owner
         self._engine = engine
+        self._counters = counters
+        self.leaving = False
+        """Set when this process accepts no more connections: its followers go on elsewhere."""
+        self._following = Following(rows, chunks, lambda: self.leaving or stopping())
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
         sources = Sources(storage, folder, rows, settings, chunk, self._all)
         most_bytes = settings.max_data_bytes
@@ -92,6 +98,7 @@ class Jobs:
         worker: ImageWorker,
         work_of: WorkOf,
         most: int,
+        counters: Counters,
         stopping: Callable[[], bool],
         on_item: Callable[[str], None],
     ) -> "Jobs":
@@ -108,7 +115,8 @@ class Jobs:
         retention = settings.job_retention
         parts = rows, chunks, owner, folder, worker, inputs, work_of
         runner = Runner(*parts, most, retention, stopping, on_item)
-        jobs = cls(settings, folder, rows, chunks, runner, owner, storage, engine, most)
+        shared = storage, engine, most, counters, stopping
+        jobs = cls(settings, folder, rows, chunks, runner, owner, *shared)
         try:
             await owner.enter()
             await chunks.release_abandoned()
@@ -127,6 +135,7 @@ class Jobs:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_timeout):
                 await self._runner.idle()
+        await self._following.aclose()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -177,44 +186,63 @@ class Jobs:
         return None
 
     async def results(
-        self, job: Job, offset: int, limit: int | None, *, follow: bool
-    ) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the records of a job as JSON Lines from row `offset` on, in the order of commit.
+        self,
+        job: Job,
+        offset: int = 0,
+        limit: int | None = None,
+        *,
+        follow: bool = False,
+        whole: bool = False,
+    ) -> OpenResults:
+        """Open the records of a job from number `offset` on, in the order of commit.
 
-        With `follow` it waits for the records of a job that still runs. Raises ResultsExpired, and
-        NotFound, also when the results are removed while they are read: if the stream just
-        ended, it would look complete.
+        With `follow` the records of a job that still runs are waited for. When the server stops,
+        they end early, or break off where a reader needs the `whole`. Raises ResultsExpired,
+        NotFound and TooManyFollowers.
         """
-        if job.state is State.EXPIRED:
-            raise _expired()
         offset = min(offset, job.total)  # databases take numbers of 64 bits
         end = None if limit is None else offset + limit
-        last_look = not follow
-        while end is None or offset < end:
-            found = await self._chunks.results(job.id, offset, RUNS)
-            for rows in found:
-                last = rows.row + rows.count if end is None else min(end, rows.row + rows.count)
-                if last <= offset:
-                    break
-                async with aclosing(self.folder.rows(job.id, rows, offset, last)) as pieces:
-                    async for piece in pieces:
-                        yield piece
-                offset = last
-            if found:
-                continue
-            now = await self.find(job.id, job.client)
-            if now.state is State.EXPIRED:
-                raise _expired()
-            if last_look:
-                return
-            # Results may have come between the query and the end, so there is one more query.
-            last_look = now.state not in UNFINISHED
-            if not last_look:
-                await asyncio.sleep(FOLLOW)
+        following: Following | None = None
+        on_close: Callable[[], None] = _nothing
+        if follow and job.state in UNFINISHED:
+            following, on_close = self._following, self._follower(job.client)
+        found = OpenResults(
+            job, self.folder, offset, end, following, whole=whole, on_close=on_close
+        )
+        try:
+            complete = job.state is not State.EXPIRED and await found.open(self._chunks)
+            if not complete:
+                now = await self.find(job.id, job.client)
+                raise _expired() if now.state is State.EXPIRED else _missing()
+        except BaseException:
+            await found.aclose()
+            raise
+        return found
 
-    def _all(self, job: Job) -> AsyncGenerator[bytes | memoryview, None]:
-        return self.results(job, 0, None, follow=False)
+    def _follower(self, client: str) -> Callable[[], None]:
+        """Count a follower of a client; return what ends that. Raises TooManyFollowers."""
+        key = self._counters.key(f"client {client}")
+        if not self._counters.take_for(key, ByKey.FOLLOWERS, 1, MOST_FOLLOWERS):
+            raise TooManyFollowers(
+                f"{MOST_FOLLOWERS} requests of yours follow results of jobs; end one of them, or "
+                "read without `follow`",
+                retry_after=5.0,
+            )
+        return lambda: self._counters.add_for(key, ByKey.FOLLOWERS, -1)
+
+    async def _all(self, job: Job) -> AsyncGenerator[bytes, None]:
+        async with aclosing(await self.results(job)) as found, aclosing(found.read()) as records:
+            async for piece in records:
+                yield piece
 
 
 def _expired() -> ResultsExpired:
     return ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
+
+
+def _missing() -> NotFound:
+    return NotFound("results of the job are not in the data folder any more")
+
+
+def _nothing() -> None:
+    """Do nothing at the end of reading."""

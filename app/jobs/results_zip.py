@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from app.archives.zip_writer import ZipWriter
-from app.jobs.keep_alive import kept_alive
-from app.jobs.lines import whole_lines
+from app.jobs.results import whole_lines
 from models.codec import ImageFormat
 
 RESULTS, IMAGES = "results.jsonl", "images"
@@ -26,8 +25,10 @@ PIECE = 1 << 18
 SILENCE = b"\n"
 """The line that says that no record has come for long."""
 
-Rows = AsyncGenerator[bytes | memoryview, None]
+Records = AsyncGenerator[bytes, None]
 """Records as JSON Lines, in pieces of any size."""
+
+Pieces = AsyncGenerator[bytes | memoryview, None]
 
 _EXTENSIONS = {each.media_type: each.extension for each in ImageFormat}
 _DECODE = msgspec.json.Decoder().decode
@@ -37,40 +38,37 @@ _ENCODE = msgspec.json.Encoder().encode
 class ResultsZip:
     """A ZIP of the results of a job.
 
-    `read` returns at most a number of records, or all of them for None; `chosen` leaves some of
-    them out. Without `images` the ZIP has no images. After `silence` seconds without a record,
-    bytes that belong to no member are sent, because proxies end silent connections; None sends
-    none.
+    `read` returns the records; its second call returns the same ones. `chosen` leaves some of them
+    out. Without `images` the ZIP has no images. With `padded`, an empty line among the records
+    becomes bytes that belong to no member, because proxies end silent connections.
     """
 
     def __init__(
         self,
-        read: Callable[[int | None], Rows],
-        chosen: Callable[[Rows], Rows] = lambda rows: rows,
+        read: Callable[[], Records],
+        chosen: Callable[[Records], Records] = lambda records: records,
         *,
         images: bool = True,
-        silence: float | None = None,
+        padded: bool = False,
     ) -> None:
         self._read = read
         self._chosen = chosen
         self._with_images = images
-        self._silence = silence
-        self._count = 0
+        self._padded = padded
 
-    async def pieces(self) -> Rows:
+    async def pieces(self) -> Pieces:
         """Yield the ZIP: the images in the order of their records, then all records."""
-        most: int | None = None
         with ZipWriter() as archive:
             if self._with_images:
                 async with aclosing(self._members(archive)) as members:
                     async for piece in members:
                         yield piece
-                most = self._count  # the same records again, though there may be more by now
             yield archive.begin(RESULTS, padded=self._padded)
-            async with aclosing(self._rows(self._read(most))) as rows:
-                async for text in whole_lines(rows):
+            async with aclosing(self._chosen(self._read())) as records:
+                async for text in whole_lines(records):
                     if text == SILENCE:
-                        yield archive.pad()
+                        if self._padded:
+                            yield archive.pad()
                         continue
                     for piece in archive.content(await asyncio.to_thread(_named, text)):
                         yield piece
@@ -78,17 +76,18 @@ class ResultsZip:
             for end in archive.finish():
                 yield end
 
-    async def _members(self, archive: ZipWriter) -> Rows:
+    async def _members(self, archive: ZipWriter) -> Pieces:
         """Yield the images as members, of which the last one stays open while records may come.
 
         A silence before the first one opens their folder, which is a member then too.
         """
-        async with aclosing(self._rows(self._counted())) as rows:
-            async for text in whole_lines(rows):
+        async with aclosing(self._chosen(self._read())) as records:
+            async for text in whole_lines(records):
                 if text == SILENCE:
-                    if not archive.is_open:
-                        yield archive.begin(f"{IMAGES}/", 0, padded=True)
-                    yield archive.pad()
+                    if self._padded:
+                        if not archive.is_open:
+                            yield archive.begin(f"{IMAGES}/", 0, padded=True)
+                        yield archive.pad()
                     continue
                 for name, content in await asyncio.to_thread(_images, text):
                     if archive.is_open:
@@ -99,22 +98,6 @@ class ResultsZip:
                             yield piece
         if archive.is_open:
             yield archive.end()
-
-    @property
-    def _padded(self) -> bool:
-        return self._silence is not None
-
-    def _rows(self, rows: Rows) -> Rows:
-        """Return the records that are wanted, with an empty line in each long silence."""
-        chosen = self._chosen(rows)
-        return chosen if self._silence is None else kept_alive(chosen, self._silence)
-
-    async def _counted(self) -> Rows:
-        """Yield the records, and count them."""
-        async with aclosing(self._read(None)) as rows:
-            async for piece in rows:
-                self._count += bytes(piece).count(b"\n")
-                yield piece
 
 
 def _images(text: bytes) -> list[tuple[str, memoryview]]:

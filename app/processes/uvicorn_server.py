@@ -214,6 +214,8 @@ class Server(uvicorn.Server):
             each.close()
         self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
         self._grpc.stop(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
+        if (jobs := self._app.state.service.jobs) is not None:
+            jobs.leaving = True
         self.config.encoded_headers.append(CLOSE)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         asyncio.get_running_loop().call_later(self._grace, self._close)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Protocol
 
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
@@ -20,6 +20,13 @@ Body = AsyncGenerator[bytes | memoryview, None]
 """The content of an answer, in chunks of any size."""
 
 
+class Closing(Protocol):
+    """What a body reads from, which is closed after the body."""
+
+    async def aclose(self) -> None:
+        """Release what is held."""
+
+
 class StreamedBody(Response):
     """A response whose content is generated while it is sent.
 
@@ -33,7 +40,7 @@ class StreamedBody(Response):
         content: Body,
         headers: Mapping[str, str],
         media_type: str,
-        source: AsyncGenerator[Any, None] | None = None,
+        source: Closing | None = None,
         *,
         counted: bool = False,
     ) -> None:

@@ -4,6 +4,7 @@ ServiceError
 ├── ResultsExpired 410           the results were kept for their time
 ├── IdempotencyMismatch 422      the key was used for another body
 ├── TooManyJobs 429              the client has as many unfinished jobs as it may have
+├── TooManyFollowers 429         the client follows as many results as it may
 ├── JobsDisabled 501             this server has no data folder
 └── StorageFull 507              no room in the data folder, or in the destination of a job
 """
@@ -27,6 +28,12 @@ class TooManyJobs(ServiceError):
     """The client has as many unfinished jobs as it may have."""
 
     status, code, title, retryable = 429, "too_many_jobs", "Too many jobs", True
+
+
+class TooManyFollowers(ServiceError):
+    """The client follows the results of jobs with as many requests as it may."""
+
+    status, code, title, retryable = 429, "too_many_followers", "Too many followers", True
 
 
 class JobsDisabled(ServiceError):

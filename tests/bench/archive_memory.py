@@ -67,8 +67,8 @@ def write_results(path: Path, members: int) -> None:
     image = base64.b64encode(CONTENT).decode()
     shown = {"media_type": "image/png", "width": 64, "height": 64, "bytes": len(CONTENT)}
 
-    async def records(most: int | None) -> AsyncGenerator[bytes | memoryview, None]:
-        for n in range(0, members if most is None else most, 50):
+    async def records() -> AsyncGenerator[bytes, None]:
+        for n in range(0, members, 50):
             each = [
                 {"index": i, "id": name(i), "status": "ok", "image": {**shown, "data": image}}
                 for i in range(n, min(n + 50, members))

@@ -371,6 +371,23 @@ def test_jobs_are_counted_by_their_states(client: httpx.Client) -> None:
     assert 'darkroom_job_items_total{outcome="failed"}' in client.get("/metrics").text
 
 
+def test_a_follower_ends_with_whole_records_as_soon_as_a_server_stops(
+    start: Start, tmp_path: Path
+) -> None:
+    photo = f"data:image/jpeg;base64,{base64.b64encode(jpeg(1000, 1000)).decode()}"
+    with start(data_folder=tmp_path, grace=60.0) as running:
+        path = made(running.client, "filter&name=nl_means", manifest(*[{"data": photo}] * 300))
+        with running.client.stream("GET", f"{path}/results?follow=true") as followed:
+            until(lambda: running.client.get(path).json()["state"] == "running")
+            running.app.state.service.stopping.set()
+            begun = time.monotonic()
+            lines = b"".join(followed.iter_raw()).splitlines(True)
+            assert time.monotonic() - begun < 1.5
+        assert all(json.loads(each) for each in lines if each.strip())
+        assert all(each.endswith(b"\n") for each in lines)
+        running.client.post(f"{path}/cancel")
+
+
 def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
     for path in ("", "/x", "/x/results"):
         answer = server.client.get(f"/jobs{path}")

@@ -44,6 +44,8 @@ class ByKey(IntEnum):
     WORK = 2
     CONNECTIONS = 3
     FETCHES = 4
+    FOLLOWERS = 5
+    """Requests that follow the results of a job."""
 
 
 class Mark(IntEnum):

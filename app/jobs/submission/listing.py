@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -18,8 +19,8 @@ from typing import Literal
 import msgspec
 
 from app.jobs.files import MANIFEST
-from app.jobs.lines import whole_lines
 from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine, damaged
+from app.jobs.results import SILENCE, whole_lines
 from app.jobs.submission.receiving import FOLDER, Received
 from app.storage.local_files import Entry
 from app.storage.location import Location
@@ -87,7 +88,7 @@ async def stored_lines(
 
 
 async def failed_lines(
-    records: AsyncIterable[bytes | memoryview],
+    records: AsyncIterable[bytes],
     manifest: Path,
     total: int,
     *,
@@ -129,17 +130,24 @@ def _mark(failed: bytearray, text: bytes) -> None:
             failed[found.index // 8] |= bit
 
 
-async def failed_records(
-    records: AsyncIterable[bytes | memoryview],
-) -> AsyncGenerator[bytes | memoryview, None]:
-    """Yield the records of items that failed, wholly or partly, in pieces of whole lines."""
+async def failed_records(records: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the records of items that failed, wholly or partly, in pieces of whole lines.
+
+    An empty line is sent after each SILENCE in which no item failed.
+    """
+    sent = time.monotonic()
     async for text in whole_lines(records):
-        if kept := await asyncio.to_thread(_chosen, text):
+        kept = await asyncio.to_thread(_chosen, text)
+        if not kept and time.monotonic() - sent > SILENCE:
+            kept = b"\n"
+        if kept:
+            sent = time.monotonic()
             yield kept
 
 
 def _chosen(text: bytes) -> bytes:
-    return b"".join(each for each in text.splitlines(True) if _DECODE(each).status != "ok")
+    lines = text.splitlines(True)
+    return b"".join(each for each in lines if each != b"\n" and _DECODE(each).status != "ok")
 
 
 async def _groups(lines: AsyncIterable[StoredLine]) -> AsyncIterator[list[StoredLine]]:

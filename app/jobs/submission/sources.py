@@ -38,7 +38,7 @@ class Sources:
         rows: JobRows,
         settings: Settings,
         chunk: int,
-        results: Callable[[Job], AsyncGenerator[bytes | memoryview, None]],
+        results: Callable[[Job], AsyncGenerator[bytes, None]],
     ) -> None:
         self._storage = storage
         self._folder = folder

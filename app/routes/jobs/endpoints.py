@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -14,10 +13,9 @@ from pydantic import BaseModel
 from app.http import media_types, negotiation
 from app.http.headers import content_type, media_type
 from app.intake.body import announced
-from app.jobs.keep_alive import EVERY, kept_alive
-from app.jobs.results_zip import ResultsZip, Rows
+from app.jobs.results_zip import Records, ResultsZip
 from app.jobs.submission.listing import failed_records
-from app.responses.body import StreamedBody
+from app.responses.body import Body, StreamedBody
 from app.routes.images.image_route import client_name
 from app.routes.jobs.documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
 from app.routes.jobs.query import asked_for, options_of
@@ -141,32 +139,29 @@ async def job_results(
 ) -> Response:
     """Return the records of a job as JSON Lines, in the order in which they were finished.
 
-    As a ZIP the images are files, and the records are in `results.jsonl`.
+    As a ZIP the images are files, and the records are in `results.jsonl`. When the server stops, a
+    followed stream ends early, after a whole record; go on at the next `offset` then.
 
     This order never changes, so a client that has N records asks for `offset=N` next. Each record
     has the `index` of its line. With `status` only those that failed are sent, all are counted.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
     job = await jobs.find(id, client)
-    chosen: Callable[[Rows], Rows] = failed_records if status is not None else lambda rows: rows
-    read = partial(jobs.results, job, offset, follow=follow)
+    chosen: Callable[[Records], Records] = failed_records if status is not None else _every
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
-    if (output or _accepted(request)) == "zip":
-        images = job.operation != "classify"
-        archive = ResultsZip(
-            lambda n: read(limit if n is None else n),
-            chosen,
-            images=images,
-            silence=EVERY if follow else None,
-        )
-        return _zip(archive, job.id, headers)
-    rows = chosen(read(limit))
-    return StreamedBody(kept_alive(rows) if follow else rows, headers, media_types.JSON_LINES[0])
+    zipped = (output or _accepted(request)) == "zip"
+    found = await jobs.results(job, offset, limit, follow=follow, whole=zipped)
+    if not zipped:
+        content: Body = chosen(found.read())
+        return StreamedBody(content, headers, media_types.JSON_LINES[0], source=found)
+    images = job.operation != "classify"
+    archive = ResultsZip(found.read, chosen, images=images, padded=follow)
+    headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
+    return StreamedBody(archive.pieces(), headers, media_types.ZIP, source=found)
 
 
-def _zip(archive: ResultsZip, id_: str, headers: dict[str, str]) -> Response:
-    named = headers | {"Content-Disposition": f'attachment; filename="{id_}.zip"'}
-    return StreamedBody(archive.pieces(), named, media_types.ZIP)
+def _every(records: Records) -> Records:
+    return records
 
 
 def _accepted(request: Request) -> str:

@@ -122,7 +122,10 @@ export class Darkroom {
     return (await this.#sent("POST", "/jobs", fields, headers, new Blob(lines))).json();
   }
 
-  /** Yield the records of a job as they are finished; goes on after a broken connection. */
+  /**
+   * Yield the records of a job as they are finished; goes on after a broken connection, and where a
+   * server that stops has ended its answer before the job.
+   */
   async *jobResults(id: string, options: ResultOptions = {}): AsyncGenerator<Record> {
     const { offset = 0, follow = true, ...others } = options;
     const path = `/jobs/${encodeURIComponent(id)}/results`;
@@ -135,7 +138,9 @@ export class Darkroom {
           tries = 0;
           yield record;
         }
-        return;
+        const state = answer.headers.get("X-Job-State");
+        if (!follow || (state !== "queued" && state !== "running" && state !== "cancelling")) return;
+        await new Promise((resolve) => setTimeout(resolve, 500));
       } catch (error) {
         if (!(error instanceof TypeError) || options.signal?.aborted || tries >= 5) throw error;
       }

@@ -229,3 +229,12 @@ test("results of a job go on after a broken connection where they were", async (
   const offsets = requests.map((each) => new URL(each.path, url).searchParams.get("offset"));
   assert.deepEqual(offsets, ["0", "2"]);
 });
+
+test("results of a job go on where a server that stopped has ended them", async () => {
+  requests = [];
+  const state = (name) => ({ "X-Job-State": name });
+  answers = [ended(records(0, 2, state("running"))), ended(records(2, 4, state("succeeded")))];
+  const found = await all(client().jobResults("a"));
+  assert.deepEqual(found.map((each) => each.index), [0, 1, 2, 3]);
+  assert.equal(requests.length, 2);
+});

@@ -43,7 +43,7 @@ class Sender:
         raise AssertionError("unreachable")
 
 
-async def results(_job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+async def results(_job: Job) -> AsyncGenerator[bytes, None]:
     yield b"{}\n"
 
 

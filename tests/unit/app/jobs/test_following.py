@@ -1,85 +1,206 @@
-"""Results of a followed job: none is missing that is committed while its end is looked for."""
+"""Results as clients read them: whole although they expire, and followed by one look for all."""
 
 import asyncio
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
 
-from app.jobs import jobs as facade
+from app.admission.counts.counters import Counters
+from app.jobs import results as reading
+from app.jobs.chunk_records import ChunkRecords, store
 from app.jobs.files import DataFolder
-from app.jobs.jobs import Jobs
-from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import opened
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import CHUNKS, DONE
-from app.jobs.store.values import Job, State
-from models.domain.errors import NotFound
-from models.domain.job_errors import ResultsExpired
+from app.jobs.jobs import MOST_FOLLOWERS, Jobs
+from app.jobs.results import Following
+from app.jobs.store.values import Job
+from models.domain.errors import Cancelled, NotFound
+from models.domain.job_errors import ResultsExpired, TooManyFollowers
+from tests import job_store
+from tests.job_store import RETENTION, SPANS, Store, claimed, job
+
+TOTAL = 30
 
 
-def test_results_that_come_with_the_end_of_the_job_are_sent() -> None:
-    committed: list[bytes] = []
+class Reader(Jobs):
+    """The jobs of a folder, of which results are read alone."""
 
-    async def query(_id: str, offset: int, _runs: int) -> list[Any]:
-        return [SimpleNamespace(row=0, count=1)] if committed and offset == 0 else []
+    def __init__(self, store: Store, folder: DataFolder) -> None:
+        self.folder, self.rows, self._chunks = folder, store.jobs, store.chunks
+        self._counters, self.stops, self.looks = Counters(), False, 0
+        self._following = Following(store.jobs, store.chunks, lambda: self.stops)
+        self._store = store
 
-    async def rows(*_place: object) -> Any:
-        yield committed[0]
+    async def finish_chunk(self) -> None:
+        """Finish the next chunk of ten items."""
+        claim = await claimed(self._store, self._store.one)
+        with ChunkRecords(claim, self.folder.root) as records:
+            for index in range(claim.span.first, claim.span.first + claim.span.count):
+                await records.add(b'{"index":%d}\n' % index, failed=False)
+            made = store([records], self.folder.of("1"), self._store.one.id)
+        await self._store.chunks.commit(made, self._store.one.id, RETENTION)
 
-    async def find(_id: str, _client: str) -> Any:
-        committed.append(b'{"index": 0}\n')  # after the query that found nothing
-        return SimpleNamespace(state=State.SUCCEEDED)
+    async def job(self) -> Job:
+        found = await self.rows.find("1")
+        assert found is not None
+        return found
 
-    job = SimpleNamespace(id="j", client="c", state=State.RUNNING, total=1)
-    jobs: Any = SimpleNamespace(
-        _chunks=SimpleNamespace(results=query), folder=SimpleNamespace(rows=rows), find=find
-    )
-
-    async def read() -> list[Any]:
-        given: Any = job
-        return [piece async for piece in Jobs.results(jobs, given, 0, None, follow=True)]
-
-    assert asyncio.run(read()) == [b'{"index": 0}\n']
+    async def expire(self) -> None:
+        """Let the job expire, and remove its files as a sweep does."""
+        self._store.clock.now += 2 * RETENTION
+        assert await self.rows.expire() == ["1"]
+        self.folder.remove("1")
 
 
-@pytest.mark.parametrize(
-    ("gone", "error"),
-    [("expire", ResultsExpired), ("remove", NotFound)],
-    ids=["expired", "removed"],
-)
-def test_results_that_go_while_they_are_read_end_with_an_error(
-    gone: str, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@asynccontextmanager
+async def reader(root: Path, n_chunks: int = 0) -> AsyncIterator[Reader]:
+    """Return the jobs of a folder, with one job of three chunks, of which some are finished."""
+    async with job_store.stores(None, root) as tables:
+        folder = DataFolder(root)
+        folder.make()
+        folder.add("1")
+        await tables.jobs.add(job(), SPANS)
+        jobs = Reader(tables, folder)
+        for _ in range(n_chunks):
+            await jobs.finish_chunk()
+        yield jobs
+        assert not jobs._following._tasks
+
+
+async def text_of(found: Any) -> list[int]:
+    """Return the numbers of all records."""
+    async with aclosing(found):
+        lines = b"".join([bytes(piece) async for piece in found.read()]).splitlines()
+    return [int(each.removeprefix(b'{"index":')[:-1]) for each in lines if each]
+
+
+def test_results_of_an_expired_job_are_refused_before_the_first_byte(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with reader(tmp_path, 3) as jobs:
+            before = await jobs.job()
+            await jobs.expire()
+            for each in (before, await jobs.job()):
+                with pytest.raises(ResultsExpired):
+                    await jobs.results(each)
+            await jobs.rows.remove("1")
+            with pytest.raises(NotFound):
+                await jobs.results(before)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("gone", ["expire", "remove"])
+def test_results_that_go_while_they_are_read_are_read_whole(gone: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with reader(tmp_path, 3) as jobs:
+            found = await jobs.results(await jobs.job())
+            if gone == "expire":
+                await jobs.expire()
+            else:
+                await jobs.delete("1", "me")
+            assert await text_of(found) == [*range(TOTAL)]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("offset", "limit"), [(0, 1), (5, 10), (9, 12), (25, 100), (30, 5)])
+def test_results_begin_and_end_at_any_record(offset: int, limit: int, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with reader(tmp_path, 3) as jobs:
+            found = await jobs.results(await jobs.job(), offset, limit)
+            assert await text_of(found) == [*range(TOTAL)][offset : offset + limit]
+
+    asyncio.run(test())
+
+
+def test_followers_share_the_looks_at_a_job_and_miss_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ordinary end would tell the client that it has all of them."""
+    monkeypatch.setattr(reading, "FOLLOW", 0.01)
 
     async def test() -> None:
-        engine = await opened(None, tmp_path)
-        rows, folder = JobRows(engine), DataFolder(tmp_path)
-        jobs: Any = SimpleNamespace(_chunks=ChunkRows(engine), folder=folder, rows=rows)
-        jobs.find = partial(Jobs.find, jobs)
-        try:
-            new = Job("1", "me", State.SUCCEEDED, "classify", {}, 2, 2, 0, 0, 1.0, expires=1.0)
-            await rows.add(new, [])
-            folder.make()
-            (folder.add("1") / "r").write_bytes(b"{}\n" * 2)
-            for n in range(2):
-                place = {"file": "r", "at": 3 * n, "length": 3, "row": n, "finished": 1.0}
-                span = {"first": n, "n_items": 1, "start": 0, "stop": 0, "attempts": 1}
-                async with engine.begin() as connection:
-                    row = {"job": "1", "number": n, "state": DONE, **span, **place}
-                    await connection.execute(insert(CHUNKS), [row])
-            results = Jobs.results(jobs, new, 0, None, follow=False)
-            assert bytes(await anext(results)) == b"{}\n"
-            await (rows.expire() if gone == "expire" else rows.remove("1"))
-            with pytest.raises(error):
-                async for _ in results:
-                    pass
-        finally:
-            await engine.dispose()
+        async with reader(tmp_path, 1) as jobs:
+            now, looks = await jobs.job(), 0
+            states = jobs.rows.states
 
-    monkeypatch.setattr(facade, "RUNS", 1)  # as many results as two queries find
+            async def counted(ids: Any) -> Any:
+                nonlocal looks
+                looks += 1
+                return await states(ids)
+
+            monkeypatch.setattr(jobs.rows, "states", counted)
+            opened = [await jobs.results(now, follow=True) for _ in range(MOST_FOLLOWERS)]
+            await jobs.finish_chunk()
+            assert len(jobs._following._tasks) == 1
+            tasks = [asyncio.create_task(text_of(each)) for each in opened]
+            await asyncio.sleep(0.1)
+            assert looks < 0.1 / 0.01 + 2
+            await jobs.finish_chunk()
+            assert await asyncio.gather(*tasks) == [[*range(TOTAL)]] * MOST_FOLLOWERS
+
+    asyncio.run(test())
+
+
+def test_a_client_follows_a_limited_number_of_results(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with reader(tmp_path) as jobs:
+            now = await jobs.job()
+            held = [await jobs.results(now, follow=True) for _ in range(MOST_FOLLOWERS)]
+            with pytest.raises(TooManyFollowers):
+                await jobs.results(now, follow=True)
+            await (await jobs.results(now)).aclose()  # without following there is no limit
+            await held.pop().aclose()
+            held.append(await jobs.results(now, follow=True))
+            for each in held:
+                await each.aclose()
+
+    asyncio.run(test())
+
+
+def test_a_stopping_server_ends_followed_results_after_a_whole_record(tmp_path: Path) -> None:
+    """The client goes on from its offset elsewhere; a ZIP that ends early would look complete."""
+
+    async def test() -> None:
+        async with reader(tmp_path, 1) as jobs:
+            now = await jobs.job()
+            lines, whole = [
+                await jobs.results(now, follow=True, whole=whole) for whole in (False, True)
+            ]
+            tasks = [asyncio.create_task(text_of(each)) for each in (lines, whole)]
+            await asyncio.sleep(0.05)
+            jobs.stops = True
+            begun = asyncio.get_running_loop().time()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            assert asyncio.get_running_loop().time() - begun < 1.0
+            assert found[0] == [*range(10)]
+            assert isinstance(found[1], Cancelled)
+
+    asyncio.run(test())
+
+
+def test_a_stopping_server_cuts_a_long_run_of_records(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with reader(tmp_path, 2) as jobs:
+            found = await jobs.results(await jobs.job(), follow=True)
+            jobs.stops = True
+            read = await text_of(found)
+            assert read == [*range(len(read))]
+            assert 0 < len(read) < 20
+
+    asyncio.run(test())
+
+
+def test_empty_lines_are_sent_while_no_record_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SILENCE", 0.01)
+
+    async def test() -> None:
+        async with reader(tmp_path, 1) as jobs:
+            found = await jobs.results(await jobs.job(), follow=True)
+            async with aclosing(found), aclosing(found.read()) as pieces:
+                assert (await anext(pieces)).count(b"\n") == 10
+                assert [await anext(pieces) for _ in range(3)] == [b"\n"] * 3
+
     asyncio.run(test())

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import pytest
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.manifest import ManifestWriter, StoredLine
+from app.jobs.results import OpenResults
 from app.jobs.running.runner import Runner
 from app.jobs.running.suspects import Suspects
 from app.jobs.running.work import ImageWorker, Work
@@ -96,9 +98,12 @@ async def added(root: Path) -> None:
 async def records(root: Path) -> list[Any]:
     """Return the records that count."""
     engine = await opened(None, root)
-    rows = await ChunkRows(engine).results(ID, 0, 10)
+    job = await JobRows(engine).find(ID)
+    assert job is not None
+    async with aclosing(OpenResults(job, DataFolder(root), 0, None)) as found:
+        assert await found.open(ChunkRows(engine))
+        pieces = [piece async for piece in found.read()]
     await engine.dispose()
-    pieces = [piece for each in rows async for piece in DataFolder(root).rows(ID, each, 0, TOTAL)]
     return [msgspec.json.decode(each) for each in b"".join(pieces).splitlines()]
 
 

@@ -95,7 +95,7 @@ def test_a_retry_of_a_job_that_failed_has_the_items_that_were_not_done_too(
     (folder.of("0") / ARCHIVE).unlink()
     assert old.job is not None
 
-    async def results(_job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+    async def results(_job: Job) -> AsyncGenerator[bytes, None]:
         for nothing in list[bytes]():
             yield nothing
 
@@ -119,7 +119,7 @@ def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: s
     folder.make()
     old = OldJob(folder)
 
-    async def results(_job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+    async def results(_job: Job) -> AsyncGenerator[bytes, None]:
         yield (folder.of("0") / "results").read_bytes()
         old.remove(name)
 

@@ -1,0 +1,279 @@
+"""Read the results of a job: those that are committed, and those that come while a client follows.
+
+The files of results are opened before the first byte is sent, so results that expire or are removed
+meanwhile are read to their end.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from enum import Enum, auto
+from io import FileIO
+from typing import TYPE_CHECKING
+
+from app.jobs.store.values import UNFINISHED, Job, Rows, State
+from models.domain.errors import Cancelled
+
+if TYPE_CHECKING:  # they import SQLAlchemy, which only servers with jobs need
+    from app.jobs.files import DataFolder
+    from app.jobs.store.chunks import ChunkRows
+    from app.jobs.store.jobs import JobRows
+
+log = logging.getLogger("darkroom.jobs")
+
+FOLLOW = 0.5
+"""Seconds between two looks for new results of a job that clients follow."""
+
+SILENCE = 15.0
+"""Seconds without a record after which an empty line is sent; proxies wait for 30 and more."""
+
+PIECE = 1 << 18
+"""Bytes that are read at a time."""
+
+RUNS = 1000
+"""Runs of results that one query finds."""
+
+
+class End(Enum):
+    """Why no more results come: the job has ended, it is gone, or the server stops."""
+
+    OF_JOB = auto()
+    GONE = auto()
+    STOPPING = auto()
+
+
+class Following:
+    """Look for new results of followed jobs: one task a job, whatever the number of followers.
+
+    `stopping` says whether followers shall go on elsewhere.
+    """
+
+    def __init__(self, jobs: "JobRows", chunks: "ChunkRows", stopping: Callable[[], bool]) -> None:
+        self._jobs = jobs
+        self._chunks = chunks
+        self.stopping = stopping
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._followers: dict[str, set[asyncio.Queue[list[Rows] | End]]] = {}
+
+    def join(self, job: Job) -> "asyncio.Queue[list[Rows] | End]":
+        """Return a queue of the results that come from now on, with an End as its last element.
+
+        The queue may begin with results that a later query finds too.
+        """
+        queue = asyncio.Queue[list[Rows] | End]()
+        self._followers.setdefault(job.id, set()).add(queue)
+        if job.id not in self._tasks:
+            self._tasks[job.id] = asyncio.create_task(self._look(job.id, job.done))
+        return queue
+
+    def leave(self, job: str, queue: "asyncio.Queue[list[Rows] | End]") -> None:
+        """Stop following a job; its task ends with the last follower."""
+        followers = self._followers.get(job, set())
+        followers.discard(queue)
+        if not followers and job in self._tasks:
+            self._end(job)
+
+    async def aclose(self) -> None:
+        """End all tasks."""
+        for job in [*self._tasks]:
+            self._end(job)
+
+    def _end(self, job: str) -> None:
+        self._tasks.pop(job).cancel()
+        self._followers.pop(job, None)
+
+    async def _look(self, job: str, row: int) -> None:
+        """Give results from `row` on to all followers, until there are no more."""
+        end: End | None = None
+        while end is None:
+            found = list[Rows]()
+            try:
+                state = (await self._jobs.states([job])).get(job)
+                # After the state: results that come with the end of the job are not missed.
+                found = await self._chunks.results(job, row, RUNS)
+            except Exception as error:  # the database may answer again
+                log.warning("the results of job %s cannot be followed: %s", job, error)
+            else:
+                if state in (None, State.EXPIRED):
+                    end = End.GONE
+                elif state not in UNFINISHED and len(found) < RUNS:
+                    end = End.OF_JOB
+            if end is None and self.stopping():
+                end = End.STOPPING
+            if found:
+                row = found[-1].row + found[-1].count
+            for queue in self._followers[job]:
+                queue.put_nowait(found)
+                if end is not None:
+                    queue.put_nowait(end)
+            if end is None and len(found) < RUNS:
+                await asyncio.sleep(FOLLOW)
+        del self._tasks[job], self._followers[job]
+
+
+class OpenResults:
+    """Records of a job from number `offset` to the one before `end`; None means to the last one.
+
+    With `following` the records of a job that still runs are waited for. A reader of them goes on
+    elsewhere when the server stops, at the end of a line; a reader that needs the `whole` sees its
+    connection break then.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        folder: "DataFolder",
+        offset: int,
+        end: int | None,
+        following: Following | None = None,
+        *,
+        whole: bool = False,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._job = job
+        self._folder = folder
+        self._offset, self._end = offset, end
+        self._following = following
+        self._queue = following.join(job) if following else None
+        self._whole = whole
+        self._on_close: Callable[[], None] | None = on_close
+        self._runs: list[Rows] = []
+        self._known = offset
+        self._files: dict[str, FileIO] = {}
+
+    async def open(self, chunks: "ChunkRows") -> bool:
+        """Find all records that are committed now; return False where some are gone already."""
+        try:
+            while found := await chunks.results(self._job.id, self._known, RUNS):
+                for rows in found:
+                    await self._add(rows)
+                if self._is_end(self._known):
+                    break
+        except FileNotFoundError:
+            return False
+        return self._known >= self._job.done or self._is_end(self._known)
+
+    async def read(self) -> AsyncGenerator[bytes, None]:
+        """Yield the records as JSON Lines; a second call yields the same ones again.
+
+        An empty line is sent after each SILENCE without a record. Raises Cancelled where the rest
+        cannot be read here.
+        """
+        at = self._offset
+        async with aclosing(self._all()) as runs:
+            while not self._is_end(at):
+                rows = await anext(runs, End.OF_JOB)
+                if rows is End.OF_JOB:
+                    return
+                if rows is None:
+                    yield b"\n"
+                    continue
+                assert isinstance(rows, Rows)
+                last = rows.row + rows.count
+                last = last if self._end is None else min(last, self._end)
+                async with aclosing(self._pieces(rows, at, last)) as pieces:
+                    async for piece in pieces:
+                        left = self._following is not None and self._following.stopping()
+                        cut = piece.find(b"\n") + 1 if left else 0
+                        yield piece[: cut or None]
+                        if cut:
+                            self._check(End.STOPPING)
+                            return
+                at = last
+
+    async def aclose(self) -> None:
+        """Close the files, and stop following."""
+        if self._following is not None and self._queue is not None:
+            self._following.leave(self._job.id, self._queue)
+        for file in self._files.values():
+            file.close()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    async def _all(self) -> AsyncGenerator[Rows | None, None]:
+        """Yield the runs that are known, then those that come; None after each SILENCE."""
+        for rows in [*self._runs]:
+            yield rows
+        while self._queue is not None:
+            try:
+                # `wait_for` of Python 3.11 drops a cancellation that comes with the element.
+                async with asyncio.timeout(SILENCE):
+                    found = await self._queue.get()
+            except TimeoutError:
+                yield None
+                continue
+            if isinstance(found, End):
+                self._queue = None
+                self._check(found)
+                return
+            for rows in found:
+                if rows.row >= self._known:  # the first query has not found it
+                    await self._add(rows)
+                    yield rows
+
+    def _check(self, end: End) -> None:
+        if end is End.GONE or (end is End.STOPPING and self._whole):
+            raise Cancelled("the rest of the results cannot be sent")
+
+    def _is_end(self, at: int) -> bool:
+        return self._end is not None and at >= self._end
+
+    async def _add(self, rows: Rows) -> None:
+        """Remember a run, as part of the one before where both are neighbours in one file.
+
+        The first run stays alone, because the lines before `offset` in it are read in vain. Raises
+        FileNotFoundError.
+        """
+        if rows.file not in self._files:
+            path = self._folder.of(self._job.id) / rows.file
+            self._files[rows.file] = await asyncio.to_thread(FileIO, path)
+        self._known = rows.row + rows.count
+        last = self._runs[-1] if len(self._runs) > 1 else None
+        if last is not None and (last.file, last.at + last.length) == (rows.file, rows.at):
+            count, length = last.count + rows.count, last.length + rows.length
+            self._runs[-1] = replace(last, count=count, length=length)
+        else:
+            self._runs.append(rows)
+
+    async def _pieces(self, rows: Rows, first: int, last: int) -> AsyncGenerator[bytes, None]:
+        """Yield the records from number `first` to the one before `last`, all of one run."""
+        file, at, end = self._files[rows.file], rows.at, rows.at + rows.length
+        skip, wanted, seen = max(0, first - rows.row), last - rows.row, 0
+        while at < end and seen < wanted:
+            piece = await asyncio.to_thread(os.pread, file.fileno(), min(PIECE, end - at), at)
+            if not piece:
+                raise OSError(f"the results of job {self._job.id} end before byte {end}")
+            at += len(piece)
+            start, n_lines = _after(piece, skip - seen), piece.count(b"\n")
+            stop = len(piece) if seen + n_lines < wanted else _after(piece, wanted - seen)
+            seen += n_lines
+            if start < stop:
+                yield piece[start:stop]
+
+
+async def whole_lines(records: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the text in pieces that end at ends of lines.
+
+    A line of many pieces is copied once: records with images have hundreds of them.
+    """
+    parts: list[bytes] = []
+    async for piece in records:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*parts, piece[:end]])
+            parts = []
+        parts.append(piece[end:])
+
+
+def _after(piece: bytes, n_lines: int) -> int:
+    """Return the place after a number of line ends, or the end of the piece."""
+    place = 0
+    for _ in range(n_lines):
+        place = piece.find(b"\n", place) + 1
+        if not place:
+            return len(piece)
+    return place
