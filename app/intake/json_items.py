@@ -120,7 +120,6 @@ async def _decoded(uri: DataUri, settings: Settings) -> Blob | ServiceError:
     small = uri.end - uri.start <= BASE64_AT_ONCE
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         try:
-            spool.expect(uri.size)
             while (
                 piece := next(pieces, b"") if small else await asyncio.to_thread(next, pieces, b"")
             ):

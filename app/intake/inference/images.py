@@ -18,6 +18,9 @@ from models.settings import Settings
 
 Content = Blob | ServiceError
 
+BEFORE = 64
+"""Bytes in which a data URI begins; blanks may stand before the URI."""
+
 
 async def of_one_size(
     pieces: AsyncIterator[bytes], layout: Layout, settings: Settings
@@ -78,16 +81,20 @@ async def base64_files(body: Text, array: JsonArray, settings: Settings) -> list
     """
     found = list[Content]()
     for start, end in array.strings:
-        uri = DataUri(body, start, end, bare=bytes(body[start : start + 5]) != b"data:")
+        bare = not bytes(body[start : start + BEFORE]).lstrip().lower().startswith(b"data:")
+        uri = DataUri(body, start, end, bare)
         try:
-            found.append(await _spooled(threaded(uri.pieces()), uri.size, settings))
+            found.append(await _spooled(threaded(uri.pieces()), 0, settings))
         except (MalformedRequest, TooLarge) as error:  # its size is not known before it is decoded
             found.append(error.with_traceback(None))
     return found
 
 
 async def _spooled(pieces: AsyncIterator[bytes], length: int, settings: Settings) -> Content:
-    """Return a file of `length` bytes, or its error if that is over the limit of a file."""
+    """Return a file, or its error if it is over the limit of a file.
+
+    `length` is the number of its bytes, or 0 if that is unknown.
+    """
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         refusal: TooLarge | None = None
         try:
