@@ -4,7 +4,12 @@ Each file is written to a spool of its own, so a file that is too large fails al
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import Message
+from email.utils import collapse_rfc2231_value
 
 from fastapi import Request
 from multipart import (
@@ -17,7 +22,13 @@ from multipart import (
 
 from app.intake.archive_items import is_archive
 from app.intake.spool import Blob, Spool
-from models.domain.errors import MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import (
+    FieldError,
+    InvalidParameter,
+    MalformedRequest,
+    ServiceError,
+    TooLarge,
+)
 from models.settings import Settings
 
 LONGEST_FIELD = 1 << 20
@@ -47,15 +58,13 @@ DEFAULT_CHARSET = "_charset_"
 FIELDS = 100
 """Largest number of parts of a form besides one for each image."""
 
-TEXT = (None, "text/plain", "application/json")
-
 FILES = ("files", "file")
-"""Names of the fields that hold files, with or without a filename."""
+"""Names of the fields that hold images, with or without a filename. All other fields hold text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A text field."""
+    """A field with text, also where a client sent the text as a file."""
 
     name: str
     text: str
@@ -68,7 +77,6 @@ class File:
     An `archive` has images inside; its size is bounded by that of the body.
     """
 
-    name: str
     filename: str | None
     content: Blob | ServiceError
     archive: bool = False
@@ -79,19 +87,26 @@ Events = AsyncIterator[MultipartSegment | bytes | None]
 
 
 async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | File]:
-    """Yield the parts in order; raises MalformedRequest, and TooLarge (number or size of parts)."""
+    """Yield the parts in order, without the file inputs that were left empty.
+
+    Raises MalformedRequest, TooLarge (number or size of parts), and InvalidParameter for a file
+    that is neither an image field nor text.
+    """
     events = segments(request, settings.max_images_per_request + FIELDS)
     texts = _Texts()
     try:
         async for head in events:
             assert isinstance(head, MultipartSegment)
-            name, filename = _utf8(head.name), _utf8(head.filename)[:LONGEST_NAME]
-            if not _is_text(head, name):
+            name = _utf8(head.name)
+            if name in FILES:
+                filename = filename_of(head)
                 archive = is_archive(head.content_type, filename)
                 most = settings.max_body_bytes if archive else settings.max_image_bytes
                 content = await _file(events, most, settings.spool_bytes)
-                yield File(name, filename or None, content, archive)
-            elif (field := await texts.read(events, name, head.charset)) is not None:
+                # A browser sends a file input without a file as an empty file without a name.
+                if filename or not isinstance(content, Blob) or content.size:
+                    yield File(filename or None, content, archive)
+            elif (field := await texts.read(events, name, head)) is not None:
                 yield field
     except ParserLimitReached as error:
         raise TooLarge(f"multipart body: {error.args[0]}") from None
@@ -136,8 +151,40 @@ def _utf8(text: str | None) -> str:
     return (text or "").encode("latin-1", "replace").decode("utf-8", "replace")
 
 
-def _is_text(head: MultipartSegment, name: str) -> bool:
-    return head.filename is None and head.content_type in TEXT and name not in FILES
+def filename_of(head: MultipartSegment) -> str:
+    """Return the name of a part's file, empty without one.
+
+    `filename*` (RFC 8187, RFC 2231) wins over `filename`, because it names its codec. Encoded words
+    (RFC 2047) are decoded. The folders of a path with backslashes, which old browsers sent, go.
+    """
+    name = _utf8(head.filename)
+    disposition = head.header("Content-Disposition", "")
+    if "*" in disposition:
+        name = _extended_name(disposition) or name
+    name = name[:LONGEST_NAME]
+    if "=?" in name:
+        with suppress(HeaderParseError, LookupError, ValueError):  # of what only looks like them
+            name = "".join(
+                each if isinstance(each, str) else each.decode(codec or "raw-unicode-escape")
+                for each, codec in decode_header(name)
+            )
+    if name[1:3] == ":\\" or name[:2] == "\\\\":
+        name = name.rpartition("\\")[2]
+    # UTF-7 and escapes may hold half a surrogate pair, which no answer can hold.
+    return name.encode(errors="replace").decode()
+
+
+def _extended_name(disposition: str) -> str | None:
+    """Return the value of `filename*`, or of its parts `filename*0*` …; None without one."""
+    message = Message()
+    message["Content-Disposition"] = disposition
+    try:
+        given = message.get_params([], "Content-Disposition")
+        names = [value for key, value in given if key.lower() == "filename"]
+        # `email` appends the values that it decoded to the plain ones.
+        return collapse_rfc2231_value(names[-1]) if names else None
+    except (LookupError, TypeError, ValueError):
+        return None  # an unknown codec, or parts without an order
 
 
 class _Texts:
@@ -147,18 +194,26 @@ class _Texts:
         self._default = "utf-8"
         self._left = LONGEST_TEXT
 
-    async def read(self, events: Events, name: str, charset: str | None) -> Field | None:
+    async def read(self, events: Events, name: str, head: MultipartSegment) -> Field | None:
         """Return the next field; None for `_charset_`, which sets the codec of later fields."""
-        codec = self._default if charset is None else _codec(name, charset)
-        content = await self._content(events, name)
+        is_file = head.filename is not None
+        if (head.content_type or "").startswith("image/"):
+            raise _unknown_file(name)
+        codec = self._default if head.charset is None else _codec(name, head.charset)
         try:
-            text = content.decode(codec)
+            text = (await self._content(events, name)).decode(codec)
         except UnicodeError:
+            if is_file:
+                raise _unknown_file(name) from None
             raise MalformedRequest(f"the field {_short(name)} is not {codec.upper()}") from None
+        except TooLarge:
+            if is_file:
+                raise _unknown_file(name) from None
+            raise
         if name == DEFAULT_CHARSET:
             self._default = _codec(name, text)
             return None
-        return Field(name, text)
+        return Field(name, text.removeprefix("\ufeff"))
 
     async def _content(self, events: Events, name: str) -> bytes:
         content = bytearray()
@@ -183,6 +238,13 @@ def _codec(name: str, charset: str) -> str:
             "utf-8, ascii and latin-1 are read"
         )
     return codec
+
+
+def _unknown_file(name: str) -> InvalidParameter:
+    wrong = FieldError(
+        name, "images are sent as `files` or `file`; a file of another field is the option's text"
+    )
+    return InvalidParameter(f"unknown file field {_short(name)}: {wrong.message}", [wrong])
 
 
 def _short(text: str) -> str:

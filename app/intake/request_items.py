@@ -25,6 +25,9 @@ from models.domain.errors import (
 )
 from models.settings import Settings
 
+URLS = ("urls", "url")
+"""Names of the fields of a form that hold the address of an image."""
+
 MOST_OPTIONS = 100
 """Largest number of options of one request, more than twice as many as exist."""
 
@@ -124,12 +127,11 @@ async def _multipart(
     options: Options = []
     async for part in multipart.parts(request, settings):
         if isinstance(part, multipart.File):
-            if part.name not in multipart.FILES:
-                wrong = FieldError(part.name, "files are sent as `files` or `file`")
-                raise InvalidParameter(f"unknown file field {part.name[:60]!r}", [wrong])
             found += await _of_file(request, part, permit, settings, len(found))
-        elif part.name == "urls":
-            found.append((url_content(part.text), shown_url(part.text), None))
+        elif not (text := part.text.strip()):
+            continue  # a field of an HTML form that a person left empty
+        elif part.name in URLS:
+            found.append((url_content(text), shown_url(text), None))
         else:
             options.append((part.name, part.text))
     return found, options

@@ -6,6 +6,7 @@ counts them, stops at a limit, and copies all but the long strings, which may be
 
 import re
 import secrets
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -78,8 +79,9 @@ class Cut:
 def cut(body: Text, bounds: Bounds, *, one_image: bool = False) -> Cut:
     """Check the structure of `body` and cut it.
 
-    Images are the objects in its list `images`, or with `one_image` the body itself. Any other
-    `data` stays, because its replacement would be shown to the client as a wrong value.
+    A byte order mark before the text is left out. Images are the objects in its list `images`, or
+    with `one_image` the body itself. Any other `data` stays, because its replacement would be shown
+    to the client as a wrong value.
 
     Raises TooLarge over a bound, InvalidParameter for a key that stands twice in one object, and
     MalformedRequest for some texts that are not JSON; a parser finds the others.
@@ -106,7 +108,8 @@ class _Scan:
 
     def run(self) -> Cut:
         """Scan the whole text."""
-        copied, key, wants_key = 0, "", False
+        copied = len(BOM_UTF8) if self.body[: len(BOM_UTF8)] == BOM_UTF8 else 0
+        key, wants_key = "", False
         for kind, start, end in self._tokens():
             if kind == b'"' and wants_key:
                 key, wants_key = self._key(start, end), False

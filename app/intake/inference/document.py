@@ -1,5 +1,6 @@
 """The JSON of an inference request: read strictly where it has a meaning here, else ignored."""
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -71,6 +72,7 @@ _DECODER = msgspec.json.Decoder(Document)
 
 def read_document(text: bytes, most_images: int) -> Document:
     """Return the request; raises MalformedRequest, and TooLarge for a structure over its bounds."""
+    text = text.removeprefix(BOM_UTF8)
     try:
         cut(text, Bounds.of(most_images))
     except InvalidParameter as error:

@@ -1,5 +1,7 @@
 """Read a manifest that arrives in pieces, as JSON Lines or as one JSON list."""
 
+from codecs import BOM_UTF8
+
 from app.jobs.manifest import ManifestWriter
 from app.jobs.submission.json_list import JsonElements
 
@@ -13,6 +15,7 @@ class ManifestParser:
     def __init__(self, writer: ManifestWriter, longest: int, *, is_list: bool) -> None:
         self._writer = writer
         self._elements = JsonElements(longest) if is_list else None
+        self._begun = False
 
     @property
     def pending(self) -> int:
@@ -20,7 +23,12 @@ class ManifestParser:
         return (self._elements or self._writer).pending
 
     def write(self, piece: bytes) -> None:
-        """Take a piece; raises MalformedRequest and TooLarge."""
+        """Take a piece; raises MalformedRequest and TooLarge.
+
+        The first piece may begin with a byte order mark, which is skipped.
+        """
+        if not self._begun:
+            self._begun, piece = True, piece.removeprefix(BOM_UTF8)
         if self._elements is None:
             self._writer.write(piece)
             return

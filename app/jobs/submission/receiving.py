@@ -1,6 +1,7 @@
 """Receive the body that makes a job: to disk, piece by piece, checked as it comes."""
 
 import hashlib
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -20,7 +21,7 @@ from app.archives.work import on_thread
 from app.http.request_lifetime import while_connected
 from app.intake import archive_items
 from app.intake.json_items import ROOM
-from app.intake.multipart import segments
+from app.intake.multipart import filename_of, segments
 from app.jobs.files import ARCHIVE, MANIFEST, sync_path
 from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
 from app.jobs.store.values import Span
@@ -150,7 +151,10 @@ class Receiver:
                     text = "a form has one `manifest` and one `archive`; options are in the query"
                     raise InvalidParameter(text, [FieldError(str(head.name)[:60], text)])
                 self._digest.update(head.name.encode())
-                await self._save(self.folder / PARTS[head.name], _content(events))
+                path = self.folder / PARTS[head.name]
+                await self._save(path, _content(events))
+                if not path.stat().st_size and not filename_of(head):
+                    path.unlink()  # a file input of an HTML form that a person left empty
         except ParserLimitReached as error:
             raise TooLarge(f"multipart body: {error.args[0]}") from None
         except MultipartError as error:
@@ -169,7 +173,7 @@ class Receiver:
             closing(self._writer(archive.find)) as writer,
             sent.open("rb") as file,
         ):
-            start = file.read(64).lstrip()
+            start = file.read(64).removeprefix(BOM_UTF8).lstrip()
             file.seek(0)
             parser = ManifestParser(writer, self._longest, is_list=start.startswith(b"["))
             for piece in iter(partial(file.read, PIECE), b""):

@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from app.intake.multipart import Field, File, parts
 from app.intake.spool import Blob
-from models.domain.errors import MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import InvalidParameter, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
 BOUNDARY = b"--a b"
@@ -65,7 +65,7 @@ def test_files_and_fields_come_in_order_however_the_body_is_cut(
 def test_a_file_keeps_its_name() -> None:
     (found,) = read(body(file(b"x", "päckchen 1.jpg")))
     assert isinstance(found, File)
-    assert (found.name, found.filename) == ("files", "päckchen 1.jpg")
+    assert found.filename == "päckchen 1.jpg"
 
 
 def test_a_part_of_an_image_s_type_is_a_file_without_a_filename() -> None:
@@ -186,3 +186,68 @@ def test_a_folded_header_is_read_and_a_form_of_them_refused() -> None:
     assert read(folded(10)) == [Field("ops", "[]")]
     with pytest.raises(TooLarge, match="folded"):
         read(folded(1001))
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        ("filename*=utf-8''%E2%82%AC.jpg", "€.jpg"),
+        ("filename=\"EUR.jpg\"; filename*=UTF-8'en'%E2%82%AC%20a.jpg", "€ a.jpg"),
+        ("filename*=UTF-8''%E2%82%AC.jpg; filename=\"EUR.jpg\"", "€.jpg"),
+        ("filename*=iso-8859-1''%A3.jpg", "£.jpg"),
+        ("filename*=\"utf-8''%E2%82%AC.jpg\"", "€.jpg"),
+        ("filename*0*=utf-8''%E2%82%AC; filename*1=\"uro.jpg\"", "€uro.jpg"),
+        ("filename*=no-such-codec''a.jpg; filename=b.jpg", "a.jpg"),
+        ('filename="=?UTF-8?B?4oKsLmpwZw==?="', "€.jpg"),
+        ('filename="=?iso-8859-1?Q?=A3_1?= =?utf-8?q?=E2=82=AC?=.jpg"', "£ 1€.jpg"),
+        ('filename="=?no-such-codec?Q?a?=.jpg"', "=?no-such-codec?Q?a?=.jpg"),
+        ('filename="=?utf-8?B?A?=.jpg"', "=?utf-8?B?A?=.jpg"),
+        ('filename="=?utf-7?Q?+2AA-?="', "?"),
+        ('filename="€.jpg"', "€.jpg"),
+        ('filename="C:\\Photos\\a.jpg"', "a.jpg"),
+        ("filename*=utf-8''C%3A%5CPhotos%5Ca.jpg", "a.jpg"),
+        ('filename="\\\\server\\photos\\a.jpg"', "a.jpg"),
+        ('filename="a%22b.jpg"', 'a"b.jpg'),
+        ('filename="a\\"b.jpg"', 'a"b.jpg'),
+        ('filename="folder/a*b.jpg"', "folder/a*b.jpg"),
+    ],
+)
+def test_a_name_is_read_in_each_form_that_clients_send(disposition: str, name: str) -> None:
+    head = f'Content-Disposition: form-data; name="files"; {disposition}\r\n\r\nx'
+    (found,) = read(body(head.encode()))
+    assert isinstance(found, File)
+    assert found.filename == name
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "image/jpeg", "text/plain", ""])
+@pytest.mark.parametrize("name", ["files", "file"])
+def test_a_file_input_that_was_left_empty_is_nothing(name: str, kind: str) -> None:
+    head = f'Content-Disposition: form-data; name="{name}"; filename=""\r\n'
+    typed = f"Content-Type: {kind}\r\n" if kind else ""
+    assert read(body((head + typed + "\r\n").encode())) == []
+    assert read(body(field(name, b""))) == []
+
+
+def test_an_empty_file_with_a_name_is_a_file() -> None:
+    (found,) = read(body(file(b"")))
+    assert content_of(found) == b""
+
+
+@pytest.mark.parametrize("filename", ["blob", "ops.json", ""])
+@pytest.mark.parametrize(
+    "kind", ["application/json", "text/plain; charset=utf-8", "application/octet-stream"]
+)
+def test_an_option_may_come_as_a_file_of_text(filename: str, kind: str) -> None:
+    head = f'Content-Disposition: form-data; name="ops"; filename="{filename}"\r\n'
+    whole = body(f"{head}Content-Type: {kind}\r\n\r\n".encode() + b"\xef\xbb\xbf[]")
+    assert read(whole) == [Field("ops", "[]")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [("image/png", b"x"), ("application/octet-stream", b"\x89PNG"), ("text/plain", bytes(2 << 20))],
+)
+def test_a_file_of_another_field_that_is_no_text_is_an_error(kind: str, content: bytes) -> None:
+    head = 'Content-Disposition: form-data; name="photo"; filename="a.png"\r\n'
+    with pytest.raises(InvalidParameter, match="unknown file field 'photo'"):
+        read(body(f"{head}Content-Type: {kind}\r\n\r\n".encode() + content))

@@ -56,6 +56,13 @@ def test_long_data_is_cut_out_and_found_again(end: str) -> None:
     assert restored(found, body) == json.loads(body)
 
 
+def test_a_byte_order_mark_before_the_text_is_skipped() -> None:
+    body = b'\xef\xbb\xbf{"images":[{"data":"%s"}]}' % (b"a" * (SHORT + 1))
+    for text in (body, bytearray(body)):
+        found = cut(text, Bounds())
+        assert restored(found, body) == json.loads(body.removeprefix(b"\xef\xbb\xbf"))
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -150,3 +150,29 @@ def test_an_archive_whose_client_leaves_before_its_turn_is_not_read(
         assert not len(receiving.TURNS)
 
     asyncio.run(scenario())
+
+
+def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:
+    def part(name: str, filename: str, content: bytes) -> bytes:
+        head = (
+            f'--b\r\nContent-Disposition: form-data; name="{name}"; filename="{filename}"\r\n\r\n'
+        )
+        return head.encode() + content + b"\r\n"
+
+    empty, archive = part("manifest", "", b""), part("archive", "a.zip", packed({"a.jpg": b"1"}))
+    scope = {**SCOPE, "headers": [(b"content-type", b"multipart/form-data; boundary=b")]}
+    bodies: list[Message] = [{"type": "http.request", "body": empty + archive + b"--b--\r\n"}]
+
+    async def receive() -> Message:
+        if bodies:
+            return bodies.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("the client stays")
+
+    async def scenario() -> Received:
+        (folder := tmp_path / "job").mkdir()
+        async with data_room(tmp_path) as room:
+            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room, "job"), "one")
+            return await receiver.receive(Request(scope, receive), "multipart/form-data")
+
+    assert asyncio.run(scenario()).total == 1
