@@ -4,7 +4,6 @@ Besides `executors.py` only this file of `app` chooses a backend.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -62,8 +61,6 @@ from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores
-
-log = logging.getLogger("darkroom.main")
 
 
 async def start_service(
@@ -192,13 +189,12 @@ async def _serving(service: Service, traces: TracerProvider | None) -> AsyncIter
 async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Service:
     """Return the started service with its jobs.
 
-    Wrong settings are noted, because the next start would fail with them too.
+    The fault of wrong settings is noted, because the next start would fail with them too.
     """
     try:
         return await start_jobs(await starting, stop_service)
     except ValueError as error:
-        log.critical("%s", error)
-        app.state.wrong_settings = True
+        app.state.wrong_settings = str(error)
         raise
 
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from models.setting_types import Size
+
 DataFolder = Annotated[
     Path | None,
     Field(
@@ -37,17 +39,17 @@ JobsPerClient = Annotated[
 JobItems = Annotated[int, Field(ge=1, description="images of one job")]
 """Items of one manifest."""
 
-JobBytes = Annotated[int, Field(ge=1, description="bytes of the body that makes a job")]
+JobBytes = Annotated[Size, Field(ge=1, description="bytes of the body that makes a job")]
 """Bytes of a manifest or an archive."""
 
 DataBytes = Annotated[
-    int,
+    Size,
     Field(ge=1, description="bytes of the data folder; no job is taken, and none goes on, beyond"),
 ]
 """Bytes of all manifests, archives and results."""
 
 ClientDataBytes = Annotated[
-    int,
+    Size,
     Field(
         ge=0,
         description="bytes of the data folder that the jobs of one client may take; no job of it "

@@ -1,6 +1,12 @@
 """The types of settings: allowed values, and their conversion from text."""
 
 import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -33,9 +39,71 @@ class Precision(StrEnum):
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads, by the XDG base directory specification."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "darkroom"
+    """Return the folder of downloads, by the XDG base directory specification.
+
+    A user id without a home folder, as containers have them, gets a folder of its own among the
+    temporary files. Compiled code is loaded from it, so ValueError if another user can write to it.
+    """
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "darkroom"
+    try:
+        return Path.home() / ".cache" / "darkroom"
+    except RuntimeError:
+        return _private(f"{tempfile.gettempdir()}/darkroom-{os.getuid()}")
+
+
+def _private(folder: str) -> Path:
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        status = os.lstat(folder)
+        is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+        reason = "" if is_ours and not status.st_mode & 0o022 else "another user can write to it"
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        raise ValueError(
+            f"user id {os.getuid()} has no home folder, and {folder} cannot be its cache folder: "
+            f"{reason}; set DARKROOM_CACHE_FOLDER or XDG_CACHE_HOME to a folder of this user"
+        )
+    return Path(folder)
+
+
+_SIZE = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", re.ASCII)
+_BYTES = {"B": 1} | {
+    name: factor
+    for power, prefix in enumerate("kMGT", 1)
+    for name, factor in (
+        (prefix, 1024**power),
+        (f"{prefix}iB", 1024**power),
+        (f"{prefix}B", 1000**power),
+    )
+}
+
+
+def _in(units: Mapping[str, int], example: str) -> Callable[[object], object]:
+    """Return what makes a whole number of text with one of the units, in any case of letters."""
+    factors = {"": 1} | {unit.lower(): factor for unit, factor in units.items()}
+
+    def number(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found = _SIZE.fullmatch(value.strip())
+        factor = factors.get(found[2].lower()) if found else None
+        if found is None or factor is None or (factor == 1 and "." in found[1]):
+            raise ValueError(f"write a number, alone or with one of {', '.join(units)}: {example}")
+        return int(Decimal(found[1]) * factor)
+
+    return number
+
+
+Size = Annotated[int, BeforeValidator(_in(_BYTES, "67108864, 64M, 64MiB or 67MB"))]
+"""Bytes: `64M` and `64MiB` are 64 times 1024 squared, as in Docker and nginx; `64MB` is decimal."""
+
+Pixels = Annotated[
+    int, BeforeValidator(_in({"k": 1000, "M": 10**6, "MP": 10**6}, "50000000, 50M or 50MP"))
+]
+"""Pixels: `50M` and `50MP` are 50 million."""
 
 
 class Etags(StrEnum):
@@ -82,7 +150,7 @@ DebugBatches = Annotated[
 """The number of batches that a worker remembers."""
 
 ResultCache = Annotated[
-    int,
+    Size,
     Field(
         ge=0,
         description="bytes of results kept by content, in each process that serves HTTP; equal "
@@ -125,7 +193,7 @@ Decoders = Annotated[
 """The number of decoder processes, or `auto`."""
 
 CodecMemory = Annotated[
-    int,
+    Size,
     Field(
         ge=0,
         description="estimated bytes that large images take at a time, and as many the largest; "
@@ -135,7 +203,7 @@ CodecMemory = Annotated[
 """Bytes for decoding and encoding large images, or 0."""
 
 PixelsInFlight = Annotated[
-    int,
+    Pixels,
     Field(
         ge=0,
         description="decoded pixels in memory; more wait for their turn; 0: 200 million, or room "
@@ -188,7 +256,7 @@ GrpcPort = Annotated[Port, Field(description=_GRPC_PORT)]
 """The port of gRPC, or 0."""
 
 GrpcMessageBytes = Annotated[
-    int, Field(ge=1 << 16, description="bytes of one message over gRPC, and at most a body's")
+    Size, Field(ge=1 << 16, description="bytes of one message over gRPC, and at most a body's")
 ]
 """The largest message over gRPC."""
 

@@ -37,9 +37,11 @@ from models.setting_types import (
     Network,
     Networks,
     Optimize,
+    Pixels,
     PixelsInFlight,
     Precision,
     ResultCache,
+    Size,
     Texts,
     Tracing,
     cache_folder,
@@ -50,9 +52,18 @@ __all__ = ["PREFIX", "Network", "Optimize", "Precision", "Settings"]
 
 
 class Settings(BaseSettings):
-    """The settings of a server at its start. Sizes are in bytes, times are in seconds."""
+    """The settings of a server at its start. Sizes are in bytes, times are in seconds.
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    An empty variable means that the setting is not set, as Compose makes it of `${NAME:-}`.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        env_file_encoding="utf-8-sig",
+        extra="forbid",
+        frozen=True,
+    )
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
@@ -118,7 +129,7 @@ class Settings(BaseSettings):
     max_batch_size: int = Field(
         0, ge=0, le=512, description="images in one micro-batch; 0: 8 on a CPU, 64 on a GPU"
     )
-    max_batch_pixels: int = Field(
+    max_batch_pixels: Pixels = Field(
         64_000_000, ge=1, description="pixels in one micro-batch; a larger image is alone in one"
     )
     max_queue_delay: float = Field(
@@ -131,22 +142,22 @@ class Settings(BaseSettings):
         description="images in one request, or under way of a stream; in /process, labels and "
         "versions",
     )
-    max_image_bytes: int = Field(32 << 20, ge=1, description="bytes of one image file")
-    max_body_bytes: int = Field(256 << 20, ge=1, description="bytes of one request body")
+    max_image_bytes: Size = Field(32 << 20, ge=1, description="bytes of one image file")
+    max_body_bytes: Size = Field(256 << 20, ge=1, description="bytes of one request body")
     grpc_max_message_bytes: GrpcMessageBytes = 8 << 20
-    max_pixels: int = Field(
+    max_pixels: Pixels = Field(
         50_000_000, ge=1, le=178_956_970, description="pixels of one image (Pillow's limit at most)"
     )
     max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
-    max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
-    max_arriving_bytes: int = Field(512 << 20, ge=1, description="bytes of bodies still arriving")
+    max_bytes_in_flight: Size = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
+    max_arriving_bytes: Size = Field(512 << 20, ge=1, description="bytes of bodies still arriving")
     max_images_per_client: int = Field(
         0,
         ge=0,
         description="images one client may have admitted; 0: all while no other wants any, "
         "else at most 15 times what is free",
     )
-    max_bytes_per_client: int = Field(
+    max_bytes_per_client: Size = Field(
         0, ge=0, description="bytes that may be arriving from one client; 0: as for images"
     )
     rate_limit: ClientRate = None
@@ -161,9 +172,11 @@ class Settings(BaseSettings):
     )
     encode_timeout: float = Field(60.0, gt=0, description="seconds of CPU time to encode an image")
     codec_memory: CodecMemory = 0
-    decode_memory: int = Field(256 << 20, ge=1, description="estimated bytes to decode one image")
-    encode_memory: int = Field(286 << 20, ge=1, description="bytes to filter, or encode, one image")
-    spool_bytes: int = Field(
+    decode_memory: Size = Field(256 << 20, ge=1, description="estimated bytes to decode one image")
+    encode_memory: Size = Field(
+        286 << 20, ge=1, description="bytes to filter, or encode, one image"
+    )
+    spool_bytes: Size = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )
     etags: EtagsFor = Etags.ASKED
@@ -174,7 +187,7 @@ class Settings(BaseSettings):
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")
-    min_body_rate: int = Field(
+    min_body_rate: Size = Field(
         1024,
         ge=0,
         description="bytes per second that a client must send of a body, or read of an answer, "
@@ -186,9 +199,9 @@ class Settings(BaseSettings):
     idle_timeout: float = Field(
         60.0, gt=0, description="seconds that a connection may be open between requests"
     )
-    max_header_bytes: int = Field(65536, ge=1024, description="bytes of a URL and its headers")
+    max_header_bytes: Size = Field(65536, ge=1024, description="bytes of a URL and its headers")
     max_header_lines: int = Field(100, ge=1, description="header lines of one request")
-    max_url_bytes: int = Field(32768, ge=64, description="bytes of a request's URL")
+    max_url_bytes: Size = Field(32768, ge=64, description="bytes of a request's URL")
     max_connections: int = Field(
         4096, ge=1, description="open connections; the oldest idle one makes room for a new one"
     )

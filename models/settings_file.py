@@ -32,9 +32,10 @@ def unknown_settings(names: Iterable[str], fields: Collection[str]) -> str:
 def check_file(file: Path, fields: Collection[str]) -> None:
     """Raise ValueError for a file that cannot be read, or with a line that is no setting."""
     try:
-        lines = file.read_text().splitlines()
+        lines = file.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the settings file {file} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"the settings file {file} cannot be read: {reason}") from None
     for number, line in enumerate(lines, 1):
         name, equals, _ = line.strip().removeprefix("export ").partition("=")
         name = name.strip()

@@ -66,7 +66,7 @@ class ApiKeys:
 def read_keys(path: Path) -> list[ApiKey]:
     """Return the keys of a file; the ValueError names the wrong line and never shows a key."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ValueError(f"the API keys file {path} cannot be read: {reason}") from None

@@ -64,9 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _settings(options: dict[str, object]) -> "Settings":
     """Take the settings out of the options; WrongUsage names the ones that are not valid."""
-    from pydantic import ValidationError
-
-    from models.settings import PREFIX, Settings
+    from models.settings import Settings
     from models.settings_loading import load_settings
     from models.weights.sources import resolve_all
 
@@ -75,16 +73,8 @@ def _settings(options: dict[str, object]) -> "Settings":
     try:
         settings = load_settings(**given)
         resolve_all(settings)
-    except ValidationError as error:
-        problems = []
-        for each in error.errors(include_url=False):
-            name = str(each["loc"][0])
-            flag = "--" + name.replace("_", "-") if name in given else PREFIX + name.upper()
-            message = each["msg"].removeprefix("Value error, ")
-            problems.append(f"{flag}: {message} (given: {each['input']!r})")
-        raise WrongUsage("\ndarkroom: ".join(problems)) from None
     except ValueError as error:
-        raise WrongUsage(str(error)) from None
+        raise WrongUsage(str(error).replace("\n", "\ndarkroom: ")) from None
     return settings
 
 

@@ -33,14 +33,14 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
 
 
 def bind_metrics(settings: Settings) -> list[socket.socket]:
-    """Listen at the port for metrics if the settings have one; the OSError names the setting."""
+    """Listen at the port for metrics if the settings have one; the OSError has its address."""
     if not settings.metrics_port:
         return []
     try:
         return bind(settings.metrics_host, settings.metrics_port)
     except OSError as error:
-        text = f"{error.strerror} (--metrics-port {settings.metrics_port})"
-        raise OSError(error.errno, text) from None
+        error.filename = f"{settings.metrics_host}:{settings.metrics_port} (--metrics-port)"
+        raise
 
 
 def announce(settings: Settings, sockets: Iterable[socket.socket]) -> None:

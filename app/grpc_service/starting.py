@@ -42,8 +42,8 @@ def check_port(settings: Settings) -> None:
         for each in bind(settings.host, settings.grpc_port):
             each.close()
     except OSError as error:
-        text = f"{error.strerror} (--grpc-port {settings.grpc_port})"
-        raise OSError(error.errno, text) from None
+        error.filename = f"{settings.host}:{settings.grpc_port} (--grpc-port)"
+        raise
 
 
 def most_connections(descriptors: int) -> int:

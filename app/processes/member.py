@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
+from app.processes.uvicorn_config import wrong_settings
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -83,9 +84,10 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     try:
         uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
     except SystemExit:  # uvicorn's, after a start that failed
-        if not getattr(app.state, "wrong_settings", False):
+        if not (fault := wrong_settings(app)):
             raise
-        return ExitCode.WRONG_USAGE  # it would be the same the next time
+        log.critical("%s", fault)
+        return ExitCode.WRONG_USAGE  # the supervisor starts no other one
     return ExitCode.OK
 
 

@@ -32,7 +32,7 @@ from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
 from app.processes.grpc_port import accepting
 from app.processes.orders import Orders
-from app.processes.uvicorn_config import LAST_ANSWERS, config_of
+from app.processes.uvicorn_config import LAST_ANSWERS, config_of, wrong_settings
 from app.routes.images.early_refusal import EarlyRefusal
 from app.routes.metrics_only import MetricsOnly
 from app.telemetry.metrics import Metrics
@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
         if self._scraped:
             scraping = self._guarded(few, metrics, Counters(), encrypted=False)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
-            (config := config_of(MetricsOnly(self.config.loaded_app), plain)).load()
+            config = config_of(MetricsOnly(self.config.loaded_app), plain)
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
         guarded = partial(self._guarded, metrics=metrics, counters=Counters(), encrypted=True)
         acceptors += await accepting(self._grpc, self._app, settings, limits, guarded)
@@ -237,7 +237,8 @@ def run(app: FastAPI, settings: Settings) -> int:
     try:
         server.run(sockets)
     except SystemExit:  # uvicorn's, after a start that failed
-        if getattr(app.state, "wrong_settings", False):
-            return ExitCode.WRONG_USAGE
-        raise
+        if not (fault := wrong_settings(app)):
+            raise
+        log.critical("%s", fault)
+        return ExitCode.WRONG_USAGE
     return server.exit_code

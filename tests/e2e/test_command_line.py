@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,3 +146,35 @@ def test_a_new_folder_is_filled_once_and_again_only_by_force(tmp_path: Path) -> 
     assert (made / "b.png").read_bytes() == b"mine"
     assert ended(*words, "--force").returncode == ExitCode.OK
     assert (made / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (
+            ["--data-folder", "jobs", "--jobs-database", "sqlite+aiosqlite:////missing/x.db"],
+            ExitCode.WRONG_USAGE,
+            "unable to open database file",
+        ),
+        (
+            ["--weights", "damaged.pth", "--weights-labels", "labels.txt"],
+            ExitCode.WRONG_USAGE,
+            "damaged.pth",
+        ),
+        (["--front-ends", "1", "--data-folder", "jobs", "--webhook-secret", "short"], 2, "whsec_"),
+        (["--metrics-port", "PORT"], ExitCode.CANNOT_LISTEN, "PORT (--metrics-port): address"),
+    ],
+)
+def test_a_refused_start_ends_with_a_line_that_names_the_fault(
+    words: list[str], code: int, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.chdir(tmp_path)
+    Path("damaged.pth").write_bytes(b"none")
+    Path("labels.txt").write_text("cat\ndog\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given = [word.replace("PORT", port) for word in ["--weights", "bundled", *words]]
+        refused = ended("serve", "--port", 0, *given)
+    assert refused.returncode == code
+    assert line.replace("PORT", port) in refused.stderr.splitlines()[-1]

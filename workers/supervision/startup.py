@@ -155,9 +155,9 @@ def _on_cpu(
 def _caches(settings: Settings) -> tuple[Path, ...]:
     """Return the folders for what later starts use again: the setting's, then the user's own.
 
-    A user without a home folder has none.
+    A user who can have no folder of his own has only the first.
     """
-    with suppress(RuntimeError):
+    with suppress(ValueError):
         return settings.cache_folder, cache_folder()
     return (settings.cache_folder,)
 
@@ -196,7 +196,9 @@ def _on_gpu(
     from workers.engines.cuda.network import GraphedNetwork
     from workers.engines.model import Loaded, State, load_models
 
+    # By default these are below the home folder, or named for the user: some ids have neither.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.cache_folder / "inductor"))
+    os.environ.setdefault("CUPY_CACHE_DIR", str(settings.cache_folder / "cupy"))
     device = f"cuda:{gpu}"
     size = settings.max_batch_size or GPU_BATCH
 

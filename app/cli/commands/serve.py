@@ -82,6 +82,6 @@ def _cannot_listen(settings: Settings, error: OSError) -> str:
     reason = os.strerror(error.errno) if error.errno in NO_ADDRESS else str(error.strerror or error)
     reason = reason[:1].lower() + reason[1:]
     return (
-        f"darkroom: cannot listen on {settings.host}:{settings.port}: {reason}; "
-        "choose another --host or --port, or stop what listens there"
+        f"darkroom: cannot listen on {error.filename or f'{settings.host}:{settings.port}'}: "
+        f"{reason}; choose another address or port, or stop what listens there"
     )

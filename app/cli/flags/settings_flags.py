@@ -53,7 +53,7 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
 
 def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
     field = Settings.model_fields[name]
-    default = field.get_default(call_default_factory=True, validated_data={})
+    default = "~/.cache/darkroom" if field.default_factory else field.default
     default = ",".join(default) if isinstance(default, tuple) else default
     shown = "none" if default in (None, "") else default
     flags = ["--" + name.replace("_", "-"), *ALIASES.get(name, ())]

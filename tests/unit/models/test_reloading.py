@@ -31,7 +31,7 @@ def test_flags_and_the_environment_win_over_the_file(
         ("DARKROOM_MAX_BATCH=4", "line 2: 'DARKROOM_MAX_BATCH' is no setting"),
         ("PATH=/bin", "line 2: 'PATH' is no setting"),
         ("DARKROOM_GRACE", "line 2: 'DARKROOM_GRACE' is no setting"),
-        ("DARKROOM_GRACE=-1", "grace"),
+        ("DARKROOM_GRACE=-1", "DARKROOM_GRACE: Input should be greater"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, text: str) -> None:

@@ -1,5 +1,6 @@
 """What `darkroom serve` refuses before it loads a network."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,14 @@ def test_files_that_cannot_be_used_are_wrong_usage_before_anything_is_loaded(
     words = ["serve", "--port", str(free_port()), "--front-ends", "0", flag, str(tmp_path / file)]
     assert run(words) == ExitCode.WRONG_USAGE
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
+def test_a_port_that_is_in_use_is_named(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["serve", "--front-ends", "0", "--port", "0", flag, port]
+        assert run(words) == ExitCode.CANNOT_LISTEN
+    shown = capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}" in shown
+    assert shown.count("\n") == 1

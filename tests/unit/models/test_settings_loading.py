@@ -1,0 +1,133 @@
+"""What a value of a setting may look like, wherever it comes from."""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from models import setting_types
+from models.settings import PREFIX, Settings
+from models.settings_loading import load_settings
+
+DEFAULTS = Settings()
+BOM = "\ufeff"
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_an_empty_variable_is_as_good_as_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{PREFIX}{name.upper()}", "")
+    assert load_settings() == DEFAULTS
+
+
+def test_an_empty_flag_or_line_of_a_file_is_as_good_as_none(tmp_path: Path) -> None:
+    file = tmp_path / "empty.env"
+    names = [name for name in Settings.model_fields if name != "settings_file"]
+    file.write_text("".join(f"{PREFIX}{name.upper()}=\n" for name in names))
+    found = load_settings(settings_file=str(file))
+    assert found.model_dump() == {**DEFAULTS.model_dump(), "settings_file": file}
+    assert load_settings(**dict.fromkeys(names, "")).model_dump() == DEFAULTS.model_dump()
+
+
+def test_a_file_decides_where_the_variable_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file := tmp_path / "some.env").write_text("DARKROOM_PORT=8123\n")
+    monkeypatch.setenv("DARKROOM_PORT", "")
+    assert load_settings(settings_file=str(file)).port == 8123
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    (file := tmp_path / "marked.env").write_text(f"{BOM}DARKROOM_PORT=8123\nDARKROOM_GRACE=1\n")
+    found = load_settings(settings_file=str(file))
+    assert (found.port, found.grace) == (8123, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("67108864", 64 << 20),
+        ("64M", 64 << 20),
+        ("64m", 64 << 20),
+        ("64MiB", 64 << 20),
+        ("64 MiB", 64 << 20),
+        ("64MB", 64_000_000),
+        ("512k", 512 << 10),
+        ("1.5G", 3 << 29),
+        ("1T", 1 << 40),
+        ("100B", 100),
+    ],
+)
+def test_sizes_have_units(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings(max_image_bytes=text).max_image_bytes == number
+    monkeypatch.setenv("DARKROOM_MAX_DATA_BYTES", text)
+    assert load_settings().max_data_bytes == number
+
+
+def test_every_setting_of_bytes_or_pixels_has_units() -> None:
+    sized = {name for name in Settings.model_fields if "bytes" in name or "pixels" in name}
+    sized |= {"codec_memory", "decode_memory", "encode_memory", "result_cache", "min_body_rate"}
+    for name in sized:
+        assert getattr(load_settings(**{name: "2M"}), name) in (2 << 20, 2_000_000), name
+
+
+@pytest.mark.parametrize("text", ["12.5M", "12500k", "12.5MP", "12500000"])
+def test_pixels_have_decimal_units(text: str) -> None:
+    assert load_settings(max_pixels=text).max_pixels == 12_500_000
+
+
+@pytest.mark.parametrize("text", ["64Q", "64 M B", "M", "1.5", "1,5M", "0x10", "1e6", "\u0661M"])
+def test_another_unit_is_refused_with_what_is_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"--max-image-bytes: write a number, .*MiB.*given: "):
+        load_settings(max_image_bytes=text)
+
+
+def test_each_wrong_value_is_a_line_in_our_words(tmp_path: Path) -> None:
+    (file := tmp_path / "wrong.env").write_text("DARKROOM_GRACE=-1\nDARKROOM_GPUS=many\n")
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (its text is compared)
+        load_settings(settings_file=str(file), port="99999")
+    assert str(caught.value).splitlines() == [
+        "--port: Input should be less than or equal to 65535 (given: '99999')",
+        "DARKROOM_GPUS: String should match pattern '^(auto|[0-9]{1,3})$' (given: 'many')",
+        "DARKROOM_GRACE: Input should be greater than or equal to 0 (given: '-1')",
+    ]
+
+
+def test_a_user_without_a_home_has_a_cache_folder_that_nobody_else_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = setting_types.cache_folder()
+    assert folder == setting_types.cache_folder(), "a second start finds the files of the first"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    with pytest.raises(ValueError, match="another user can write to it; set DARKROOM_CACHE_FOLDER"):
+        setting_types.cache_folder()
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="set DARKROOM_CACHE_FOLDER"):
+        setting_types.cache_folder()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_settings_are_read_without_a_home_and_a_name_of_the_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:2]:
+        parent.chmod(0o755)
+    program = (
+        "import os; from models.settings_loading import load_settings\n"
+        "os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
+        "print(load_settings().model_dump_json())"
+    )
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    ended = run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["cache_folder"] == f"{tmp_path}/darkroom-12345"
