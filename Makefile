@@ -103,7 +103,6 @@ test-browser: install
 docs: install
 	$(BIN)/python -m tools.filters_page
 	$(BIN)/python -m tools.benchmarks_page
-	$(BIN)/python -m tools.scale --page
 	$(BIN)/python -m tools.path_picture
 	$(BIN)/python -m tools.dashboard
 

@@ -48,7 +48,6 @@ CHAPTERS = {
         "docs/add-a-network",
         "docs/add-an-output-format",
         "models/weights/README",
-        "docs/shape",
         "CHANGELOG",
     ),
 }

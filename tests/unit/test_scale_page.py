@@ -1,39 +1,46 @@
-"""docs/scale.md and its charts show the committed result; `python -m tools.scale --page`."""
+"""docs/scale.md computes with the committed rates."""
 
-import re
+import json
+import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tools.scale.measured import result
-from tools.scale.pages import page, plots
-
-AGAIN = "run `python -m tools.scale --page`"
-
-
-def test_the_page_is_what_the_results_say() -> None:
-    assert page.PAGE.read_text() == page.page(), AGAIN
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/scale.md").read_text()
+MEAN = 1e9 / 86_400
+PEAK, USE = 3 * MEAN, 0.7
 
 
-@pytest.mark.parametrize("name", plots.PLOTS)
-def test_a_chart_is_what_the_results_say(name: str) -> None:
-    assert (plots.FOLDER / f"{name}.svg").read_text() == plots.PLOTS[name](), AGAIN
+def result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / f"tests/bench/results/{name}.json").read_text())
+    return found
 
 
-def test_every_chart_is_shown_and_none_is_left_over() -> None:
-    shown = set(re.findall(r"\(scale/(\w+)\.svg\)", page.page()))
-    assert shown == set(plots.PLOTS)
-    assert {path.stem for path in plots.FOLDER.iterdir()} == shown
+def on_a_gpu() -> float:
+    rates: list[float] = [
+        run["parts"]["darkroom"]["subsampled"]["raw"]["best"]["images_per_second"]
+        for run in result("serve_gpu")["runs"]
+        if "darkroom" in run["parts"]
+    ]
+    return min(rates)
 
 
-def test_every_comparison_is_shown_with_its_error() -> None:
-    text = page.page()
-    for each in result("scale")["validation"]:
-        assert f"| {each['group']} | {each['case']} | {each['what']} |" in text
-        assert f"| {each['error']:+.1%} |" in text
+def on_a_core() -> float:
+    return float(result("serve_cpu")["http"]["32"]["per_second"])
 
 
-def test_most_comparisons_are_close_and_no_image_is_lost() -> None:
-    found = result("scale")
-    rates = [e for e in found["validation"] if e["what"] == "images/s" and not e["note"]]
-    assert sum(abs(each["error"]) <= 0.1 for each in rates) >= 0.6 * len(rates)
-    assert all(each["lost"] == [0, 0, 0] for each in found["predictions"])
+@pytest.mark.parametrize(("rate", "price"), [(on_a_gpu(), 4.0), (on_a_core(), 0.1)])
+def test_machines_and_costs_follow_from_the_measured_rate(rate: float, price: float) -> None:
+    peak, mean = math.ceil(PEAK / (USE * rate)) + 1, math.ceil(MEAN / (USE * rate))
+    row = next(line for line in PAGE.splitlines() if f"| {rate:,.0f} (`" in line)
+    assert row.endswith(f" | {peak:,} | {mean:,} | {peak * price * 24 / 1000:.2f} |")
+
+
+def test_the_network_carries_the_measured_photos_at_the_peak() -> None:
+    photo = result("serve_gpu")["runs"][0]["images"]["subsampled_kB"]
+    assert (
+        f"{PEAK * photo * 8e3 / 1e9:.1f} Gbit/s at the peak | {PEAK:,.0f} × {photo} kB × 8" in PAGE
+    )
+    assert f"{MEAN:,.0f} images a second as a mean" in PAGE
