@@ -70,25 +70,21 @@ class Following:
         return queue
 
     def leave(self, job: str, queue: "asyncio.Queue[list[Rows] | End]") -> None:
-        """Stop following a job; its task ends with the last follower."""
-        followers = self._followers.get(job, set())
-        followers.discard(queue)
-        if not followers and job in self._tasks:
-            self._end(job)
+        """Stop following a job; its task ends soon after its last follower.
+
+        The task is not cancelled: aiosqlite may wait without end to close a cancelled connection.
+        """
+        if job in self._followers:
+            self._followers[job].discard(queue)
 
     async def aclose(self) -> None:
-        """End all tasks."""
-        for job in [*self._tasks]:
-            self._end(job)
-
-    def _end(self, job: str) -> None:
-        self._tasks.pop(job).cancel()
-        self._followers.pop(job, None)
+        """Wait until all tasks have ended, which they do by themselves when the server stops."""
+        await asyncio.gather(*self._tasks.values())
 
     async def _look(self, job: str, row: int) -> None:
-        """Give results from `row` on to all followers, until there are no more."""
+        """Give results from `row` on to all followers, until there are no more of either."""
         end: End | None = None
-        while end is None:
+        while end is None and self._followers[job]:
             found = list[Rows]()
             try:
                 state = (await self._jobs.states([job])).get(job)
@@ -106,7 +102,8 @@ class Following:
             if found:
                 row = found[-1].row + found[-1].count
             for queue in self._followers[job]:
-                queue.put_nowait(found)
+                if found:
+                    queue.put_nowait(found)
                 if end is not None:
                     queue.put_nowait(end)
             if end is None and len(found) < RUNS:

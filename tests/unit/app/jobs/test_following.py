@@ -65,6 +65,7 @@ async def reader(root: Path, n_chunks: int = 0) -> AsyncIterator[Reader]:
         for _ in range(n_chunks):
             await jobs.finish_chunk()
         yield jobs
+        await jobs._following.aclose()
         assert not jobs._following._tasks
 
 
@@ -194,7 +195,8 @@ def test_a_stopping_server_cuts_a_long_run_of_records(tmp_path: Path) -> None:
 def test_empty_lines_are_sent_while_no_record_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "SILENCE", 0.01)
+    monkeypatch.setattr(reading, "SILENCE", 0.05)
+    monkeypatch.setattr(reading, "FOLLOW", 0.01)  # looks in vain do not end the silence
 
     async def test() -> None:
         async with reader(tmp_path, 1) as jobs:
