@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from app.archives.image_names import ImageNames
 from app.archives.member import Member
 from app.jobs.store.values import SMALLEST_CHUNK, Span
 from app.urls.url_policy import MAX_URL
@@ -49,10 +50,12 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class StoredLine(Line, forbid_unknown_fields=True, omit_defaults=True):
     """An item as it is on disk; `member` is the index, size and place of `path` in the archive.
 
-    In memory, a large `data` is left out, and `at` is where its line begins and ends in the file.
+    `name` is that of its images, without suffix; manifests of earlier releases have none. In
+    memory, a large `data` is left out, and `at` is where its line begins and ends in the file.
     """
 
     member: tuple[int, int, int] | None = None
+    name: str | None = None
     at: tuple[int, int] | None = None
 
 
@@ -89,6 +92,7 @@ class ManifestWriter:
         self._find = find
         self._use = use
         self._rest = bytearray()
+        self._names = ImageNames()
         self._lines = 0
         self.total = self.size = 0
         self.spans: list[Span] = []
@@ -130,7 +134,8 @@ class ManifestWriter:
                 f"the manifest has more than {self._most} items (DARKROOM_MAX_JOB_ITEMS); make "
                 "several jobs"
             )
-        written = _ENCODE(line)
+        name = self._names.next(self.total, line.url or line.path, line.id)
+        written = _ENCODE(msgspec.structs.replace(line, name=name))
         n_bytes = len(written) + 1
         self._use(n_bytes)
         self._file.write(written)
@@ -215,7 +220,7 @@ def read(path: Path, span: Span) -> list[StoredLine]:
     try:
         if span.stop - span.start > LARGEST_SPAN:  # then it is one line
             line = _line_at(path, span.start, span.stop)
-            return [StoredLine(line.id, at=(span.start, span.stop))]
+            return [StoredLine(line.id, name=line.name, at=(span.start, span.stop))]
         with path.open("rb") as file:
             file.seek(span.start)
             text = file.read(span.stop - span.start)

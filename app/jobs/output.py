@@ -1,18 +1,17 @@
-"""Write the images of a job into a folder or bucket of its own, as `images/NUMBER.EXTENSION`.
+"""Write the images of a job into a folder or bucket of its own, as `images/NAME.SUFFIX`.
 
-Names have the number of the item and of the version, so an image that is made again, because the
-process was killed before its record was kept, replaces itself.
+The manifest has the name of each item, so an image that is made again, because the process was
+killed before its record was kept, replaces itself.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from app.http.problems import problem
 from app.pipeline.results.encoded_files import EncodedFile
-from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
-from app.responses.records import archive_name
+from app.pipeline.results.outcomes import Answer
 from app.storage.storage import Storage
-from models.api.schemas import Record
+from models.api.schemas import FilteredImage, Record
 from models.domain.errors import AddressRefused, NotFound, ServiceError
 from models.domain.job_errors import StorageFull
 
@@ -30,16 +29,17 @@ class ImageOutput:
         self._storage = storage
 
     async def write(self, target: str, answer: Answer, made: Record) -> Record:
-        """Write the images of an answer, and name them in its record.
+        """Write the images of an answer under the names in its record, below `images/`.
 
         An item whose image cannot be written becomes an error. Raises StorageFull where the disk is
         full, because no other image of the job could be written either.
         """
         try:
             folder = self._storage.writable(target)
-            for image, version in _images(answer):
-                name = f"{IMAGES}/{archive_name(answer.item.index, image, version)}"
-                await self._storage.write(folder.below(name), _content(image.file))
+            files = [file for _, file in answer.images]
+            for shown, file in zip(_shown(made), files, strict=True):
+                shown.name = f"{IMAGES}/{shown.name}"
+                await self._storage.write(folder.below(shown.name), _content(file.file))
         except StorageFull:
             raise
         except ServiceError as error:
@@ -47,9 +47,6 @@ class ImageOutput:
             return Record(
                 index=made.index, id=made.id, source=made.source, status="error", error=found
             )
-        for shown in (made.image, *(each.image for each in made.versions or ())):
-            if shown is not None:
-                shown.name = f"{IMAGES}/{shown.name}"
         return made
 
     async def check(self, target: str) -> None:
@@ -70,15 +67,10 @@ class ImageOutput:
             await self._storage.settle(self._storage.writable(target).below(IMAGES))
 
 
-def _images(answer: Answer) -> Iterator[tuple[EncodedImage, int | None]]:
-    """Yield the images of an answer, with the number of the version that each one is."""
-    outcome = answer.outcome
-    if isinstance(outcome, EncodedImage):
-        yield outcome, None
-    elif isinstance(outcome, Processed):
-        for number, version in enumerate(outcome.versions):
-            if isinstance(version.outcome, EncodedImage):
-                yield version.outcome, number
+def _shown(made: Record) -> list[FilteredImage]:
+    """Return the images of a record, in the order of its answer."""
+    every = (made.image, *(each.image for each in made.versions or ()))
+    return [each for each in every if each is not None]
 
 
 def _content(file: EncodedFile) -> bytes | AsyncIterator[bytes]:

@@ -119,15 +119,16 @@ def _named(text: bytes) -> bytes:
 
 
 def _taken(record: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Take the base64 of the images out of a record and give each a name; yield both.
+    """Take the base64 of the images out of a record; yield both, with the names of their members.
 
-    Names are those of a job with a destination: the number of the item, and of the version.
+    Records of earlier releases have no names: their images are called by the number of the item.
     """
-    stem = f"{IMAGES}/{record['index']:04d}"
+    stem = f"{record['index']:04d}"
     found = [(stem, record.get("image"))]
     versions = enumerate(record.get("versions", ()))
     found += [(f"{stem}-{number}", each.get("image")) for number, each in versions]
-    for name, shown in found:
+    for number, shown in found:
         if shown is not None and (data := shown.pop("data", None)) is not None:
-            shown["name"] = name + _EXTENSIONS[shown["media_type"]]
+            name = shown.get("name") or number + _EXTENSIONS[shown["media_type"]]
+            shown["name"] = f"{IMAGES}/{name}"
             yield shown, data

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from app.archives.zip_writer import ZipWriter
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.body import Body, pieces_of
-from app.responses.records import archive_name, line
+from app.responses.records import file_name, line
 from app.responses.rendering import Answers, Rendering
 
 
@@ -28,7 +28,8 @@ async def members(answers: Answers, rendering: Rendering) -> AsyncIterator[tuple
     """Yield the images as they finish, by name; last `results.jsonl` with every record."""
     lines: dict[int, bytes] = {}
     async for each in answers:
-        lines[each.item.index] = line(rendering.record(each, named=True))
+        name = rendering.names[each.item.index]
+        lines[each.item.index] = line(rendering.record(each, name=name))
         for version, file in each.images:
-            yield archive_name(each.item.index, file, version), file.file
+            yield file_name(name, file, version), file.file
     yield "results.jsonl", EncodedFile(b"".join(lines[n] for n in sorted(lines)))

@@ -23,20 +23,20 @@ def record(
     labels: LabelSet | None = None,
     request: Request | None = None,
     *,
-    named: bool = False,
+    name: str | None = None,
     inline: InlineImages | None = None,
     vectors: VectorStyle = NO_VECTORS,
 ) -> Record:
     """Return an answer as a record.
 
-    Its images are `named` by their members, or added to `inline`; logits and embeddings are
-    written as `vectors` says.
+    Its images are files of this `name`, and are added to `inline` where that is given; logits and
+    embeddings are written as `vectors` says.
     """
     item, outcome = answer.item, answer.outcome
     made = _with_labels(answer, labels)
     if isinstance(outcome, Labels):
         return made
-    shown = partial(_shown, item.index, named=named, inline=inline)
+    shown = partial(_shown, name=name, inline=inline)
     if isinstance(outcome, EncodedImage):
         made.image = shown(outcome)
     elif isinstance(outcome, Description):
@@ -71,10 +71,11 @@ def _with_labels(answer: Answer, labels: LabelSet | None) -> Record:
     return Record.model_validate(found)
 
 
-def archive_name(index: int, image: EncodedImage, version: int | None = None) -> str:
-    """Return a safe, unique name in an archive: it has numbers, never the client's path."""
-    stem = f"{index:04d}" if version is None else f"{index:04d}-{version}"
-    return stem + image.format.extension
+def file_name(name: str, image: EncodedImage, version: int | None = None) -> str:
+    """Return the name of a file: the `name` of its image, its version, and the suffix of its
+    format.
+    """
+    return (name if version is None else f"{name}-{version}") + image.format.extension
 
 
 def _predictions(found: Labels, labels: LabelSet) -> list[dict[str, object]]:
@@ -134,11 +135,10 @@ def _version(
 
 
 def _shown(
-    index: int,
     image: EncodedImage,
     version: int | None = None,
     *,
-    named: bool,
+    name: str | None,
     inline: InlineImages | None,
 ) -> FilteredImage:
     return FilteredImage(
@@ -146,6 +146,6 @@ def _shown(
         width=image.width,
         height=image.height,
         bytes=image.file.size,
-        name=archive_name(index, image, version) if named else None,
+        name=None if name is None else file_name(name, image, version),
         data=None if inline is None else inline.add(image.file),
     )

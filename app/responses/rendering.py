@@ -1,6 +1,6 @@
 """The values that every form of a response needs beside the answers."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastapi import Request
@@ -26,7 +26,8 @@ class Rendering:
     `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
     both are None where no labels are wanted. `intake` is the time that reading the request took.
     `vectors` says how logits and embeddings are written. `good_headers` are the headers that only
-    whole answers without an error have, such as those about caching.
+    whole answers without an error have, such as those about caching. `names` are the names of the
+    images in archives, without suffix.
     """
 
     request: Request
@@ -36,13 +37,14 @@ class Rendering:
     labels: LabelSet | None = None
     vectors: VectorStyle = NO_VECTORS
     good_headers: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = ()
 
     def record(
-        self, answer: Answer, *, named: bool = False, inline: InlineImages | None = None
+        self, answer: Answer, *, name: str | None = None, inline: InlineImages | None = None
     ) -> Record:
-        """Return an answer as a record; its images are `named`, or added to `inline`."""
+        """Return an answer as a record; its images are files `name`, or added to `inline`."""
         return records.record(
-            answer, self.labels, self.request, named=named, inline=inline, vectors=self.vectors
+            answer, self.labels, self.request, name=name, inline=inline, vectors=self.vectors
         )
 
 

@@ -32,7 +32,7 @@ def test_a_tar_is_filtered_into_a_zip(client: httpx.Client) -> None:
     reply = client.post("/filter?name=grayscale", content=tarred(FILES.items()), headers=headers)
     assert reply.status_code == 200, reply.text
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
-        assert sorted(archive.namelist()) == ["0000.jpg", "0001.png", "results.jsonl"]
+        assert sorted(archive.namelist()) == ["a.jpg", "b.png", "results.jsonl"]
 
 
 def test_a_file_of_a_form_may_be_an_archive(client: httpx.Client) -> None:

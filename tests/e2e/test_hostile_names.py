@@ -25,6 +25,19 @@ NAMES = [
     "\u2028.png",
     "n" * 1000,
 ]
+SAFE = [
+    "passwd.png",
+    "passwd-1.png",
+    "a.png",
+    "a-3.png",
+    "a_b.png",
+    "results.png",
+    "0000.png",
+    "a;b=c.png",
+    "_gnp.png",
+    "_.png",
+    f"{'n' * 160}.png",
+]
 FORM = "multipart/form-data; boundary=b"
 
 
@@ -53,10 +66,10 @@ def check(records: list[dict[str, Any]]) -> None:
     assert [record["source"][:3] for record in records[:2]] == ["../", "/et"]
 
 
-def test_members_of_a_zip_have_numbers_for_names(client: httpx.Client) -> None:
+def test_members_of_a_zip_have_safe_and_different_names(client: httpx.Client) -> None:
     with zipfile.ZipFile(io.BytesIO(filtered(client, "application/zip").content)) as archive:
         *images, last = archive.namelist()
-        assert sorted(images) == [f"{n:04d}.png" for n in range(len(NAMES))]
+        assert sorted(images) == sorted(SAFE)
         assert last == "results.jsonl"
         check([json.loads(line) for line in archive.read(last).splitlines()])
 
@@ -67,7 +80,8 @@ def test_parts_of_a_multipart_answer_have_the_headers_we_wrote(client: httpx.Cli
     assert len(parts) == len(NAMES)
     for part in parts:
         assert {*part.keys()} == {"Content-ID", "Content-Type", "Content-Disposition"}
-        assert re.fullmatch(r'attachment; filename="\d{4}\.png"', part["Content-Disposition"])
+        shown = r'attachment; filename="[\w;= -]+\.png"(; filename\*=UTF-8\'\'[\w.%-]+)?'
+        assert re.fullmatch(shown, part["Content-Disposition"], re.ASCII)
         assert re.fullmatch(r"<\d+>", part["Content-ID"])
 
 

@@ -162,7 +162,8 @@ def test_filtered_images_and_results_go_into_a_folder(
         data = (results / "today" / image["name"]).read_bytes()
         assert len(data) == image["bytes"]
         assert Image.open(BytesIO(data)).size == (image["width"], image["height"])
-    assert len([*(results / "today" / "images").iterdir()]) == 3
+    names = sorted(each.name for each in (results / "today" / "images").iterdir())
+    assert names == ["1.jpg", "2 ü.jpg", "3.png"]
 
 
 def test_what_failed_is_tried_again_as_a_job_of_its_own(client: httpx.Client, photos: Path) -> None:

@@ -211,6 +211,23 @@ def test_every_file_of_an_archive_is_an_item(client: httpx.Client, kind: str) ->
     assert [each["status"] == "ok" for each in found] == [bool(n % 10) for n in range(80)]
 
 
+def test_images_of_a_job_are_called_as_their_sources(client: httpx.Client) -> None:
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as archive:
+        for name in ("photos/cat.jpg", "photos/dog.png", "old/cat.png"):
+            archive.writestr(name, png())
+    kind = {"Content-Type": "application/zip"}
+    path = made(client, "filter&name=invert&format=webp", body.getvalue(), **kind)
+    finished(client, path)
+    wanted = {0: "cat.webp", 1: "dog.webp", 2: "cat-2.webp"}
+    assert {each["index"]: each["image"]["name"] for each in records(client, path)} == wanted
+    asked = client.get(f"{path}/results?output=zip")
+    with zipfile.ZipFile(io.BytesIO(asked.content)) as archive:
+        assert sorted(archive.namelist()) == sorted(
+            ["results.jsonl", *(f"images/{each}" for each in wanted.values())]
+        )
+
+
 def test_items_of_an_archive_that_failed_are_tried_again_also_without_the_first_job(
     client: httpx.Client,
 ) -> None:

@@ -75,12 +75,13 @@ class ImageWorker:
     ) -> tuple[bytes, bool]:
         """Return the record of an item as a line, and whether the item failed."""
         answer = await self._persistently(job.client, work, index, given, inputs)
+        name = given.name or f"{index:04d}"
         if job.destination is not None:
-            made = record(answer, work.labels, named=True, vectors=work.vectors)
+            made = record(answer, work.labels, name=name, vectors=work.vectors)
             made = await self._output.write(job.destination, answer, made)
             return line(made), made.status != "ok"
         inline = InlineImages()
-        made = record(answer, work.labels, inline=inline, vectors=work.vectors)
+        made = record(answer, work.labels, name=name, inline=inline, vectors=work.vectors)
         return b"".join(inline.pieces(line(made))), made.status != "ok"
 
     async def check(self, job: Job) -> None:

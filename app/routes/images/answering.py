@@ -5,6 +5,8 @@ from typing import Any
 
 from fastapi import Request
 
+from app.archives.image_names import ImageNames
+from app.http.media_types import MULTIPART, ZIP
 from app.http.negotiation import Accept
 from app.intake.wanted import ImageRequest, Wanted
 from app.pipeline.results.timings import Timings
@@ -68,4 +70,11 @@ def rendering_of(
         record, labels = model.record_for("model" in options), model.labels
     headers = headers_of(asked.wanted, record)
     style, good = VectorStyle.of(options), caching_headers(form, service.settings)
-    return Rendering(request, headers, timings, record, labels, style, good)
+    names = _names(asked) if form in (ZIP, MULTIPART) else ()
+    return Rendering(request, headers, timings, record, labels, style, good, names)
+
+
+def _names(asked: ImageRequest) -> list[str]:
+    """Return the names of the images of a request in an archive."""
+    names = ImageNames()
+    return [names.next(each.index, each.source, each.id) for each in asked.items]

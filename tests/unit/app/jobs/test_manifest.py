@@ -36,7 +36,7 @@ def test_chunks_are_runs_of_lines_however_the_body_is_divided(tmp_path: Path) ->
 
 def test_the_last_line_needs_no_line_end_and_empty_lines_are_no_items(tmp_path: Path) -> None:
     chunks, total = written(tmp_path / "m", b'\n{"url": "a"}\r\n  \n', b'{"id": "x", "data": "b"}')
-    assert chunks == [[StoredLine(url="a"), StoredLine(id="x", data="b")]]
+    assert chunks == [[StoredLine(url="a", name="a"), StoredLine(id="x", data="b", name="x")]]
     assert total == 2
 
 

@@ -18,12 +18,16 @@ from app.jobs.results_zip import Records, ResultsZip
 EMPTY = b"\x00\x00\x00\xff\xff"
 """A block of Deflate that stores no byte."""
 
+NAMES = {0: "images/0000.png", 1: "images/cat.png", 2: "images/0002.png"}
+"""The names of the members; the first and the last record are of a release that gave none."""
+
 CONTENT = {0: b"first" * 30_000, 1: b"", 2: b"last"}
 
 
 def record(index: int) -> bytes:
     data = base64.b64encode(CONTENT[index]).decode()
-    made = {"index": index, "status": "ok", "image": {"media_type": "image/png", "data": data}}
+    image = {"media_type": "image/png", "data": data, **({"name": "cat.png"} if index == 1 else {})}
+    made = {"index": index, "status": "ok", "image": image}
     return json.dumps(made).encode() + b"\n"
 
 
@@ -66,9 +70,9 @@ def test_silence_is_filled_and_the_archive_is_valid(
     with zipfile.ZipFile(io.BytesIO(found)) as archive:
         assert archive.testzip() is None
         records = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
-        files = {each: archive.read(each) for each in archive.namelist() if "images/0" in each}
+        files = {each: archive.read(each) for each in archive.namelist() if each in NAMES.values()}
     assert [each["index"] for each in records] == [*CONTENT]
-    named = {f"images/{index:04d}.png": content for index, content in CONTENT.items()}
+    named = {NAMES[index]: content for index, content in CONTENT.items()}
     assert files == (named if images else {})
     with open_archive(tmp_path / "made.zip") as own:
         assert {each.name: own.read(each, 1 << 20) for each in own.members()}.items() >= (

@@ -26,7 +26,7 @@ FILE = bytes(2 * PIECE + 1)
 
 def rendering() -> Rendering:
     request = Request({"type": "http", "path": "/", "headers": []})
-    return Rendering(request, {}, Timings())
+    return Rendering(request, {}, Timings(), names=["cat"])
 
 
 async def answered(index: int) -> Answer:
