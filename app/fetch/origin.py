@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from app.fetch.bounded_stream import ContentMeter, answered
+from app.intake.content_coding import CODINGS, BadCoding, Inflater
 from app.intake.spool import Blob, Spool
 from app.urls.url_policy import MAX_URL, host_of, parse_url
 from models.domain.errors import (
@@ -24,6 +25,11 @@ from models.version import VERSION
 RETRIED = frozenset((429, 502, 503, 504))
 LONGEST_DATE = 100
 """Characters of a date in Retry-After that is parsed; usual ones have 29."""
+
+PACKED = frozenset(
+    (*CODINGS, "br", "zstd", "compress", "x-compress", "dcb", "dcz", "bzip2", "lzma", "xz")
+)
+"""Names of compressions, of which CODINGS are undone."""
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
@@ -93,9 +99,11 @@ class Origins:
                 pause = retry_after(reply.headers)
                 raise Again(OriginBusy(text, retry_after=pause or 0.0), pause)
             raise OriginFailed(text)
-        if reply.headers.get("content-encoding", "").lower() not in ("", "identity"):
-            raise OriginFailed(f"{host} sent a compressed body although none was asked for")
+        coding = _coding(reply.headers.get("content-encoding", ""), host)
         async with self._spool() as spool:
+            if coding:
+                await _unpack(reply, coding, spool, host, meter)
+                return await spool.finish()
             declared = reply.headers.get("content-length", "")
             if declared.isdigit():
                 spool.expect(int(declared))
@@ -107,6 +115,37 @@ class Origins:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._transport.aclose()
+
+
+def _coding(given: str, host: str) -> str:
+    """Return the coding to undo, empty without one; raises OriginFailed for one that is not read.
+
+    Some origins send a name that is no compression, such as `utf-8` or `binary`.
+    """
+    packed = [
+        each for each in (name.strip().lower() for name in given.split(",")) if each in PACKED
+    ]
+    if len(packed) > 1 or (packed and packed[0] not in CODINGS):
+        raise OriginFailed(
+            f"{host} sent a body compressed by {', '.join(packed)[:60]} although none was asked for"
+        )
+    return CODINGS[packed[0]] if packed else ""
+
+
+async def _unpack(
+    reply: httpx.Response, coding: str, spool: Spool, host: str, meter: ContentMeter
+) -> None:
+    """Write the unpacked body; its size is bounded by that of the spool."""
+    inflater = Inflater(coding)
+    try:
+        async for chunk in reply.aiter_raw():
+            meter.add(chunk)
+            inflater.feed(chunk)
+            while piece := await inflater.piece():
+                await spool.write(piece)
+        inflater.finish()
+    except BadCoding as error:
+        raise OriginFailed(f"{host} sent a body that {error}") from None
 
 
 def _redirect(url: httpx.URL, location: str) -> httpx.URL:

@@ -16,7 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from models.api.schemas import Problem
-from models.domain.errors import FieldError, InvalidParameter, ServiceError, Unauthorized
+from models.domain.errors import (
+    FieldError,
+    InvalidParameter,
+    ServiceError,
+    Unauthorized,
+    UnsupportedCoding,
+)
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
@@ -55,9 +61,9 @@ def problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
         status=error.status,
-        detail=_cut(error.detail, LONGEST_MESSAGE),
+        detail=shortened(error.detail, LONGEST_MESSAGE),
         code=error.code,
-        instance=_cut(request.url.path, LONGEST_GIVEN) if request else None,
+        instance=shortened(request.url.path, LONGEST_GIVEN) if request else None,
         request_id=request.scope.get("request_id") if request else None,
         item_index=index,
         errors=_told(error.errors) or None,
@@ -69,6 +75,8 @@ def answer(error: ServiceError, request: Request) -> Response:
     headers = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Bearer realm="darkroom"'
+    if isinstance(error, UnsupportedCoding):
+        headers["Accept-Encoding"] = "gzip, deflate"
     if seconds := retry_after(error):
         headers["Retry-After"] = str(seconds)
     if is_inference(request):
@@ -85,7 +93,7 @@ def is_inference(request: Request) -> bool:
 
 def inference_error(detail: str, status: int, headers: Mapping[str, str]) -> Response:
     """Return an error as the Open Inference Protocol has it."""
-    return JSONResponse({"error": _cut(detail, LONGEST_MESSAGE)}, status, headers)
+    return JSONResponse({"error": shortened(detail, LONGEST_MESSAGE)}, status, headers)
 
 
 def retry_after(error: ServiceError) -> int | None:
@@ -118,7 +126,7 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = ", ".join(allowed(request))
-        path = _cut(request.url.path, LONGEST_GIVEN)
+        path = shortened(request.url.path, LONGEST_GIVEN)
         detail = _detail(error, path, headers.get("Allow"))
         if is_inference(request):
             return inference_error(detail, error.status_code, headers)
@@ -127,7 +135,7 @@ def install(app: FastAPI) -> None:
             type=TYPE_PREFIX + code,
             title=HTTPStatus(error.status_code).phrase,
             status=error.status_code,
-            detail=_cut(detail, LONGEST_MESSAGE),
+            detail=shortened(detail, LONGEST_MESSAGE),
             code=code,
             instance=path,
             request_id=request.scope.get("request_id"),
@@ -187,8 +195,8 @@ def _told(errors: Sequence[FieldError]) -> list[dict[str, object]]:
     told: list[dict[str, object]] = []
     room = MOST_TEXT
     for each in errors[:MOST_ERRORS]:
-        path = _cut(each.path, LONGEST_GIVEN)
-        message, given = _cut(each.message, LONGEST_MESSAGE), _printable(each.given)
+        path = shortened(each.path, LONGEST_GIVEN)
+        message, given = shortened(each.message, LONGEST_MESSAGE), _printable(each.given)
         told.append({"path": path, "message": message, "given": given})
         room -= len(path) + len(message) + len(str(given))
         if room <= 0:
@@ -196,8 +204,16 @@ def _told(errors: Sequence[FieldError]) -> list[dict[str, object]]:
     return told
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; a longer one ends after a word, with an ellipsis.
+
+    A word of more than half of `most` is cut.
+    """
+    if len(text) <= most:
+        return text
+    kept = text[: most - 1]
+    end = kept.rfind(" ", most // 2)
+    return (kept if end < 0 else kept[:end].rstrip(" ,;:")) + "…"
 
 
 def _printable(given: object) -> object:

@@ -112,6 +112,10 @@ class UnsupportedMedia(ServiceError):
     status, code, title = 415, "unsupported_media", "Unsupported media"
 
 
+class UnsupportedCoding(UnsupportedMedia):
+    """The body has a `Content-Encoding` that is not read; the answer names those that are."""
+
+
 class Unprocessable(ServiceError):
     """Understood, but cannot be done."""
 

@@ -178,6 +178,20 @@ def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx
     assert len(found["predictions"]) == 1
 
 
+def test_a_manifest_may_be_packed(client: httpx.Client) -> None:
+    body = gzip.compress(b"\xef\xbb\xbf" + manifest({"data": PHOTO}))
+    query = {"operation": "classify"}
+    answer = client.post(
+        "/jobs", params=query, content=body, headers=LINES | {"Content-Encoding": "gzip"}
+    )
+    assert finished(client, answer.headers["Location"])["items"]["succeeded"] == 1
+    answer = client.post(
+        "/jobs", params=query, content=body, headers=LINES | {"Content-Encoding": "br"}
+    )
+    assert answer.status_code == 415
+    assert answer.headers["Accept-Encoding"] == "gzip, deflate"
+
+
 def packed(**files: bytes) -> dict[str, bytes]:
     """Return a ZIP, a TAR and a compressed TAR of the same files, by media type."""
     zipped, tarred = io.BytesIO(), io.BytesIO()

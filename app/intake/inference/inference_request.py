@@ -13,7 +13,7 @@ from fastapi import Request
 from app.admission import Permit
 from app.intake.body import announced
 from app.intake.inference import document as documents
-from app.intake.inference.body_reader import BodyReader, coding_of, decompressed
+from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.document import Document, GivenTensor, WantedOutput
 from app.intake.inference.images import Content, base64_files, files, of_one_size, threaded
 from app.intake.inference.layout import Layout, check_size, layout_of, values_of
@@ -51,26 +51,14 @@ class InferenceRequest:
 async def collect(
     request: Request, permit: Permit, settings: Settings, model: InferenceModel
 ) -> InferenceRequest:
-    """Read a request; `permit` grows by the images and by what decompression adds.
-
-    Raises ServiceError.
-    """
-    coding = coding_of(_header(request, "content-encoding") or "")
+    """Read a request, whose body is unpacked; `permit` grows by the images. Raises ServiceError."""
     chunks: AsyncIterator[bytes] = request.stream()
-    if coding:
-        grow = partial(permit.grow, 0)
-        chunks = decompressed(chunks, coding, settings.max_body_bytes, grow)
     length = _header(request, HEADER)
     reading = (
         _from_json(chunks, permit.client, settings, model)
         if length is None
         else _from_binary(
-            BodyReader(chunks),
-            length,
-            0 if coding else announced(request.scope),
-            permit,
-            settings,
-            model,
+            BodyReader(chunks), length, announced(request.scope), permit, settings, model
         )
     )
     return admitted(await reading, permit, model)
@@ -91,7 +79,7 @@ def admitted(read: "Read", permit: Permit, model: InferenceModel) -> InferenceRe
 def _header(request: Request, name: str) -> str | None:
     """Return the values of a header in one line, as HTTP joins them; None if there are none.
 
-    Two values of a length or of a coding must not be read as the first of them.
+    Two values of a length must not be read as the first of them.
     """
     return ", ".join(request.headers.getlist(name)) if name in request.headers else None
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from app.http import media_types, negotiation
 from app.http.headers import content_type, media_type
 from app.intake.body import announced
+from app.intake.content_coding import coding_of, unpacked
 from app.jobs.results_zip import Records, ResultsZip
 from app.jobs.submission.listing import failed_records
 from app.responses.body import Body, StreamedBody
@@ -59,6 +60,7 @@ async def make_job(
     from then on the job survives restarts of the server.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
+    n_bytes, coding = announced(request.scope), coding_of(request.scope)
     if service.stopping.is_set():
         raise Draining("this server is stopping; ask another one")
     options, query = options_of(request)
@@ -67,7 +69,11 @@ async def make_job(
     asked = replace(asked, key=idempotency_key)
     await jobs.check(asked)
     kind = media_type(content_type(request.scope))
-    job = await jobs.acceptance.accept(asked, request, kind, announced(request.scope))
+    if coding:
+        most = service.settings.max_job_bytes
+        body = unpacked(request.scope, request.receive, coding, most, lambda _n_bytes: None)
+        request = Request(request.scope, body)
+    job = await jobs.acceptance.accept(asked, request, kind, n_bytes)
     headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
     return _answer(await _record(jobs, job), 202, headers)
 

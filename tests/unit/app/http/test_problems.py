@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from app.http.problems import MOST_ERRORS, invalid, problem
+from app.http.problems import MOST_ERRORS, invalid, problem, shortened
 from models.domain.errors import FieldError, InvalidParameter
 
 LONG = "\x00" * 1_000_000
@@ -59,3 +59,17 @@ def test_of_many_things_that_pydantic_found_the_first_are_told_and_unknown_ones_
     error = invalid([unknown] * 50 + [wrong])
     assert error.errors[0].path == "top_k"
     assert len(error.errors) == MOST_ERRORS
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        ("a text that fits", 16, "a text that fits"),
+        ("a text that does not fit", 16, "a text that…"),
+        ("a reason: and more", 13, "a reason…"),
+        ("x" * 30, 10, "x" * 9 + "…"),
+        ("a " + "x" * 30, 10, "a " + "x" * 7 + "…"),
+    ],
+)
+def test_a_message_that_is_too_long_ends_after_a_word(text: str, most: int, shown: str) -> None:
+    assert shortened(text, most) == shown

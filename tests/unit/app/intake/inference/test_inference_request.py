@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from app.admission import Admission, Permit
 from app.admission.counts.limits import Limits
+from app.intake.content_coding import coding_of, unpacked
 from app.intake.inference.inference_request import HEADER, InferenceRequest, collect
 from app.intake.inference.models import InferenceModel, model_named
 from app.intake.spool import Blob
@@ -66,7 +68,11 @@ def read(
     async def receive() -> Any:
         return messages.pop(0)
 
-    return asyncio.run(collect(request(body, receive, headers), permit(), SETTINGS, model))
+    asked, held = request(body, receive, headers), permit()
+    if coding := coding_of(asked.scope):
+        grow, most = partial(held.grow, 0), SETTINGS.max_body_bytes
+        asked = Request(asked.scope, unpacked(asked.scope, receive, coding, most, grow))
+    return asyncio.run(collect(asked, held, SETTINGS, model))
 
 
 def request(body: bytes, receive: Any, headers: Mapping[str, str] | None = None) -> Request:

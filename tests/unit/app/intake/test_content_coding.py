@@ -1,0 +1,181 @@
+"""Packed bodies: the bytes within, their bounds, and no long piece on the event loop."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from app.http import problems
+from app.intake.content_coding import (
+    ALLOWANCE,
+    FIRST,
+    MOST_MEMBERS,
+    PIECE,
+    coding_of,
+    unpacked,
+)
+from models.domain.errors import MalformedRequest, ServiceError, TooLarge, UnsupportedCoding
+
+MOST = 1 << 30
+
+
+def raw_deflate(content: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(content) + packer.flush()
+
+
+def read(
+    chunks: Sequence[bytes],
+    coding: str,
+    grow: Callable[[int], None] = lambda _n_bytes: None,
+    most: int | None = MOST,
+) -> bytes:
+    """Return the unpacked body whose packed form comes in chunks."""
+    messages: list[Message] = [
+        {"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks
+    ]
+    messages[-1]["more_body"] = False
+    messages.append({"type": "http.disconnect"})
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def scenario() -> bytes:
+        scope = {"headers": [(b"content-encoding", coding.encode()), (b"content-length", b"9")]}
+        body = unpacked(scope, receive, coding_of(scope), most, grow)
+        assert scope["headers"] == []
+        found = b""
+        while (message := await body())["type"] == "http.request":
+            found += message["body"]
+            if not message["more_body"]:
+                assert (await body())["type"] == "http.disconnect"
+                break
+        return found
+
+    return asyncio.run(scenario())
+
+
+def cut(body: bytes, size: int) -> list[bytes]:
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize("n", [0, 1, FIRST - 1, FIRST, FIRST + 1, FIRST + PIECE, 3_000_000])
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [
+        ("deflate", zlib.compress),
+        ("deflate", raw_deflate),
+        ("gzip", gzip.compress),
+        ("X-GZIP, identity", gzip.compress),
+    ],
+)
+def test_all_bytes_come_out_and_are_counted(
+    coding: str, pack: Callable[[bytes], bytes], n: int, size: int
+) -> None:
+    counted: list[int] = []
+    content = bytes(range(256)) * (n // 256 + 1)
+    assert read(cut(pack(content[:n]), size), coding, counted.append) == content[:n]
+    assert sum(counted) == n
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_members_of_gzip_are_one_body(size: int) -> None:
+    packed = gzip.compress(b"one") + gzip.compress(b"") + gzip.compress(b"two")
+    assert read(cut(packed, size), "gzip") == b"onetwo"
+    with pytest.raises(MalformedRequest, match="goes on after the end of its gzip data"):
+        read(cut(gzip.compress(b"") * (MOST_MEMBERS + 1), 1 << 16), "gzip")
+
+
+def test_only_the_first_bytes_are_decompressed_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_threads: list[bytes] = []
+    to_thread = asyncio.to_thread
+
+    async def noted(*call: Any) -> Any:
+        on_threads.append(await to_thread(*call))
+        return on_threads[-1]
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    content = bytes(4_000_000)
+    assert read(cut(zlib.compress(content), 1 << 20), "deflate") == content
+    assert sum(map(len, on_threads)) == len(content) - FIRST
+    assert max(map(len, on_threads)) <= PIECE
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("behind", [b"x", bytes(3), zlib.compress(b"more")])
+def test_bytes_behind_the_end_are_an_error_however_they_arrive(behind: bytes, size: int) -> None:
+    for content in (b"", b"content" * 5):
+        with pytest.raises(MalformedRequest, match="goes on after the end of its deflate data"):
+            read(cut(zlib.compress(content) + behind, size), "deflate")
+
+
+def test_bytes_that_come_alone_behind_the_end_are_an_error() -> None:
+    with pytest.raises(MalformedRequest, match="goes on after the end"):
+        read([zlib.compress(b"content"), b"", b"x"], "deflate")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("body", [b"", b"\x1f", b"no such data", gzip.compress(b"abc")[:-1]])
+def test_what_is_not_packed_or_cut_off_is_malformed(coding: str, body: bytes) -> None:
+    with pytest.raises(MalformedRequest, match=f"(not valid {coding}|ends before its {coding})"):
+        read([body], coding)
+
+
+def test_a_small_body_does_not_become_a_large_one() -> None:
+    bomb = gzip.compress(bytes(ALLOWANCE * 2))
+    for most in (MOST, None):
+        with pytest.raises(TooLarge, match="compressed body becomes more than"):
+            read(cut(bomb, 1 << 10), "gzip", most=most)
+    with pytest.raises(TooLarge, match="at most 999 bytes"):
+        read([gzip.compress(bytes(1000))], "gzip", most=999)
+
+
+def test_what_the_counting_refuses_is_refused() -> None:
+    def grow(_n_bytes: int) -> None:
+        raise ServiceError("full")
+
+    with pytest.raises(ServiceError, match="full"):
+        read([gzip.compress(b"abc")], "gzip", grow)
+
+
+def test_a_client_that_leaves_is_noticed() -> None:
+    packed = gzip.compress(b"abc")
+    messages: list[Message] = [
+        {"type": "http.request", "body": packed[:9], "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    body = unpacked({"headers": []}, receive, "gzip", None, lambda _n_bytes: None)
+    assert asyncio.run(_message(body)) == {"type": "http.disconnect"}
+
+
+async def _message(receive: Callable[[], Any]) -> Message:
+    message: Message = await receive()
+    return message
+
+
+@pytest.mark.parametrize("given", [[], [b""], [b"identity"], [b"Identity, identity"]])
+def test_a_body_may_say_that_it_is_not_packed(given: list[bytes]) -> None:
+    assert coding_of({"headers": [(b"content-encoding", each) for each in given]}) == ""
+
+
+@pytest.mark.parametrize("given", ["br", "zstd", "gzip, gzip", "gzip,deflate", "aes128gcm", "x"])
+def test_any_other_coding_is_named_and_the_answer_says_which_are_read(given: str) -> None:
+    with pytest.raises(UnsupportedCoding, match=f"Content-Encoding is {given};") as error:
+        coding_of({"headers": [(b"content-encoding", given.encode())]})
+    for path in ("/classify", "/v2/models/m/infer"):
+        request = Request({"type": "http", "path": path, "headers": []})
+        answer = problems.answer(error.value, request)
+        assert answer.status_code == 415
+        assert answer.headers["accept-encoding"] == "gzip, deflate"
