@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import grpc
 
 from app.grpc_service.messages import message_class
-from app.http.problems import retry_after
+from app.http.problems import retry_after, shortened
 from models.domain.errors import Overloaded, ServiceError
 
 _CODES = {
@@ -48,7 +48,7 @@ class Refusal:
         if isinstance(error, Overloaded):
             code = grpc.StatusCode.RESOURCE_EXHAUSTED
         text = error.detail if detail is None else detail
-        return cls(code, text[:LONGEST_DETAIL], retry_after(error))
+        return cls(code, shortened(text, LONGEST_DETAIL), retry_after(error))
 
     @property
     def metadata(self) -> Metadata:

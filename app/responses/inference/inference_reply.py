@@ -11,7 +11,7 @@ import msgspec
 from fastapi.responses import Response
 
 from app.http.media_types import JSON
-from app.http.problems import inference_error, retry_after
+from app.http.problems import inference_error, retry_after, shortened
 from app.intake.inference.document import WantedOutput
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings, server_timing
@@ -27,8 +27,8 @@ HEADER = "Inference-Header-Content-Length"
 MOST_NAMED = 10
 """Failed images that the error of a request names."""
 
-LONGEST_REASON = 80
-"""Characters of the reason of each."""
+LONGEST_REASONS = 550
+"""Characters of the reasons of all of them: with the rest of the text fewer than an error has."""
 
 _OCTETS = "application/octet-stream"
 
@@ -142,8 +142,9 @@ def failure_of(answers: Sequence[Answer]) -> tuple[ServiceError, str] | None:
     if not failed:
         return None
     worst = max((error for _, error in failed), key=lambda error: error.status)
+    each = LONGEST_REASONS // min(len(failed), MOST_NAMED)
     reasons = "; ".join(
-        f"{index}: {error.code}, {error.detail[:LONGEST_REASON]}"
+        f"{index}: {error.code}, {shortened(error.detail, each)}"
         for index, error in failed[:MOST_NAMED]
     )
     more = f"; and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
