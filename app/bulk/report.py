@@ -33,10 +33,16 @@ def with_file(line: bytes, file: str | None) -> bytes:
     return line.removesuffix(b"}\n") + b',"file":' + json.dumps(readable(file)).encode() + b"}\n"
 
 
+def with_warning(line: bytes, warning: str) -> bytes:
+    """Return a record, a line of JSON, with the warning about the labels in it."""
+    return line.removesuffix(b"}\n") + b',"warning":' + json.dumps(warning).encode() + b"}\n"
+
+
 def record_of(line: bytes) -> Record:
     """Return the record of a line; the members that `json_line` leaves out of errors are empty."""
     made = msgspec.json.decode(line)
-    made.pop("file", None)
+    for name in ("file", "warning"):
+        made.pop(name, None)
     if error := made.get("error"):
         made["error"] = {"type": "", "title": "", "status": 0, **error}
     return Record.model_validate(made)

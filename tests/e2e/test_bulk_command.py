@@ -204,3 +204,24 @@ def test_a_command_that_was_killed_at_many_moments_writes_the_file_of_an_undistu
             runs.start()
             runs.exit_code()
     assert out.read_bytes() == undisturbed
+
+
+def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Path) -> None:
+    folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
+    folder.mkdir()
+    (folder / "good.HEIC").write_bytes(jpeg())
+    for number in range(4):
+        (folder / f"{number}.jpg").write_bytes(b"no image")
+    words = ["classify", folder, "--weights", "random", "--out", out]
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", *map(str, words)], capture_output=True, text=True
+    )
+    assert done.returncode == ExitCode.FAILED
+    warning, summary, *failures = done.stderr.splitlines()[-7:]
+    assert warning == "darkroom: warning: random weights: the labels mean nothing"
+    assert summary.startswith("5 images, 4 failed")
+    assert failures[0] == f"darkroom: 4 failed; their reasons are in {out}"
+    assert failures[1].startswith(f"  {folder}/0.jpg: the bytes are not an image")
+    assert (len(failures), failures[-1]) == (5, "  …")
+    good = json.loads(out.read_text().splitlines()[-1])
+    assert (good["status"], good["warning"]) == ("ok", "random weights: the labels mean nothing")

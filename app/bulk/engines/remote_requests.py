@@ -84,6 +84,7 @@ class RemoteClassification:
             "labels": hashlib.sha256(json.dumps(names).encode()).hexdigest(),
             "preprocessing": first["preprocessing"],
             "precision": first["precision"],
+            **({"warning": first["warning"]} if first.get("warning") else {}),
         }
 
     async def finished(self, task: Task, record: dict[str, Any]) -> Finished:

@@ -83,7 +83,8 @@ def identity_of(model: Model) -> dict[str, object]:
     """Return the properties of a loaded network that its records depend on.
 
     The options do not say them all: `--weights auto` takes the weights that can be had, and the
-    content of a file of labels may change.
+    content of a file of labels may change. A warning is among them if the labels are not those one
+    would expect.
     """
     names = json.dumps([model.labels.labels, model.labels.wnids]).encode()
     return {
@@ -92,4 +93,5 @@ def identity_of(model: Model) -> dict[str, object]:
         "labels": hashlib.sha256(names).hexdigest(),
         "preprocessing": model.record.preprocessing,
         "precision": model.record.precision,
+        **({"warning": model.record.warning} if model.record.warning else {}),
     }

@@ -1,5 +1,6 @@
 """Records of images that failed: where they are kept, and how these are tried again."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -8,8 +9,12 @@ import msgspec
 
 from app.bulk.errors import WrongUsage
 from app.bulk.report import readable
+from app.system.terminal import printable
 
 T = TypeVar("T")
+
+SHOWN = 3
+"""Failures that are shown at the end of a command."""
 
 
 def beside(folder: Path) -> Path:
@@ -36,6 +41,20 @@ def check_ended(file: Path) -> None:
             f"--retry-failed: another command for {file} has not ended; start that one again, or "
             f"remove {others[0]} to give it up"
         )
+
+
+def shown(lines: Path, place: Path, n: int) -> str:
+    """Return lines about `n` failures: where their reasons are, and the first of them.
+
+    `lines` are records, and `place` is the file that the user finds them in.
+    """
+    text = f"darkroom: {n} failed; their reasons are in {place}"
+    with lines.open("rb") as records:
+        errors = (msgspec.json.decode(line) for line in records if _is_error(line))
+        for each in itertools.islice(errors, SHOWN):
+            reason = each.get("error", {}).get("detail", "")
+            text += f"\n  {printable(each['source'])}: {printable(reason)}"
+    return f"{text}\n  …" if n > SHOWN else text
 
 
 def write_failures(lines: Path, path: Path) -> None:

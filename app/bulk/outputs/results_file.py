@@ -19,7 +19,7 @@ from typing import BinaryIO
 import msgspec
 
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs import atomic_file
+from app.bulk.outputs import atomic_file, failures
 from app.bulk.report import readable
 
 SYNC = 1.0
@@ -116,6 +116,15 @@ class ResultsFile:
             raise CannotWrite.of(self._partial, error) from None
         self.done += count
         self.failed += failed
+
+    def failures(self, place: Path | None = None) -> str:
+        """Return lines about the failures, for people; empty if there are none.
+
+        Call it before `finish`. `place` is the file with their records, by default the target.
+        """
+        if not self.failed:
+            return ""
+        return failures.shown(self._partial, place or self._path, self.failed)
 
     def finish(self) -> None:
         """Give the file its name, now that it is complete."""

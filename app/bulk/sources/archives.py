@@ -8,8 +8,8 @@ from app.archives.member import Archive, Member
 from app.archives.opening import SUFFIXES, open_archive
 from app.bulk.errors import WrongUsage
 from app.bulk.sources.source import Source
-from app.bulk.sources.walk import Choice
-from models.domain.errors import BadArchive
+from app.bulk.sources.walk import HEAD, Choice, LeftOut
+from models.domain.errors import BadArchive, ServiceError
 
 
 def is_archive(name: str) -> bool:
@@ -17,7 +17,11 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) and Path(name).is_file()
 
 
-def members(name: str, choice: Choice) -> Iterator[Source]:
+MOST = 32 << 20
+"""Bytes of the largest member whose content is looked at because its name does not tell."""
+
+
+def members(name: str, choice: Choice, left_out: LeftOut) -> Iterator[Source]:
     """Yield the images of an archive in its order, as `archive.zip/member`.
 
     The archive is open as long as the iteration. What follows a damage is missing from it, so the
@@ -31,11 +35,20 @@ def members(name: str, choice: Choice) -> Iterator[Source]:
     with archive:
         try:
             for member in archive.members():
-                if choice.takes(member.name):
-                    load = partial(_load, archive, member)
-                    yield Source(f"{name}/{member.name}", member.name, load)
+                if reason := choice.refusal(member.name, partial(_head, archive, member)):
+                    left_out.add(reason, f"{name}/{member.name}")
+                    continue
+                load = partial(_load, archive, member)
+                yield Source(f"{name}/{member.name}", member.name, load)
         except BadArchive as error:
             yield Source(f"{name}/", "damaged", _failing(error))
+
+
+def _head(archive: Archive, member: Member) -> bytes:
+    try:
+        return archive.read(member, MOST)[:HEAD]
+    except ServiceError:  # it is too large, damaged or encrypted
+        return b""
 
 
 def _load(archive: Archive, member: Member, limit: int) -> bytes:

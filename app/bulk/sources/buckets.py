@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from app.bulk.errors import WrongUsage
 from app.bulk.sources.source import Source
-from app.bulk.sources.walk import Choice
+from app.bulk.sources.walk import Choice, LeftOut
 from app.storage.buckets import MISSING, installed, names_below
 from app.storage.location import Location, parse
 from models.domain.errors import ServiceError
@@ -21,7 +21,7 @@ def is_address(name: str) -> bool:
 
 def is_object(name: str) -> bool:
     """Return whether an address names one image, by its ending, and not all below a prefix."""
-    return Choice().takes(name)
+    return not Choice().refusal(name)
 
 
 def allowed(settings: Settings, names: Sequence[str]) -> Settings:
@@ -42,7 +42,7 @@ def check(name: str) -> str | None:
     return None if installed() else MISSING
 
 
-def below(name: str, choice: Choice) -> Iterator[Source]:
+def below(name: str, choice: Choice, left_out: LeftOut) -> Iterator[Source]:
     """Yield the images below an address in the order of the bucket, which is that of their keys.
 
     WrongUsage if it cannot be listed.
@@ -50,7 +50,10 @@ def below(name: str, choice: Choice) -> Iterator[Source]:
     location = _location(name)
     try:
         for inner in names_below(location):
-            if choice.takes(inner) and not _leaves_out(choice, inner):
+            reason = _refusal_of_folders(choice, inner) or choice.refusal(inner)
+            if reason:
+                left_out.add(reason, inner)
+            else:
                 yield Source(str(location.below(inner)), inner)
     except ServiceError as error:
         raise WrongUsage(f"{name}: {error.detail}") from None
@@ -63,7 +66,8 @@ def _location(name: str) -> Location:
         raise WrongUsage(f"{name}: {error.detail}") from None
 
 
-def _leaves_out(choice: Choice, inner: str) -> bool:
-    """Return whether a folder on the way to an object is left out."""
+def _refusal_of_folders(choice: Choice, inner: str) -> str:
+    """Return why a folder on the way to an object is left out, or an empty text."""
     folders = inner.split("/")[:-1]
-    return not all(choice.searches("/".join(folders[: n + 1])) for n in range(len(folders)))
+    paths = ("/".join(folders[: n + 1]) for n in range(len(folders)))
+    return next(filter(None, map(choice.refusal_of_folder, paths)), "")

@@ -9,6 +9,7 @@ from pathlib import Path
 from app.bulk.errors import WrongUsage
 from app.bulk.sources import buckets
 from app.bulk.sources.source import Source
+from app.bulk.sources.walk import head_of
 from app.intake.item import Url
 from app.intake.spool import Blob
 from models.codec.formats import ImageFormat, identify
@@ -18,9 +19,6 @@ STANDARD_INPUT = "-"
 
 PIECE = 1 << 20
 """Bytes that are read at a time where the size of a source is not known."""
-
-LONGEST_MAGIC = 80
-"""Bytes from which every format is told."""
 
 
 def check(names: Sequence[str]) -> None:
@@ -69,8 +67,7 @@ def format_of(name: str) -> ImageFormat | None:
     """Return the format of a regular file by its first bytes; None where that is not known yet."""
     if is_fetched(name) or name == STANDARD_INPUT or not Path(name).is_file():
         return None
-    with Path(name).open("rb") as file:
-        return identify(file.read(LONGEST_MAGIC))
+    return identify(head_of(name))
 
 
 def is_url(name: str) -> bool:

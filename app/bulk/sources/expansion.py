@@ -8,7 +8,7 @@ from app.bulk.errors import WrongUsage
 from app.bulk.sources import archives, buckets, contents
 from app.bulk.sources.lists import SourceList
 from app.bulk.sources.source import Source, place_of
-from app.bulk.sources.walk import Choice, below, walk
+from app.bulk.sources.walk import Choice, LeftOut, below, walk
 
 
 class Sources:
@@ -34,6 +34,8 @@ class Sources:
             raise WrongUsage("-: standard input can be read only once")
         self._names, self._choice, self._results = names, choice or Choice(), results
         self._lists = [SourceList(each, separator) for each in lists]
+        self.left_out = LeftOut()
+        """What the last iteration did not take from folders and archives."""
 
     @property
     def are_named(self) -> bool:
@@ -61,49 +63,52 @@ class Sources:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Source]:
+        self.left_out = left_out = LeftOut()
         for name in self._names:
-            yield from self._found(name)
+            yield from self._found(name, left_out)
         for entries in self._lists:
             empty = True
             for name in entries:
                 empty = False
-                yield from self._found(name)
+                yield from self._found(name, left_out)
             if empty:
                 raise WrongUsage(f"--from: {entries.name}: no file or URL in it")
 
-    def _found(self, name: str) -> Iterator[Source]:
-        found = self._inside(name)
+    def _found(self, name: str, left_out: LeftOut) -> Iterator[Source]:
+        found = self._inside(name, left_out)
         first = next(found, None)
         if first is None:
-            raise WrongUsage(f"{name}: no image in it; --include chooses other names")
+            why = f" ({left_out})" if str(left_out) else ""
+            raise WrongUsage(f"{name}: no image in it{why}; --include chooses other names")
         yield first
         yield from found
 
-    def _inside(self, name: str) -> Iterator[Source]:
+    def _inside(self, name: str, left_out: LeftOut) -> Iterator[Source]:
         if name == contents.STANDARD_INPUT or contents.is_url(name):
             yield Source(name, place_of(name) if name != contents.STANDARD_INPUT else "image")
         elif buckets.is_address(name):
-            yield from self._stored(name)
+            yield from self._stored(name, left_out)
         elif os.path.isdir(name):
-            yield from self._folder(name)
+            yield from self._folder(name, left_out)
         elif archives.is_archive(name):
-            yield from archives.members(name, self._choice)
+            yield from archives.members(name, self._choice, left_out)
         elif _is_pattern(name) and (match := sorted(glob.glob(name))):
             for each in match:
-                yield from self._inside(each) if _stands_for_many(each) else self._file(each)
+                many = _stands_for_many(each)
+                yield from self._inside(each, left_out) if many else self._file(each)
         else:
             yield from self._file(name)  # a missing file is reported with all others
 
-    def _folder(self, folder: str) -> Iterator[Source]:
-        for inner in walk(folder, self._choice, self._results):
+    def _folder(self, folder: str, left_out: LeftOut) -> Iterator[Source]:
+        for inner in walk(folder, self._choice, self._results, left_out):
             yield Source(below(folder, inner), inner)
 
-    def _stored(self, name: str) -> Iterator[Source]:
+    def _stored(self, name: str, left_out: LeftOut) -> Iterator[Source]:
         if buckets.is_object(name):
             place = place_of(name)
             yield Source(name, place if self._lists else place.rpartition("/")[2])
         else:
-            yield from buckets.below(name, self._choice)
+            yield from buckets.below(name, self._choice, left_out)
 
     def _file(self, name: str) -> Iterator[Source]:
         """Yield a file; below a folder of results it has its own name, one of a list its path."""

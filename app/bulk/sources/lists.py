@@ -6,6 +6,7 @@ import stat
 import sys
 import tempfile
 import weakref
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
@@ -56,7 +57,8 @@ class SourceList:
 
     def _entries(self, descriptor: int) -> Iterator[str]:
         """Yield the entries of an open file; a position of its own lets several go through it."""
-        rest, position = b"", 0
+        rest = b""
+        position = len(BOM_UTF8) if os.pread(descriptor, len(BOM_UTF8), 0) == BOM_UTF8 else 0
         while piece := os.pread(descriptor, PIECE, position):
             position += len(piece)
             *whole, rest = (rest + piece).split(self._separator)

@@ -5,66 +5,124 @@ takes as much as its largest folder.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from app.bulk.errors import WrongUsage
+from models.codec.formats import ImageFormat, identify
 
 IMAGES = ("jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "avif")
-"""Endings of names that are taken from folders unless `--include` names others."""
+"""Endings of names that are taken without a look at the content."""
+
+HEAD = 80
+"""Bytes from which every format is told."""
+
+SHOWN = 3
+"""Names that are shown for each reason."""
+
+NO_IMAGE = f"no image of a format that is read ({', '.join(each.name for each in ImageFormat)})"
+
+
+class LeftOut:
+    """The files and folders that were left out of a search, counted by their reasons."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, reason: str, name: str) -> None:
+        """Count a file or folder."""
+        self._counts[reason] = self._counts.get(reason, 0) + 1
+        names = self._names.setdefault(reason, [])
+        if len(names) < SHOWN:
+            names.append(name)
+
+    def __str__(self) -> str:
+        """Return a line with the reasons, and the first names of each; empty if there are none."""
+        if not self._counts:
+            return ""
+        parts = []
+        for reason, count in self._counts.items():
+            more = ", …" if count > SHOWN else ""
+            parts.append(f"{reason}: {count} ({', '.join(self._names[reason])}{more})")
+        return f"{sum(self._counts.values())} left out; {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Which files of folders and archives are taken, by their names or paths below them.
 
-    Patterns are those of `fnmatch`. Without `include` all images are taken.
+    Patterns are those of `fnmatch`. Without `include` all images are taken: files whose name ends
+    like that of an image, and others whose first bytes are those of one.
     """
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
-    def takes(self, inner: str) -> bool:
-        """Return whether a file is taken; `inner` is its path below the folder."""
+    def refusal(self, inner: str, head: Callable[[], bytes] = bytes) -> str:
+        """Return why a file is left out, or an empty text if it is taken.
+
+        `inner` is its path below the folder. `head` reads its first bytes; where reading is too
+        dear, the name decides alone.
+        """
         name = inner.rpartition("/")[2]
-        wanted = _matches(inner, name, self.include) if self.include else _is_image(name)
-        return wanted and not (self.exclude and _matches(inner, name, self.exclude))
+        if self.exclude and _matches(inner, name, self.exclude):
+            return "--exclude"
+        if self.include:
+            return "" if _matches(inner, name, self.include) else "not of --include"
+        if name.startswith("."):
+            return "hidden"
+        is_image = name.lower().rpartition(".")[2] in IMAGES or identify(head()) is not None
+        return "" if is_image else NO_IMAGE
 
-    def searches(self, inner: str) -> bool:
-        """Return whether a folder is searched.
+    def refusal_of_folder(self, inner: str) -> str:
+        """Return why a folder is not searched, or an empty text if it is.
 
-        Hidden ones are only if a pattern of `include` names one.
+        Hidden ones are searched only if a pattern of `include` names one.
         """
         name = inner.rpartition("/")[2]
         if name.startswith(".") and not self._takes_hidden():
-            return False
-        return not (self.exclude and _matches(inner, name, self.exclude))
+            return "hidden folder"
+        return "--exclude" if self.exclude and _matches(inner, name, self.exclude) else ""
 
     def _takes_hidden(self) -> bool:
         return any(part.startswith(".") for each in self.include for part in each.split("/"))
 
 
-def walk(folder: str, choice: Choice, results: str | None = None) -> Iterator[str]:
+def walk(
+    folder: str, choice: Choice, results: str | None = None, left_out: LeftOut | None = None
+) -> Iterator[str]:
     """Yield the paths below `folder` of the files that are taken.
 
     The files of a folder come first, then its folders, each in the order of their names' code
     points. Links to folders are not followed, so that no search is endless, and the folder
-    `results` is left out, because earlier results are no sources. WrongUsage names a folder that
+    `results` is skipped, because earlier results are no sources. WrongUsage names a folder that
     cannot be read.
     """
+    left_out = LeftOut() if left_out is None else left_out
     left = [""]
     while left:
         inner = left.pop()
-        files, folders = _listed(os.path.join(folder, inner))
+        files, folders, links = _listed(os.path.join(folder, inner))
+        for name in links:
+            left_out.add("link to a folder", f"{inner}{name}")
         for name in files:
             path = f"{inner}{name}"
-            if choice.takes(path):
+            if reason := choice.refusal(path, partial(head_of, os.path.join(folder, path))):
+                left_out.add(reason, path)
+            else:
                 yield path
         for name in reversed(folders):
             path = f"{inner}{name}"
-            if choice.searches(path) and not _is_same(os.path.join(folder, path), results):
+            if _is_same(os.path.join(folder, path), results):
+                continue
+            if reason := choice.refusal_of_folder(path):
+                left_out.add(reason, path)
+            else:
                 left.append(f"{path}/")
 
 
@@ -74,22 +132,36 @@ def below(folder: str, inner: str) -> str:
     return inner if base == "." else os.path.join(base, inner)
 
 
-def _listed(folder: str) -> tuple[list[str], list[str]]:
-    """Return the sorted names of files, and of folders that are no links."""
-    files, folders = [], []
+def head_of(path: str) -> bytes:
+    """Return the first bytes of a regular file; none if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, HEAD) if regular else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _listed(folder: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the sorted names of files, of folders, and of links to folders."""
+    files, folders, links = list[str](), list[str](), list[str]()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not _is_folder(entry):
-                    files.append(entry.name)
-                elif not entry.is_symlink():
-                    folders.append(entry.name)
+                is_folder = _is_folder(entry)
+                kind = (
+                    links if is_folder and entry.is_symlink() else folders if is_folder else files
+                )
+                kind.append(entry.name)
     except OSError as error:
         name = folder.rstrip("/")
         raise WrongUsage(f"{name}: {error.strerror}; --exclude leaves out folders") from None
-    files.sort()
-    folders.sort()
-    return files, folders
+    return sorted(files), sorted(folders), sorted(links)
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
@@ -101,10 +173,6 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 def _is_same(folder: str, results: str | None) -> bool:
     return results is not None and os.path.isdir(results) and os.path.samefile(folder, results)
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and name.lower().rpartition(".")[2] in IMAGES
 
 
 def _matches(path: str, name: str, patterns: Sequence[str]) -> bool:

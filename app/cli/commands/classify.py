@@ -96,7 +96,7 @@ def run(
         flag = wrong.path.replace("_", "-")
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given})") from None
     sources = SourceFlags(files, include, exclude, lists, nul).sources()
-    total = sources.count()
+    total = source_flags.counted(sources)
     start = choice.starter(settings, work, how, total)
     if out is None and retry_failed:
         raise WrongUsage("--retry-failed: name the finished file with --out")
@@ -173,8 +173,9 @@ def _continued(
             except BaseException:  # re-raised
                 results.close()
                 raise
+    failed = results.failures()
     finish()
-    print(progress.summary(), file=sys.stderr)
+    print(progress.summary(), *filter(None, [failed]), sep="\n", file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
 
 

@@ -117,7 +117,7 @@ def _reported(
     settings: Settings, work: Filtering, sources: Sources, how: How, as_json: bool
 ) -> int:
     """Filter images that are arguments, and report each on standard error."""
-    start = choice.starter(settings, work, how, sources.count())
+    start = choice.starter(settings, work, how, source_flags.counted(sources))
     running = session.run(
         settings,
         start,

@@ -21,6 +21,7 @@ from app.bulk.progress import Progress
 from app.bulk.results_sink import ResultsSink
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
+from app.cli.flags import source_flags
 from app.intake.output_format import FixedFormat
 from app.intake.wanted import Version
 from models.exit_codes import ExitCode
@@ -150,7 +151,7 @@ def _continued(
     if asked.retry:
         total = sum(1 for _ in failures.failed_names(failures.beside(folder.path)))
     else:
-        total = sources.count()
+        total = source_flags.counted(sources)
 
     def tasks() -> Iterator[Task]:
         for number, each in enumerate(left):
@@ -164,7 +165,8 @@ def _continued(
             sink = ResultsSink(results, progress)
             running = session.run(asked.settings, start, tasks(), sink)
             local_service.run(running, local_service.GOES_ON)
-    print(progress.summary(), file=sys.stderr)
+    failed = results.failures()
+    print(progress.summary(), *filter(None, [failed]), sep="\n", file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
 
 

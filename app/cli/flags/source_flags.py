@@ -1,11 +1,13 @@
 """The sources of a command, and the flags that choose among them."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.bulk.engines.choice import How
+from app.bulk.report import readable
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.walk import Choice
 from app.cli.flags.offered_values import complete_files, complete_with
@@ -35,6 +37,14 @@ class SourceFlags:
         found = Sources(self.files, choice, self.lists, b"\0" if self.nul else b"\n", results)
         found.check()
         return found
+
+
+def counted(sources: Sources) -> int:
+    """Return the number of images, and tell on standard error what was left out."""
+    number = sources.count()
+    if text := str(sources.left_out):
+        print(f"darkroom: {readable(text)}", file=sys.stderr)
+    return number
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
