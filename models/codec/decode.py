@@ -19,9 +19,18 @@ from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.pixels.channels import scale_transparency
 from models.codec.pixels.colour import is_srgb
-from models.codec.pixels.stripes import NewPixels, convert_in_place, converted, loaded, upright
+from models.codec.pixels.stripes import (
+    NewPixels,
+    convert_in_place,
+    converted,
+    loaded,
+    rows_of,
+    upright,
+)
 from models.codec.plain import plain_header
+from models.codec.png import check_rows, has_wide_transparency, with_wide_transparency
 from models.codec.probe import Header, ImageInfo, read_header
+from models.codec.tiff import layout_of
 from models.codec.whole_jpeg import check_warning, closed, whole
 from models.domain.image import Image, NetworkInput, Pixels, Source
 
@@ -190,9 +199,14 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
         if format_ is ImageFormat.PNG:
             image._exif = None  # of before the pixels; it may stand behind them
             metadata = read_metadata(image)
-            scale_transparency(image, depth=data[_PNG_DEPTH])
-        # Pillow turns TIFFs while loading.
-        orientation = 1 if format_ is ImageFormat.TIFF else metadata.orientation
+            check_rows(data, image)
+            if has_wide_transparency(data, image):
+                rows = rows_of(with_wide_transparency(image, open_image(data, format_)))
+            else:
+                scale_transparency(image, depth=data[_PNG_DEPTH])
+        # Pillow turns TIFFs while loading, unless their samples are unpacked here.
+        turned = format_ is ImageFormat.TIFF and layout_of(image) is None
+        orientation = 1 if turned else metadata.orientation
         pixels = converted(rows, header.icc_profile, orientation, new_pixels)
     height, width = pixels.shape[:2]
     info = replace(header.info, width=width, height=height, orientation=metadata.orientation)

@@ -18,10 +18,10 @@ from PIL.ImageFile import ImageFile
 from models.codec.bounds.exif import affordable
 from models.codec.formats import ImageFormat
 from models.codec.pillow import open_image, reading
-from models.codec.pixels.boxes import boxes
+from models.codec.pixels.boxes import Rows, boxes
 from models.codec.pixels.channels import is_grey
 from models.codec.pixels.colour import MAX_PROFILE_BYTES, to_srgb
-from models.codec.pixels.stripes import STRIPE, Rows, loaded
+from models.codec.pixels.stripes import STRIPE, loaded
 from models.codec.probe import Header
 from models.codec.whole_jpeg import whole
 

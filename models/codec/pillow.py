@@ -26,7 +26,14 @@ from PIL import (  # noqa: F401
 )
 from PIL import Image as PillowImage
 
+from models.codec.avif import clean_aperture, nclx, properties
+from models.codec.bmp import embedded_profile
+from models.codec.cicp import cicp_profile
 from models.codec.formats import ImageFormat
+from models.codec.pixels.channels import is_grey
+from models.codec.pixels.placed import SHOWN
+from models.codec.png import cicp, without_damaged_chunks
+from models.codec.tiff import bytes_for_pillow, prepare
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 
 _Filter = tuple[str, None, type[Warning], re.Pattern[str], int]
@@ -60,8 +67,31 @@ def reading(format: ImageFormat) -> Iterator[None]:
 def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
     """Return Pillow's view of the header of `data`, which must be of that format; decode no
     pixels.
+
+    What Pillow does not read is noted in its `info`: the profile that a file names otherwise than
+    by an embedded one, the part of an AVIF that is shown, and the layout of a TIFF.
     """
-    return PillowImage.open(BytesIO(data), formats=[format.name])
+    layout = None
+    if format is ImageFormat.TIFF:
+        data, layout = bytes_for_pillow(data)
+    elif format is ImageFormat.PNG:
+        data = without_damaged_chunks(data)
+    image = PillowImage.open(BytesIO(data), formats=[format.name])
+    match format:
+        case ImageFormat.TIFF:
+            prepare(image, layout)
+        case ImageFormat.PNG:
+            if points := cicp(data):  # they count before iCCP
+                image.info["icc_profile"] = cicp_profile(*points, grey=is_grey(image.mode))
+        case ImageFormat.AVIF:
+            found = properties(data)
+            if shown := clean_aperture(found, *image.size):
+                image.info[SHOWN] = shown
+            if "icc_profile" not in image.info and (points := nclx(found)):
+                image.info["icc_profile"] = cicp_profile(*points, grey=False)
+        case ImageFormat.BMP:
+            image.info["icc_profile"] = embedded_profile(data)
+    return image
 
 
 @contextmanager

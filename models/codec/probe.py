@@ -10,12 +10,17 @@ from PIL.ImageFile import ImageFile
 
 from models.codec.bounds import buffers, check, has_several_scans
 from models.codec.bounds.refusal import too_large
+from models.codec.camera_raw import camera_raw
 from models.codec.formats import ImageFormat, identify
 from models.codec.metadata import read_metadata
 from models.codec.pillow import open_image, reading
+from models.codec.pixels.placed import SHOWN
+from models.codec.pixels.stripes import frame_of
+from models.codec.tiff import layout_of
 from models.domain.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)
+_BYTES_OF_HIDDEN = 10
 
 _GREY = frozenset(("1", "L", "I", "I;16", "I;16B", "I;16L", "F"))
 _COLOUR = frozenset(("RGB", "CMYK", "YCbCr", "LAB", "HSV"))
@@ -89,6 +94,11 @@ def read_header(data: bytes, max_pixels: int) -> Header:
     """Return the same as `probe`, with profile and copyright; check the cost of reading first."""
     if not data:
         raise UnsupportedMedia("the image is empty: 0 bytes")
+    if (kind := camera_raw(data)) is not None:
+        raise UnsupportedMedia(
+            f"the file is a camera raw file ({kind}), which has no finished picture; "
+            "convert it to JPEG, TIFF or AVIF with the camera maker's program and send that"
+        )
     format_ = identify(data)
     if format_ is None:
         known = ", ".join(f.name for f in ImageFormat)
@@ -107,20 +117,29 @@ def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: floa
         stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
         alpha = described.info.transparent
         beside = buffers(data, format_, width * height, alpha=alpha)
+        pixels = max(1, described.info.n_pixels)
+        if hidden := max(0, width * height - pixels):  # of an AVIF, decoded and cut
+            beside += _BYTES_OF_HIDDEN * hidden
+            cost *= width * height / pixels
         return described._replace(seconds_per_pixel=cost, coefficients=stored, buffers=beside)
 
 
 def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     orientation, copyright_, exif = read_metadata(image)
-    width, height = image.size
-    # A TIFF's size is upright already where its own tag, and not XMP, gives the orientation.
-    upright = getattr(image, "tag_v2", {}).get(0x0112) in _SWAPPED
-    if orientation in _SWAPPED and not upright:
+    layout = layout_of(image)
+    width, height, mode = *image.size, image.mode
+    if shown := image.info.get(SHOWN):
+        width, height = shown.right - shown.left, shown.bottom - shown.top
+    if layout is not None:
+        width, height, mode = layout.width, layout.height, layout.mode
+        orientation = layout.orientation if layout.orientation in range(1, 9) else 1
+    # Pillow has turned the size of any other TIFF.
+    if orientation in _SWAPPED and (layout or format_ is not ImageFormat.TIFF):
         width, height = height, width
     fast = format_ is ImageFormat.JPEG and image.mode in ("L", "RGB")
     frames = _frames(image, format_)
-    alpha = image.has_transparency_data
-    info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast, alpha)
+    alpha = image.has_transparency_data or frame_of(image) is not None
+    info = ImageInfo(format_, width, height, orientation, frames, mode, fast, alpha)
     profile = image.info.get("icc_profile")
     profile = profile if isinstance(profile, bytes) else None
     return Header(info, profile, copyright_, exif, image)

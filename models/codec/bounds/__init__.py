@@ -43,7 +43,7 @@ def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> in
     """
     match format:
         case ImageFormat.PNG:
-            return png_buffers(data, pixels)
+            return png_buffers(data, pixels, alpha=alpha)
         case ImageFormat.TIFF:
             return tiff_buffers(data, pixels)
         case ImageFormat.AVIF:

@@ -47,12 +47,14 @@ def check_png(data: bytes, max_pixels: int) -> float:
     raise too_many("PNG", f"more than {most:,} chunks", f"a file of its size has at most {most:,}")
 
 
-def png_buffers(data: bytes, pixels: int) -> int:
+def png_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
     """Return the bytes of the rows that Pillow keeps beside its picture of `pixels` pixels.
 
-    They are few unless the picture is very wide: then they are larger than the picture.
+    They are few unless the picture is very wide: then they are larger than the picture. A picture
+    of 16-bit RGB with a transparent colour is decoded twice, and gets alpha.
     """
     if data[12:16] != b"IHDR" or len(data) < 26:
         return 8 * _ROWS * pixels
     width, depth, colour = int.from_bytes(data[16:20], "big"), data[24], data[25]
-    return _ROWS * -(-width * depth * _SAMPLES.get(colour, 4) // 8)
+    twice = 12 * pixels if alpha and (depth, colour) == (16, 2) else 0
+    return twice + _ROWS * -(-width * depth * _SAMPLES.get(colour, 4) // 8)

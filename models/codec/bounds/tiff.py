@@ -25,7 +25,9 @@ _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 27
 _ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
 _OFFSETS = (_STRIPS, _TILES)
 _JPEGS = (6, 7)
-_SHORT_KIND = 3
+_INTEGERS = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 13: 4, 16: 8, 17: 8}
+"""Bytes of an integer of each kind."""
+
 _MOST_BITS = 64
 _RGBA = 4  # bytes of a pixel of a JPEG's strip, which libtiff converts
 _PER_PIXEL = 20e-9
@@ -39,7 +41,7 @@ def check_tiff(data: bytes, max_pixels: int) -> float:
     if len(entries) > MAX_ENTRIES:
         allowed = f"at most {MAX_ENTRIES:,} are allowed"
         raise too_many("TIFF", f"more than {MAX_ENTRIES:,} entries in its directory", allowed)
-    found = _found(entries)
+    found = _found(data, entries)
     numbers = {int(each["tag"]): int(each["number"]) for each in entries[::-1]}
     chunks = max(numbers.get(_STRIPS, 0), numbers.get(_TILES, 0))
     if chunks > MAX_CHUNKS:
@@ -66,11 +68,11 @@ def tiff_buffers(data: bytes, pixels: int) -> int:
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
         return pixels * _MOST_BITS // 8
-    found = _found(entries)
+    found = _found(data, entries)
     width, height = found.get(_WIDTH, 0), found.get(_HEIGHT, 0)
     tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0)
     samples = min(found.get(_SAMPLES, 1), MAX_SAMPLES)
-    per_pixel = -(-samples * _bits(data, entries) // 8)
+    per_pixel = -(-samples * found[_BITS] // 8)
     if found.get(_COMPRESSION) in _JPEGS:
         chunks = max([1, *(int(each["number"]) for each in entries if each["tag"] in _OFFSETS)])
         coefficients = 2 * samples if data.count(b"\xff\xda") > chunks else 0
@@ -78,39 +80,32 @@ def tiff_buffers(data: bytes, pixels: int) -> int:
     return per_pixel * max(tile, width * min(found.get(_ROWS) or height, height))
 
 
-def _bits(data: bytes, entries: NDArray[Any]) -> int:
-    """Return the most bits that a sample has, by the first entry that tells; 1 if none does."""
-    entry = next((each for each in entries if each["tag"] == _BITS), None)
-    if entry is None:
-        return 1
-    if entry["kind"] != _SHORT_KIND:
-        return _MOST_BITS
-    there, size = entry["value"].tobytes(), 2 * min(int(entry["number"]), MAX_SAMPLES)
-    if size > len(there):
-        at = int(entry["value"])
-        there = data[at : at + size]
-    order = ">" if entries.dtype["value"].str.startswith(">") else "<"
-    values = np.frombuffer(there[: len(there) // 2 * 2], f"{order}u2")[: size // 2]
-    return min(int(values.max(initial=1)), _MOST_BITS)
+def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]:
+    """Return the integers of each entry that has some, by its tag; at most MAX_SAMPLES of each.
 
-
-def _found(entries: NDArray[Any]) -> dict[int, int]:
-    """Return the values by their tags; of equal tags the first counts, as in libtiff."""
-    return {int(each["tag"]): _value(each, entries) for each in entries[::-1]}
-
-
-def _value(entry: NDArray[Any], entries: NDArray[Any]) -> int:
-    """Return the value of an entry with one SHORT or LONG, 0 for others.
-
-    A SHORT stands in the first two bytes.
+    Of equal tags the first counts, as in libtiff.
     """
-    if int(entry["number"]) != 1:
-        return 0
-    value, kind = int(entry["value"]), int(entry["kind"])
-    width = entries.dtype["value"].itemsize
-    bits = {1: 8, 3: 16, 4: 32}.get(kind, 8 * width)
-    big = entries.dtype["value"].str.startswith(">")
-    return value >> (8 * width - bits) if big else value & (1 << bits) - 1
+    order = entries.dtype["value"].str[0]
+    whole = entries.dtype["value"].itemsize
+    found: dict[int, tuple[int, ...]] = {}
+    for tag, kind, number, value in entries[::-1]:
+        size = _INTEGERS.get(int(kind), 0)
+        length = size * min(int(number), MAX_SAMPLES)
+        content = int(value).to_bytes(whole, "big" if order == ">" else "little")
+        if length > len(content):
+            content = data[int(value) : int(value) + length]
+        if size and 0 < length <= len(content):
+            numbers = np.frombuffer(content[:length], f"{order}u{size}")
+            found[int(tag)] = tuple(map(int, numbers))
+    return found
+
+
+def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
+    """Return the numbers of entries that have one, and the largest depth of a sample."""
+    values = tag_values(data, entries)
+    found = {tag: numbers[0] for tag, numbers in values.items() if len(numbers) == 1}
+    told = values.get(_BITS, (_MOST_BITS if (entries["tag"] == _BITS).any() else 1,))
+    return found | {_BITS: min(max(told), _MOST_BITS)}
 
 
 def _check_tiles(found: dict[int, int]) -> None:

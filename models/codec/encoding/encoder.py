@@ -97,7 +97,7 @@ def _metadata(
     """Return an EXIF block, empty if there is no metadata."""
     block = None
     if exif and encoding.metadata == "keep":
-        block = kept(exif, width, height)
+        block = kept(exif, width, height, copyright_)
     return block or (copyright_exif(copyright_) if copyright_ else b"")
 
 

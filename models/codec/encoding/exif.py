@@ -18,7 +18,7 @@ PREFIX = b"Exif\0\0"
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8}
 """Bytes of a value of each type."""
 
-_SHORT, _LONG = 3, 4
+_ASCII, _SHORT, _LONG = 2, 3, 4
 
 _DESCRIPTION, _MAKE, _MODEL = 0x010E, 0x010F, 0x0110
 _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 0x011A, 0x011B, 0x0128
@@ -47,9 +47,10 @@ class _Field(NamedTuple):
     values: bytes
 
 
-def kept(block: bytes, width: int, height: int) -> bytes | None:
+def kept(block: bytes, width: int, height: int, notice: str | None = None) -> bytes | None:
     r"""Return an EXIF block, `Exif\0\0` included, for an upright sRGB image of this size in pixels.
 
+    The copyright `notice` is added to a block that has none.
     Return None if `block` is no EXIF, is larger than MAX_BLOCK, or contains nothing that is kept;
     broken entries are left out.
     """
@@ -59,6 +60,9 @@ def kept(block: bytes, width: int, height: int) -> bytes | None:
         return None
     (start,) = struct.unpack_from(order + "I", tiff, 4)
     first = {field.tag: field for field in _fields(tiff, order, start)}
+    if notice and not (_COPYRIGHT in first and first[_COPYRIGHT].values.strip(b"\0 ")):
+        text = notice.encode(errors="replace") + b"\0"
+        first[_COPYRIGHT] = _Field(_COPYRIGHT, _ASCII, len(text), text)
     fields = [field for tag, field in first.items() if tag in _KEPT]
     photo = [each for each in _below(tiff, order, first, _PHOTO) if each.tag not in _DROPPED]
     if photo:

@@ -1,7 +1,9 @@
 """Divide a picture into boxes that are converted or copied one after the other."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from PIL import Image as PillowImage
 
 
 class Box(NamedTuple):
@@ -11,6 +13,24 @@ class Box(NamedTuple):
     top: int
     right: int
     bottom: int
+
+
+class Rows(Protocol):
+    """A decoded picture as stored, of which rows can be taken."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return width and height, in pixels."""
+
+    @property
+    def mode(self) -> str:
+        """Return Pillow's name for the pixels."""
+
+    def part(self, box: Box) -> PillowImage.Image:
+        """Return the pixels in a box."""
+
+    def release(self, pixels: int) -> None:
+        """Free the memory of the first `pixels` pixels, as far as possible; none is read again."""
 
 
 def boxes(width: int, height: int, most: int, cell: int = 1) -> Iterator[Box]:

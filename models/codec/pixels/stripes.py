@@ -9,17 +9,19 @@ each pixel by itself, so stripes do not change the result.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image as PillowImage
 from PIL.ImageFile import ImageFile
 
-from models.codec.pixels.boxes import Box, boxes
+from models.codec.pixels.boxes import Box, Rows, boxes
 from models.codec.pixels.channels import float_scale, is_grey, simplified
 from models.codec.pixels.colour import to_srgb
 from models.codec.pixels.growing_reads import read_growing
 from models.codec.pixels.pillow_memory import ReleasedRows, in_one_block
+from models.codec.pixels.placed import SHOWN, Cropped, Framed
+from models.codec.tiff import Unpacked, layout_of
 from models.domain.image import Pixels
 
 STRIPE = 1 << 20
@@ -27,24 +29,6 @@ STRIPE = 1 << 20
 
 NewPixels = Callable[[tuple[int, int, int]], Pixels]
 """Return a new uint8 array of this shape, which is overwritten wholly."""
-
-
-class Rows(Protocol):
-    """A decoded picture as stored, of which rows can be taken."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height, in pixels."""
-
-    @property
-    def mode(self) -> str:
-        """Return Pillow's name for the pixels."""
-
-    def part(self, box: Box) -> PillowImage.Image:
-        """Return the pixels in a box."""
-
-    def release(self, pixels: int) -> None:
-        """Free the memory of the first `pixels` pixels, as far as possible; none is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +89,8 @@ def loaded(image: ImageFile) -> Rows:
     if image.format == "AVIF" and hasattr(decoder, "get_frame"):
         data = decoder.get_frame(0)[0]
         image._decoder = None  # type: ignore[attr-defined]  # Pillow's private one
-        return _Raw(data, image.size, image.mode, image.mode, image.info)
+        raw = _Raw(data, image.size, image.mode, image.mode, image.info)
+        return Cropped(raw, image.info[SHOWN]) if SHOWN in image.info else raw
     if image.format == "WEBP" and hasattr(decoder, "get_next"):
         frame = decoder.get_next()
         if frame is None:
@@ -114,10 +99,32 @@ def loaded(image: ImageFile) -> Rows:
         raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
         return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
     width, height = image.size
+    frame = frame_of(image)
     read_growing(image)
     with in_one_block(width * height):
         image.load()
+    if image.format == "BMP" and image.mode == "RGBA":
+        extremes: Any = image.getextrema()
+        if extremes[3] == (0, 0):  # the program that wrote the file did not know of alpha
+            image.putalpha(255)
+    rows = rows_of(image)
+    if (layout := layout_of(image)) is not None:
+        return Unpacked(rows, layout)
+    return rows if frame is None else Framed(rows, frame)
+
+
+def rows_of(image: PillowImage.Image) -> Rows:
+    """Return the rows of a loaded image."""
     return _Loaded(image, ReleasedRows(image))
+
+
+def frame_of(image: ImageFile) -> Box | None:
+    """Return the first frame of a GIF that leaves pixels open, None for all other images."""
+    if image.format != "GIF" or not image.tile or "transparency" in image.info:
+        return None
+    left, top, right, bottom = image.tile[0].extents or (0, 0, *image.size)
+    frame = Box(left, top, right, bottom)
+    return None if frame == (0, 0, *image.size) else frame
 
 
 def converted(

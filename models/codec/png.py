@@ -1,0 +1,128 @@
+"""Chunks of PNGs that Pillow does not read as the specification says.
+
+Ancillary chunks with a wrong checksum are left out, as browsers do. Sections: PNG 3 (2025).
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+from PIL import Image as PillowImage
+from PIL.ImageFile import ImageFile
+
+from models.codec.pixels.boxes import boxes
+
+_SIGNATURE = 8
+_HEAD = struct.Struct(">I4s")
+_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Samples of a pixel, by the type of colour in IHDR."""
+
+_RGB = 2
+_PASSES = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
+"""The first column and row of each pass of an interlaced PNG, and the steps to the next ones."""
+
+_PIECE = 1 << 18
+_STRIPE = 1 << 18
+
+Chunk = tuple[bytes, int, int]
+"""The name of a chunk, and the bounds of its content."""
+
+
+def _chunks(data: bytes) -> Iterator[Chunk]:
+    """Yield the chunks up to the end; `bounds/png.py` has checked that they are not too many."""
+    at = _SIGNATURE
+    while at + _HEAD.size <= len(data):
+        length, name = _HEAD.unpack_from(data, at)
+        yield name, at + 8, min(at + 8 + length, len(data))
+        at += length + 12
+        if name == b"IEND":
+            return
+
+
+def without_damaged_chunks(data: bytes) -> bytes:
+    """Return the file without the ancillary chunks before its pixels whose checksum is wrong."""
+    kept, at = [], 0
+    for name, start, end in _chunks(data):
+        if name == b"IDAT":
+            break
+        if name[0] & 0x20 and zlib.crc32(data[start - 4 : end]) != int.from_bytes(
+            data[end : end + 4], "big"
+        ):
+            kept.append(data[at : start - 8])
+            at = end + 4
+    return b"".join([*kept, data[at:]]) if at else data
+
+
+def cicp(data: bytes) -> tuple[int, int] | None:
+    """Return primaries and transfer of full-range RGB, as the chunk cICP before the pixels names
+    them.
+    """
+    for name, start, end in _chunks(data):
+        if name == b"IDAT":
+            break
+        if name == b"cICP" and end - start == 4 and data[start + 2 : end] == b"\0\1":
+            return data[start], data[start + 1]
+    return None
+
+
+def check_rows(data: bytes, image: ImageFile) -> None:
+    """Raise EOFError for a loaded PNG without the data of all rows, which Pillow leaves black.
+
+    The data are unpacked again, and counted, only if the last row is black or the PNG interlaced.
+    """
+    if data[12:16] != b"IHDR":
+        return
+    width, height, depth, colour, *_, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    if not interlaced and np.asarray(image.crop((0, height - 1, width, height))).any():
+        return
+    bits = depth * _SAMPLES[colour]
+    passes = _PASSES if interlaced else ((0, 0, 1, 1),)
+    needed = 0
+    for left, top, across, down in passes:
+        columns, rows = -(-(width - left) // across), -(-(height - top) // down)
+        if columns > 0 and rows > 0:
+            needed += rows * (1 + -(-columns * bits // 8))
+    unpack = zlib.decompressobj()
+    for name, start, end in _chunks(data):
+        if name == b"IDAT":
+            packed, piece = data[start:end], _PIECE
+            while (packed or piece == _PIECE) and needed > 0 and not unpack.eof:
+                piece = len(unpack.decompress(packed, _PIECE))
+                packed = unpack.unconsumed_tail
+                needed -= piece
+    if needed > 0:
+        raise EOFError("the PNG has fewer rows than its header says")
+
+
+def has_wide_transparency(data: bytes, image: ImageFile) -> bool:
+    """Return whether pixels of 16-bit RGB of one colour are transparent."""
+    wide = data[24:26] == bytes((16, _RGB))
+    return wide and isinstance(image.info.get("transparency"), tuple)
+
+
+def with_wide_transparency(image: ImageFile, low: ImageFile) -> PillowImage.Image:
+    """Return a loaded picture with the alpha of its transparent colour, compared by 16 bits.
+
+    Pillow keeps the high bytes of samples; `low` is the same file, not loaded yet, of which it is
+    told to keep the low bytes.
+    """
+    colour = np.array(image.info.pop("transparency"))
+    low.tile = [each._replace(args="RGB;16L") for each in low.tile]
+    low.load()
+    alpha = PillowImage.new("L", image.size)
+    for box in boxes(*image.size, _STRIPE):
+        high = np.asarray(image.crop(box)) == colour >> 8
+        same = high & (np.asarray(low.crop(box)) == colour & 255)
+        alpha.paste(PillowImage.fromarray(np.where(same.all(axis=2), 0, 255).astype(np.uint8)), box)
+    low.close()
+    image.putalpha(alpha)
+    return image

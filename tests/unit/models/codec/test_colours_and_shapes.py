@@ -1,0 +1,444 @@
+"""What Pillow does not read: colours, alpha, parts of PNG, AVIF, BMP, GIF; camera raw files."""
+
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+from PIL import ImageCms
+
+from models.codec import ENCODABLE, ImageFormat, decode, open_file, probe
+from models.codec.avif import clean_aperture
+from models.codec.cicp import cicp_profile
+from models.domain.errors import Undecodable, UnsupportedMedia
+from models.domain.image import Pixels
+from tests.pictures import as_image, drawing, encoded
+
+LIMIT = 1_000_000
+COLOURS = [(200, 100, 50), (60, 160, 90), (90, 110, 200), (128, 128, 128)]
+P3 = [(215, 93, 31), (0, 163, 82), (85, 111, 206), (128, 128, 128)]
+BT2020 = [(241, 76, 29), (0, 168, 79), (53, 111, 208), (128, 128, 128)]
+needs_avif = pytest.mark.skipif(ImageFormat.AVIF not in ENCODABLE, reason="Pillow without AVIF")
+
+
+def pixels(data: bytes) -> Pixels:
+    opened = open_file(data, max_pixels=LIMIT)
+    found = opened.decode()
+    image = as_image(found.image)
+    assert (found.info.width, found.info.height) == (image.width, image.height)
+    assert (opened.info.width, opened.info.height) == (image.width, image.height)
+    assert image.pixels.shape[2] <= opened.info.most_channels
+    return image.pixels
+
+
+def row(colours: Sequence[Sequence[int]]) -> NDArray[np.uint8]:
+    return np.array([colours], np.uint8)
+
+
+def chunk(name: bytes, content: bytes, *, wrong: bool = False) -> bytes:
+    checksum = zlib.crc32(name + content) ^ wrong
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
+
+
+def png(
+    samples: NDArray[Any], *more: bytes, depth: int = 8, colour: int = 2, height: int | None = None
+) -> bytes:
+    rows = samples.astype(">u2" if depth == 16 else "u1")
+    raw = b"".join(b"\0" + each.tobytes() for each in rows)
+    head = struct.pack(">IIBBBBB", samples.shape[1], height or len(samples), depth, colour, 0, 0, 0)
+    parts = [chunk(b"IHDR", head), *more, chunk(b"IDAT", zlib.compress(raw)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+CICP = [
+    ((12, 13, 0, 1), P3),
+    ((9, 13, 0, 1), BT2020),
+    ((1, 13, 0, 1), COLOURS),
+    ((1, 1, 0, 1), COLOURS),
+    ((2, 2, 0, 1), COLOURS),
+    ((1, 8, 0, 1), [(229, 168, 122), (132, 206, 160), (160, 175, 229), (188, 188, 188)]),
+    ((12, 13, 0, 0), COLOURS),
+    ((99, 13, 0, 1), COLOURS),
+]
+
+
+@pytest.mark.parametrize(("points", "right"), CICP)
+def test_a_png_names_its_colours_by_cicp(points: tuple[int, ...], right: list[Any]) -> None:
+    found = pixels(png(row(COLOURS), chunk(b"cICP", bytes(points))))
+    assert np.abs(found[0].astype(int) - right).max() <= 2
+
+
+def test_cicp_counts_before_a_profile_and_gamma_alone_does_not_count() -> None:
+    other = cicp_profile(9, 13, grey=False)
+    assert other is not None
+    profile = chunk(b"iCCP", b"a\0\0" + zlib.compress(other))
+    assert np.abs(pixels(png(row(COLOURS), profile))[0].astype(int) - BT2020).max() <= 2
+    for points, right in (((12, 13), P3), ((1, 13), COLOURS)):
+        data = png(row(COLOURS), chunk(b"cICP", bytes((*points, 0, 1))), profile)
+        assert np.abs(pixels(data)[0].astype(int) - right).max() <= 2
+    chromaticities = (31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)
+    named = (
+        chunk(b"gAMA", struct.pack(">I", 100_000)),
+        chunk(b"cHRM", struct.pack(">8I", *chromaticities)),
+    )
+    assert np.array_equal(pixels(png(row(COLOURS), *named))[0], COLOURS)
+
+
+def test_grey_and_alpha_keep_their_shape_under_cicp() -> None:
+    linear = chunk(b"cICP", bytes((9, 8, 0, 1)))
+    grey = pixels(png(np.array([[0, 55, 128, 255]]), linear, colour=0))
+    assert grey.shape == (1, 4, 1)
+    assert np.abs(grey.ravel().astype(int) - (0, 128, 188, 255)).max() <= 2
+    alpha = np.array([[[*each, 7] for each in COLOURS]])
+    found = pixels(png(alpha, chunk(b"cICP", bytes((12, 13, 0, 1))), colour=6))
+    assert np.abs(found[0].astype(int) - [[*each, 7] for each in P3]).max() <= 2
+
+
+@pytest.mark.parametrize("transfer", [16, 18])
+def test_light_above_the_reference_white_is_white(transfer: int) -> None:
+    levels = np.repeat(np.arange(256)[np.newaxis, :, np.newaxis], 3, axis=2)
+    found = pixels(png(levels, chunk(b"cICP", bytes((9, transfer, 0, 1)))))[0, :, 0].astype(int)
+    assert (np.diff(found) >= 0).all()
+    white = 148 if transfer == 16 else 191  # 58 and 75 % of the signal are 203 cd/m²
+    assert found[0] == 0
+    assert found[white + 3] == 255
+    assert 225 < found[white - 6] < 255
+
+
+@needs_avif
+@pytest.mark.parametrize(
+    ("points", "right"),
+    [((9, 13), BT2020), ((12, 13), P3), ((1, 13), COLOURS), ((2, 2), COLOURS), ((1, 1), COLOURS)],
+)
+def test_an_avif_names_its_colours_by_nclx(points: tuple[int, int], right: list[Any]) -> None:
+    picture = PillowImage.fromarray(np.repeat(np.repeat(row(COLOURS), 16, axis=1), 16, axis=0))
+    data = encoded(picture, "AVIF", quality=100, subsampling="4:4:4")
+    at = data.index(b"nclx") + 4
+    data = data[:at] + struct.pack(">HH", *points) + data[at + 4 :]
+    assert np.abs(pixels(data)[8, 8::16].astype(int) - right).max() <= 4
+
+
+@needs_avif
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+@pytest.mark.parametrize("box", [(0, 0, 32, 32), (13, 7, 20, 31), (33, 31, 64, 48), (1, 1, 64, 48)])
+def test_the_clean_aperture_of_an_avif_is_cut_before_it_is_turned(
+    box: tuple[int, int, int, int], orientation: int
+) -> None:
+    exif = PillowImage.Exif()
+    exif[274] = orientation
+    whole = encoded(drawing(64, 48), "AVIF", exif=exif, speed=9)
+    stored = np.rot90(pixels(whole), {1: 0, 3: 2, 6: 1}[orientation])
+    left, top, right, bottom = box
+    cut = stored[top:bottom, left:right]
+    assert np.array_equal(
+        pixels(with_clap(whole, box, 64, 48)), np.rot90(cut, {1: 0, 3: 2, 6: 3}[orientation])
+    )
+
+
+def with_clap(data: bytes, box: tuple[int, int, int, int], width: int, height: int) -> bytes:
+    """Return an AVIF with a clap as the last property of its item."""
+    left, top, right, bottom = box
+    numbers = (right - left, 1, bottom - top, 1, left + right - width, 2, top + bottom - height, 2)
+    clap = struct.pack(">I4sIIIIiIiI", 40, b"clap", *numbers)
+    found = {
+        name: at
+        for name in (b"meta", b"iprp", b"ipco", b"ipma", b"iloc", b"mdat")
+        if (at := data.index(name) - 4)
+    }
+    ipco, ipma = found[b"ipco"], found[b"ipma"]
+    size = int.from_bytes(data[ipco : ipco + 4], "big")
+    boxes, at = 0, ipco + 8
+    while at < ipco + size:
+        at, boxes = at + int.from_bytes(data[at : at + 4], "big"), boxes + 1
+    count = data[ipma + 18]
+    assert data[ipma + 8 : ipma + 18] == struct.pack(">IIH", 0, 1, 1)
+    made = bytearray(data)
+    end = ipma + 19 + count
+    made[end:end] = bytes((0x80 | boxes + 1,))
+    made[ipma + 18] = count + 1
+    made[ipco + size : ipco + size] = clap
+    grown = 41
+    for name, more in ((b"ipma", 1), (b"ipco", 40), (b"iprp", grown), (b"meta", grown)):
+        place = bytes(made).index(name) - 4
+        made[place : place + 4] = struct.pack(
+            ">I", int.from_bytes(made[place : place + 4], "big") + more
+        )
+    old, new = data.index(b"mdat") + 4, bytes(made).index(b"mdat") + 4
+    iloc = bytes(made).index(b"iloc")
+    stop = iloc + int.from_bytes(made[iloc - 4 : iloc], "big") - 4
+    for place in range(iloc, stop - 3):
+        if int.from_bytes(made[place : place + 4], "big") == old:
+            made[place : place + 4] = struct.pack(">I", new)
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(8, 0, 8, 1, 0, 1, 0, 1), (80, 1, 8, 1, 0, 1, 0, 1), (8, 1, 8, 1, 90, 1, 0, 1)]
+)
+def test_a_clean_aperture_outside_of_the_picture_is_ignored(numbers: tuple[int, ...]) -> None:
+    assert clean_aperture([(b"clap", struct.pack(">IIIIiIiI", *numbers))], 64, 48) is None
+
+
+def bmp(
+    samples: NDArray[Any],
+    *,
+    size: int = 124,
+    compression: int = 3,
+    profile: bytes = b"",
+    linked: bool = False,
+) -> bytes:
+    """Return a BMP of 32 bits in BGRA, bottom up."""
+    height, width = samples.shape[:2]
+    body = samples[::-1, :, [2, 1, 0, 3]].astype(np.uint8).tobytes()
+    head = struct.pack(
+        "<IiiHHIIiiII", size, width, height, 1, 32, compression, len(body), 0, 0, 0, 0
+    )
+    head += struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    kind = b"KNIL" if linked else b"DEBM" if profile else b"BGRs"
+    head = (head + kind).ljust(112, b"\0") + struct.pack("<II", 124 + len(body), len(profile))
+    head = head.ljust(124, b"\0")[:size]
+    start = 14 + len(head)
+    return (
+        b"BM"
+        + struct.pack("<IHHI", start + len(body) + len(profile), 0, 0, start)
+        + head
+        + body
+        + profile
+    )
+
+
+@pytest.mark.parametrize("size", [56, 108, 124])
+def test_a_bmp_with_alpha_0_everywhere_is_opaque(size: int) -> None:
+    samples = np.array([[[200, 100, 50, 0], [30, 20, 10, 0]], [[1, 2, 3, 0], [4, 5, 6, 0]]])
+    found = pixels(bmp(samples, size=size))
+    assert np.array_equal(found[..., :3], samples[..., :3])
+    assert (found[..., 3:] == 255).all()
+    samples[0, 1, 3] = 1
+    assert np.array_equal(pixels(bmp(samples, size=size)), samples)
+
+
+def test_a_bmp_without_an_alpha_mask_is_opaque() -> None:
+    samples = np.array([[[200, 100, 50, 0], [30, 20, 10, 9]]])
+    assert np.array_equal(pixels(bmp(samples, size=40, compression=0)), samples[..., :3])
+
+
+def test_the_profile_of_a_bmp_is_applied() -> None:
+    profile = cicp_profile(12, 13, grey=False)
+    assert profile is not None
+    samples = np.array([[[*each, 255] for each in COLOURS]])
+    found = pixels(bmp(samples, profile=profile))
+    assert np.abs(found[0, :, :3].astype(int) - P3).max() <= 2
+    linked = pixels(bmp(samples, profile=b"c:\\profile.icc", linked=True))
+    assert np.array_equal(linked[0, :, :3], COLOURS)
+
+
+def gif(
+    canvas: tuple[int, int], box: tuple[int, int, int, int], *, transparent: bool = False
+) -> bytes:
+    left, top, right, bottom = box
+    frame = PillowImage.new("P", (right - left, bottom - top), 1)
+    frame.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9])
+    options: dict[str, Any] = {"transparency": 2} if transparent else {}
+    data = bytearray(encoded(frame, "GIF", optimize=False, **options))
+    data[6:10] = struct.pack("<HH", *canvas)
+    at = bytes(data).index(b",", 13 + (3 << (data[10] & 7) + 1))
+    data[at + 1 : at + 5] = struct.pack("<HH", left, top)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+@pytest.mark.parametrize("box", [(1, 1, 3, 3), (0, 0, 3, 2), (2, 1, 5, 4), (0, 2, 5, 4)])
+def test_pixels_outside_of_the_first_frame_of_a_gif_are_transparent(
+    box: tuple[int, int, int, int], transparent: bool
+) -> None:
+    found = pixels(gif((5, 4), box, transparent=transparent))
+    left, top, right, bottom = box
+    alpha = np.zeros((4, 5), np.uint8)
+    alpha[top:bottom, left:right] = 255
+    assert np.array_equal(found[..., 3], alpha)
+    assert (found[top:bottom, left:right, :3] == (0, 255, 0)).all()
+
+
+def test_a_gif_whose_first_frame_is_the_canvas_has_no_alpha() -> None:
+    assert pixels(gif((5, 4), (0, 0, 5, 4))).shape == (4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    "name", [b"tEXt", b"iCCP", b"pHYs", b"eXIf", b"tRNS", b"cICP", b"gAMA", b"prIv"]
+)
+def test_ancillary_chunks_with_a_wrong_checksum_are_ignored(name: bytes) -> None:
+    plain = png(row(COLOURS))
+    damaged = chunk(name, b"Title\0\0content", wrong=True)
+    sound = chunk(b"tEXt", b"Copyright\0notice")
+    data = png(row(COLOURS), damaged, sound, damaged)
+    assert np.array_equal(pixels(data), pixels(plain))
+    assert decode(data, max_pixels=LIMIT).copyright == "notice"
+
+
+@pytest.mark.parametrize("name", [b"IHDR", b"PLTE"])
+def test_critical_chunks_with_a_wrong_checksum_are_refused(name: bytes) -> None:
+    palette = chunk(b"PLTE", bytes(12), wrong=name == b"PLTE")
+    data = png(np.zeros((1, 4), np.uint8), palette, colour=3)
+    if name == b"IHDR":
+        data = data[:29] + bytes(4) + data[33:]
+    with pytest.raises(Undecodable):
+        decode(data, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("width", [3, 5000])
+def test_the_transparent_colour_of_16_bits_is_compared_by_all_bits(width: int) -> None:
+    colour = (0x1234, 0x5678, 0x9ABC)
+    samples = np.zeros((300, width, 3), np.uint16) + np.array(colour, np.uint16)
+    samples[5, 0, 2] += 1
+    samples[7, 1, 0] += 256
+    found = (
+        pixels(png(samples, chunk(b"tRNS", struct.pack(">HHH", *colour)), depth=16))
+        if width < 9
+        else None
+    )
+    if found is not None:
+        alpha = np.zeros((300, width), np.uint8)
+        alpha[5, 0] = alpha[7, 1] = 255
+        assert np.array_equal(found[..., 3], alpha)
+        assert np.array_equal(found[..., :3], samples >> 8)
+    grey = np.full((2, width), 0x1234, np.uint16)
+    grey[0, 0] += 1
+    found = pixels(png(grey, chunk(b"tRNS", struct.pack(">H", 0x1234)), depth=16, colour=0))
+    assert found[..., 3].tolist() == [[255] + [0] * (width - 1), [0] * width]
+
+
+@pytest.mark.parametrize("value", [0, 77], ids=["black", "grey"])
+@pytest.mark.parametrize("missing", [0, 1, 15, 30])
+def test_a_png_with_missing_rows_is_refused(missing: int, value: int) -> None:
+    samples = np.full((30 - missing, 20, 3), value)
+    data = png(samples, height=30)
+    if not missing:
+        assert (pixels(data) == value).all()
+        return
+    with pytest.raises(Undecodable):
+        decode(data, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (8, 8), (17, 9)])
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_interlaced_pngs_are_whole_with_all_their_passes(mode: str, size: tuple[int, int]) -> None:
+    colour, depth, samples = {
+        "1": (0, 1, 1),
+        "L": (0, 8, 1),
+        "P": (3, 8, 1),
+        "RGB": (2, 8, 3),
+        "RGBA": (6, 8, 4),
+    }[mode]
+    width, height = size
+    raw = b""
+    for left, top, across, down in (
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ):
+        columns, rows = len(range(left, width, across)), len(range(top, height, down))
+        if columns:
+            raw += (b"\0" + bytes(-(-columns * samples * depth // 8))) * rows
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 1))
+    head += chunk(b"PLTE", bytes(12)) if mode == "P" else b""
+    for content, whole in ((raw, True), (raw[:-1], False)):
+        body = chunk(b"IDAT", zlib.compress(content)) + chunk(b"IEND", b"")
+        data = b"\x89PNG\r\n\x1a\n" + head + body
+        if whole:
+            assert pixels(data).shape[:2] == (height, width)
+        else:
+            with pytest.raises(Undecodable):
+                decode(data, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 0), (7, 8, 9)])
+def test_black_pictures_of_pillow_are_whole(colour: tuple[int, int, int]) -> None:
+    for picture in (PillowImage.new("RGB", (700, 900), colour), PillowImage.new("1", (9, 70))):
+        assert pixels(encoded(picture, "PNG")).shape[:2] == (picture.height, picture.width)
+
+
+def raw_file(*entries: tuple[int, int, int, int], order: str = "<", magic: bytes = b"") -> bytes:
+    """Return a TIFF of one grey pixel with these further entries, and a maker at offset 200."""
+    own = [
+        (256, 3, 1, 1),
+        (257, 3, 1, 1),
+        (258, 3, 1, 8),
+        (259, 3, 1, 1),
+        (273, 4, 1, 250),
+        (279, 4, 1, 1),
+    ]
+    known = {tag for tag, *_ in entries}
+    given = sorted([*(each for each in own if each[0] not in known), *entries])
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 16) + magic
+    body = struct.pack(order + "H", len(given))
+    for tag, kind, number, value in given:
+        place = (
+            struct.pack(order + "H", value) + b"\0\0"
+            if kind == 3
+            else struct.pack(order + "I", value)
+        )
+        body += struct.pack(order + "HHI", tag, kind, number) + place
+    return (head.ljust(16, b"\0") + body + bytes(4)).ljust(200, b"\0")
+
+
+MAKERS = {
+    "NEF": b"NIKON CORPORATION",
+    "ARW": b"SONY",
+    "PEF": b"PENTAX",
+    "SRW": b"SAMSUNG",
+    "TIFF/EP": b"Some Maker",
+}
+THUMBNAIL, SUB_IFDS, MAKE = (254, 4, 1, 1), (330, 4, 1, 16), (271, 2, 20, 200)
+BLACK = (262, 3, 1, 1)
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("kind", MAKERS)
+def test_camera_raw_files_are_refused_by_name(kind: str, order: str) -> None:
+    maker = MAKERS[kind].ljust(50, b"\0") + b"\7"
+    for entries in ((THUMBNAIL, SUB_IFDS, MAKE, BLACK), (MAKE, (262, 3, 1, 32803))):
+        data = raw_file(*entries, order=order) + maker
+        with pytest.raises(UnsupportedMedia, match=rf"camera raw file \({kind}\).*convert"):
+            probe(data, max_pixels=LIMIT)
+    ordinary = raw_file(MAKE, BLACK, order=order) + maker
+    assert pixels(ordinary).tolist() == [[[7]]]
+    assert pixels(raw_file(SUB_IFDS, MAKE, BLACK, order=order) + maker).tolist() == [[[7]]]
+    assert pixels(raw_file(THUMBNAIL, MAKE, BLACK, order=order) + maker).tolist() == [[[7]]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("DNG", raw_file((50706, 1, 4, 0x01040000), THUMBNAIL, BLACK)),
+        ("CR2", raw_file(BLACK, magic=b"CR\2\0")),
+        ("CR3", b"\0\0\0\x18ftypcrx \0\0\0\1crx isom"),
+        ("RAF", b"FUJIFILMCCD-RAW 0201FF393101"),
+        ("ORF", b"IIRO\x08\0\0\0"),
+        ("ORF", b"MMOR\0\0\0\x08"),
+        ("RW2", b"IIU\0\x18\0\0\0"),
+    ],
+)
+def test_camera_raw_files_are_refused_by_their_marks(kind: str, data: bytes) -> None:
+    with pytest.raises(UnsupportedMedia, match=rf"camera raw file \({kind}\)"):
+        probe(data, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("points", [(9, 16), (12, 13), (1, 8), (22, 4)])
+@pytest.mark.parametrize("grey", [False, True])
+def test_made_profiles_are_read_by_littlecms(points: tuple[int, int], grey: bool) -> None:
+    data = cicp_profile(*points, grey=grey)
+    if data is None:
+        assert grey
+        return
+    profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
+    assert profile.profile.xcolor_space == ("GRAY" if grey else "RGB ")
+    assert ImageCms.getProfileDescription(profile).strip().startswith("CICP ")

@@ -1,0 +1,213 @@
+"""TIFFs of depths, photometric kinds and colour maps that Pillow does not read rightly."""
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from models.codec import decode, open_file
+from models.domain.errors import Undecodable
+from models.domain.image import Pixels
+from tests.pictures import as_image
+
+WIDTH, HEIGHT, TILE = 37, 21, 16
+LIMIT = 10_000_000
+Entries = dict[int, list[int]]
+
+
+def packed(samples: NDArray[Any], bits: int, order: str) -> bytes:
+    """Return rows of samples as bytes; each row begins at a whole byte."""
+    rows = samples.reshape(len(samples), -1)
+    if bits in (8, 16, 32):
+        return rows.astype(f"{order}u{bits // 8}").tobytes()
+    places = np.arange(bits - 1, -1, -1)
+    set_bits = (rows[..., np.newaxis] >> places & 1).astype(np.uint8)
+    return np.packbits(set_bits.reshape(len(rows), -1), axis=1).tobytes()
+
+
+def differences(samples: NDArray[Any]) -> NDArray[Any]:
+    return np.diff(samples, axis=1, prepend=np.zeros_like(samples[:, :1]))
+
+
+def tiff(
+    samples: NDArray[Any],
+    bits: int,
+    photometric: int,
+    *,
+    order: str = "<",
+    wide: bool = False,
+    tiled: bool = False,
+    compressed: bool = False,
+    predictor: bool = False,
+    extra: list[int] | None = None,
+    more: Entries | None = None,
+) -> bytes:
+    """Return a TIFF with strips of eight rows, or tiles."""
+    height, width, n = samples.shape
+    if tiled:
+        pad = ((0, -height % TILE), (0, -width % TILE), (0, 0))
+        whole = np.pad(samples, pad, mode="edge")
+        tops, lefts = range(0, len(whole), TILE), range(0, whole.shape[1], TILE)
+        parts = [whole[top : top + TILE, left : left + TILE] for top in tops for left in lefts]
+    else:
+        parts = [samples[top : top + 8] for top in range(0, height, 8)]
+    chunks = [packed(differences(part) if predictor else part, bits, order) for part in parts]
+    if compressed:
+        chunks = [zlib.compress(chunk) for chunk in chunks]
+    start = 16
+    offsets = list(np.cumsum([start, *map(len, chunks)])[:-1])
+    entries: Entries = {
+        **{256: [width], 257: [height], 258: [bits] * n, 259: [8 if compressed else 1]},
+        **{262: [photometric], 277: [n], 284: [1], 317: [2 if predictor else 1], 339: [1] * n},
+        **({338: extra} if extra else {}),
+        **({322: [TILE], 323: [TILE], 324: offsets, 325: [len(chunk) for chunk in chunks]}
+           if tiled else {273: offsets, 278: [8], 279: [len(chunk) for chunk in chunks]}),
+        **(more or {}),
+    }  # fmt: skip
+    body = b"".join(chunks)
+    return _file(order, wide, body + b"\0" * (-len(body) % 8), entries)
+
+
+def _file(order: str, wide: bool, body: bytes, entries: Entries) -> bytes:
+    size, long = (8, "Q") if wide else (4, "I")
+    at = 16 + len(body)
+    count = struct.pack(order + ("Q" if wide else "H"), len(entries))
+    behind = at + len(count) + (12 if size == 4 else 20) * len(entries) + size
+    made, values = count, b""
+    for tag, numbers in sorted(entries.items()):
+        kind = "I" if max(numbers) > 65535 else "H"
+        content = struct.pack(f"{order}{len(numbers)}{kind}", *numbers)
+        made += struct.pack(f"{order}HH{long}", tag, 4 if kind == "I" else 3, len(numbers))
+        if len(content) <= size:
+            made += content.ljust(size, b"\0")
+        else:
+            made += struct.pack(order + long, behind + len(values))
+            values += content + b"\0" * (-len(content) % 8)
+    mark = b"II" if order == "<" else b"MM"
+    head = mark + struct.pack(order + "H", 43 if wide else 42)
+    head += struct.pack(order + "HHQ", 8, 0, at) if wide else struct.pack(order + "I", at)
+    return head.ljust(16, b"\0") + body + made + bytes(size) + values
+
+
+def pixels(data: bytes) -> Pixels:
+    opened = open_file(data, max_pixels=LIMIT)
+    found = opened.decode()
+    assert opened.info == found.info
+    assert opened.describe(colour=True).colour
+    return as_image(found.image).pixels
+
+
+def scaled(values: NDArray[Any], bits: int) -> Pixels:
+    most = 65535 if bits == 32 else (1 << bits) - 1
+    exact = np.minimum(values.astype(np.float64), most) * 255 / most
+    return np.floor(exact + 0.5).astype(np.uint8)
+
+
+STORED: dict[str, dict[str, Any]] = {
+    "strips": {},
+    "tiles": {"tiled": True},
+    "compressed strips": {"compressed": True},
+    "compressed tiles": {"compressed": True, "tiled": True},
+    "BigTIFF": {"wide": True},
+}
+"""Ways to store samples. Pillow reads no BigTIFF of big-endian numbers."""
+
+ORDERED = [
+    (stored, order) for stored in STORED for order in "<>" if (stored, order) != ("BigTIFF", ">")
+]
+
+
+def values(bits: int, channels: int) -> NDArray[np.uint32]:
+    random = np.random.default_rng(bits * 10 + channels)
+    made = random.integers(0, 1 << min(bits, 17), (HEIGHT, WIDTH, channels)).astype(np.uint32)
+    made[0, :4, 0] = (0, 1, (1 << bits) - 1, 1 << bits - 1)
+    return made
+
+
+@pytest.mark.parametrize(("stored", "order"), ORDERED)
+@pytest.mark.parametrize("bits", [3, 5, *range(8, 17), 32])
+def test_grey_of_every_depth_is_scaled_to_the_full_range(
+    bits: int, stored: str, order: str
+) -> None:
+    grey = values(bits, 1)
+    expected = scaled(grey, bits)
+    for photometric in (0, 1):
+        found = pixels(tiff(grey, bits, photometric, order=order, **STORED[stored]))
+        wanted = expected if photometric else 255 - expected
+        assert found.shape == wanted.shape
+        assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+@pytest.mark.parametrize(("stored", "order"), ORDERED)
+@pytest.mark.parametrize("bits", range(9, 16))
+def test_colours_of_9_to_15_bits_are_scaled(bits: int, stored: str, order: str) -> None:
+    colour = values(bits, 3)
+    found = pixels(tiff(colour, bits, 2, order=order, **STORED[stored]))
+    assert np.array_equal(found, scaled(colour, bits))
+    alpha = values(bits, 4)
+    found = pixels(tiff(alpha, bits, 2, order=order, extra=[2], **STORED[stored]))
+    assert np.array_equal(found, scaled(alpha, bits))
+
+
+@pytest.mark.parametrize(("stored", "order"), ORDERED)
+@pytest.mark.parametrize("bits", [8, 12, 16])
+def test_grey_with_alpha(bits: int, stored: str, order: str) -> None:
+    data = values(bits, 2)
+    levels = scaled(data, bits)
+    for photometric in (0, 1):
+        options = {"order": order, **STORED[stored]}
+        grey = levels[..., :1] if photometric else 255 - levels[..., :1]
+        found = pixels(tiff(data, bits, photometric, extra=[2], **options)).astype(int)
+        assert np.abs(found[..., :3] - grey).max() <= 1
+        assert np.array_equal(found[..., 3:], levels[..., 1:])
+        plain = pixels(tiff(data, bits, photometric, extra=[0], **options)).astype(int)
+        assert np.abs(plain - grey).max() <= 1
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize("bits", [16, 32])
+def test_differences_are_added_up(bits: int, tiled: bool, order: str) -> None:
+    grey = values(bits, 1).astype(f"u{bits // 8}")
+    data = tiff(grey, bits, 0, order=order, tiled=tiled, compressed=True, predictor=True)
+    assert np.abs(pixels(data).astype(int) - (255 - scaled(grey, bits))).max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_unpacked_pixels_are_turned_upright(orientation: int) -> None:
+    grey = values(12, 1)
+    plain = values(8, 1)
+    ours = pixels(tiff(grey, 12, 1, more={274: [orientation]}))
+    order = pixels(tiff(plain, 8, 1, more={274: [orientation]}))
+    assert ours.shape == order.shape
+    corners = scaled(grey, 12)[[0, 0, -1, -1], [0, -1, 0, -1], 0]
+    turned = {1: (0, 1, 2, 3), 2: (1, 0, 3, 2), 3: (3, 2, 1, 0), 4: (2, 3, 0, 1),
+              5: (0, 2, 1, 3), 6: (2, 0, 3, 1), 7: (3, 1, 2, 0), 8: (1, 3, 0, 2)}  # fmt: skip
+    found = ours[[0, 0, -1, -1], [0, -1, 0, -1], 0]
+    assert found.tolist() == corners[list(turned[orientation])].tolist()
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("compressed", [False, True])
+def test_colour_maps_of_8_bits(order: str, compressed: bool) -> None:
+    indexes = np.arange(HEIGHT * WIDTH).reshape(HEIGHT, WIDTH, 1) % 256
+    levels = np.random.default_rng(0).integers(0, 256, (3, 256))
+    for scale in (1, 257):
+        more = {320: (levels * scale).reshape(-1).tolist()}
+        data = tiff(indexes, 8, 3, order=order, compressed=compressed, more=more)
+        assert np.array_equal(pixels(data), levels.T[indexes[..., 0]])
+
+
+def test_a_row_that_would_take_too_much_is_refused() -> None:
+    data = tiff(np.zeros((1, (1 << 20) + 8, 1), np.uint32), 12, 1)
+    with pytest.raises(Undecodable, match="rows of 1,048,584 pixels"):
+        decode(data, max_pixels=LIMIT)
+
+
+def test_a_cut_strip_of_packed_samples_is_refused() -> None:
+    data = tiff(values(12, 1), 12, 1, more={279: [4] * 3}, compressed=True)
+    with pytest.raises(Undecodable):
+        decode(data, max_pixels=LIMIT)
