@@ -60,3 +60,14 @@ def _note(message: Any, faults: list[str]) -> None:
 def _ask(asked: str, url: str, faults: list[str]) -> None:
     if not asked.startswith((url, "blob:")):
         faults.append(f"the page asked {asked}")
+
+
+def add_filter(page: Any, name: str) -> None:
+    """Choose a filter in the gallery, as a person does."""
+    page.locator("#add-filter").click()
+    page.get_by_role("button", name=f"Add {title_of(name)}", exact=True).click()
+
+
+def title_of(name: str) -> str:
+    """Return the name of a filter or a parameter as the page shows it."""
+    return name.replace("_", " ").capitalize()

@@ -15,14 +15,14 @@ import httpx
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.browser import WITHIN, chromium, opened
+from tests.browser import WITHIN, add_filter, chromium, opened
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded
 from tests.server import serving
 
 FOLDER = Path(__file__).parents[1] / "docs" / "page"
 
-DESKTOP = {"width": 1280, "height": 860}
+DESKTOP = {"width": 1366, "height": 768}
 PHONE = {"width": 390, "height": 844}
 
 POINTS = 16
@@ -33,6 +33,7 @@ SHOTS = {
     "try-dark": (DESKTOP, "dark", "try"),
     "filters-light": (DESKTOP, "light", "filters"),
     "live-dark": (DESKTOP, "dark", "live"),
+    "reference-light": (DESKTOP, "light", "docs"),
     "phone-light": (PHONE, "light", "try"),
     "phone-dark": (PHONE, "dark", "filters"),
 }
@@ -57,16 +58,15 @@ def _shot(page: Any, view: str) -> bytes:
     page.set_input_files("#files", [_file(label, draw()) for label, draw in DRAWN.items()])
     expect(page.locator("#summary")).to_contain_text("5 of 5", timeout=WITHIN)
     for name in ("sepia", "vignette"):
-        page.select_option("#add-filter", name)
+        add_filter(page, name)
     page.locator("#stage.compared").wait_for()
     expect(page.locator("#facts")).to_contain_text("JPEG", timeout=WITHIN)
     page.locator(f"#to-{view}").click()
     if view == "live":
         _work(page)
     if view == "filters":
-        for image in page.locator("#gallery-list img").all()[:12]:
-            if image.bounding_box()["y"] < page.viewport_size["height"]:
-                image.evaluate("image => image.decode()")  # others load when they come in sight
+        page.locator("#gallery-list img[src^='blob:']").last.wait_for(state="attached")
+        page.locator("#gallery-list img:not([src^='blob:'])").first.wait_for(state="detached")
     page.locator("html").evaluate("root => root.ownerDocument.defaultView.scrollTo(0, 0)")
     picture: bytes = page.screenshot(animations="disabled")
     return picture

@@ -43,6 +43,9 @@ _QUIET = (
     *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
 )
 
+_QUIET_ROUTES = ("/page/{name}", "/filters/{name}/thumbnail")
+"""Routes of the files and pictures of the page: opening the page asks for dozens of them."""
+
 _METHODS = frozenset((*METHODS, "OPTIONS"))
 """Methods that some route, or CORS, answers; in metrics all others are `other`. The parser knows
 34, and clients that sent each of them to each path made a hundred times as many series."""
@@ -137,7 +140,8 @@ class AccessLog:
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in _METHODS else OTHER
         self._observed(method, route, status, seconds)
-        level = logging.DEBUG if scope["path"] in _QUIET else logging.INFO
+        quiet = scope["path"] in _QUIET or route in _QUIET_ROUTES
+        level = logging.DEBUG if quiet else logging.INFO
         if access.isEnabledFor(level):
             access.log(
                 level,

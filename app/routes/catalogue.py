@@ -91,8 +91,9 @@ def _described(name: str) -> bytes:
 
 
 def _record(name: str) -> FilterRecord:
-    described = describe(FILTERS[name]) | {"thumbnail": f"/filters/{name}/thumbnail"}
-    return FilterRecord.model_validate(described)
+    group = FILTERS[name].__module__.split(".")[-2]  # the folder of the filter
+    more = {"group": group, "thumbnail": f"/filters/{name}/thumbnail"}
+    return FilterRecord.model_validate(describe(FILTERS[name]) | more)
 
 
 def _models(service: Service) -> bytes:

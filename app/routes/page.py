@@ -1,4 +1,6 @@
-"""Serve the page for people at `/`, and its scripts and styles below `/page/`.
+"""Serve the page for people at `/` and `/docs`, and its scripts and styles below `/page/`.
+
+At `/docs` the page begins with the reference, which its scripts write from the OpenAPI document.
 
 Browsers keep the files and ask by their ETag whether they have changed.
 """
@@ -9,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from app.http.conditional import matches
 from app.page.files import INDEX, POLICY, PageFile, files, index
-from app.routes.documentation.docs_page import forms
+from app.routes.documentation.forms import forms
 from app.service import ServiceOf
 
 router = APIRouter(include_in_schema=False)
@@ -23,8 +25,9 @@ _HEADERS = {
 
 
 @router.get("/")
+@router.get("/docs")
 async def page(request: Request, service: ServiceOf) -> Response:
-    """Show the page where images are labelled and filtered."""
+    """Show the page where images are labelled and filtered, and the reference."""
     kept = service.bodies.get("page")
     if kept is None:
         made = index(forms(request.app.openapi()))

@@ -11,6 +11,7 @@ class FilterRecord(BaseModel):
     """One filter: what it does, its parameters, and what a client must know of its results."""
 
     name: str
+    group: str = Field(description="the kind of filter, such as blur or edges")
     description: str
     parameters: dict[str, dict[str, Any]] = Field(
         description="JSON Schemas by name, with default, range and unit"

@@ -1,11 +1,16 @@
 """The page at `/` as HTTP: its files, its headers, and the forms that need no script."""
 
+import io
+import logging
 import re
+from html import unescape
 
 import httpx
 import pytest
+from PIL import Image
 
 from app.page.files import files
+from tests.pictures import jpeg
 
 
 def directives(reply: httpx.Response) -> dict[str, str]:
@@ -47,11 +52,38 @@ def test_the_page_itself_is_not_sent_twice(client: httpx.Client) -> None:
     assert client.get("/", headers={"If-None-Match": tag}).status_code == 304
 
 
-def test_the_page_has_the_forms_of_the_reference(client: httpx.Client) -> None:
-    form = r'<form action="\w+" method="post".*?</form>'
-    forms = re.findall(form, client.get("/").text)
-    assert forms == re.findall(form, client.get("/docs").text)
-    assert len(forms) == 4
+def test_the_reference_is_a_view_of_the_page(client: httpx.Client) -> None:
+    page, reference = client.get("/"), client.get("/docs")
+    assert reference.text == page.text
+    assert directives(reference) == directives(page)
+
+
+FIELD = re.compile(r'<input name="(.*?)" value="(.*?)">')
+
+
+def test_every_form_works_as_it_stands(client: httpx.Client) -> None:
+    forms = re.findall(r'<form action="(\w+)" method="post"(.*?)</form>', client.get("/").text)
+    assert [action for action, _ in forms] == ["classify", "filter", "info", "process"]
+    for action, fields in forms:
+        reply = client.post(
+            f"/{action}",
+            data={name: unescape(value) for name, value in FIELD.findall(fields)},
+            files={"files": ("a.jpg", jpeg())},
+            headers={"Accept": "text/html,image/webp,*/*;q=0.8"},
+        )
+        assert reply.status_code == 200, reply.text
+        if action == "filter":
+            assert Image.open(io.BytesIO(reply.content)).format == "JPEG"
+
+
+def test_files_and_pictures_of_the_page_write_no_lines_of_info(
+    client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "darkroom.access"):
+        for path in ("/", "/page/main.js", "/filters/invert/thumbnail"):
+            client.get(path)
+    levels = {record.__dict__["path"]: record.levelname for record in caplog.records}
+    assert levels == {"/": "INFO", "/page/main.js": "DEBUG", "/filters/invert/thumbnail": "DEBUG"}
 
 
 def test_the_page_is_no_part_of_the_api(client: httpx.Client) -> None:

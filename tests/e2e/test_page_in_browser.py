@@ -1,5 +1,6 @@
 """The page in a real browser: what a person sees, and what it sends."""
 
+import csv
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.browser import WITHIN, chromium, opened
+from tests.browser import WITHIN, add_filter, chromium, opened
 from tests.drawn_classes import golf_ball
 from tests.e2e.conftest import Running
 from tests.pictures import drawing, encoded, jpeg
@@ -119,7 +120,7 @@ def test_a_file_that_was_moved_away_is_explained(open_page: Open, tmp_path: Path
 
 
 FOLDERS = """async () => {
-    const { filesOf } = await import("/page/folders.js");
+    const { filesOf } = await import("/page/sources.js");
     const file = (name) => ({ name, isDirectory: false, file: (done) => done(new File([], name)) });
     const folder = (name, parts) => ({ name, isDirectory: true, createReader: () => {
         const batches = [parts.slice(0, 1), parts.slice(1), []];
@@ -140,7 +141,7 @@ def test_of_dropped_folders_the_images_are_taken(open_page: Open) -> None:
 def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())
-        page.select_option("#add-filter", "invert")
+        add_filter(page, "invert")
         page.wait_for_selector("#stage.compared #after[src]")
         divider = page.locator("#divider")
         divider.focus()
@@ -155,7 +156,7 @@ def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
 def test_pictures_of_another_shape_stand_side_by_side(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())
-        page.select_option("#add-filter", "rotate90")
+        add_filter(page, "rotate90")
         page.wait_for_selector("#stage.apart")
         assert page.locator("#divider").is_hidden()
 
@@ -200,7 +201,7 @@ def test_every_control_sends_what_its_schema_says(open_page: Open) -> None:
         sent = captured(page)
         expected = []
         for number, name in enumerate(FILTERS):
-            page.select_option("#add-filter", name)
+            add_filter(page, name)
             step = page.locator("#steps > li").nth(number)
             op: dict[str, Any] = {"name": name}
             for parameter, schema in describe(FILTERS[name])["parameters"].items():
@@ -220,7 +221,7 @@ def test_every_control_sends_what_its_schema_says(open_page: Open) -> None:
 def test_sliders_reach_both_ends_of_their_range_and_nothing_beyond(open_page: Open) -> None:
     with open_page() as page:
         for number, name in enumerate(FILTERS):
-            page.select_option("#add-filter", name)
+            add_filter(page, name)
             step = page.locator("#steps > li").nth(number)
             for parameter, schema in describe(FILTERS[name])["parameters"].items():
                 control = step.locator(f"[data-parameter={parameter}]")
@@ -245,7 +246,7 @@ def test_the_output_options_are_those_of_the_format(open_page: Open) -> None:
     with open_page() as page:
         sent = captured(page)
         give(page, ball())
-        page.select_option("#add-filter", "invert")
+        add_filter(page, "invert")
         page.select_option("#format", "webp")
         quality = page.locator("[data-parameter=quality] input[type=number]")
         assert quality.get_attribute("max") == "100"
@@ -264,7 +265,7 @@ def test_the_output_options_are_those_of_the_format(open_page: Open) -> None:
 def test_the_chain_is_sent_in_its_order_without_what_is_switched_off(open_page: Open) -> None:
     with open_page() as page:
         for name in ("invert", "sepia", "otsu", "flip"):
-            page.select_option("#add-filter", name)
+            add_filter(page, name)
         page.get_by_role("button", name="Move Sepia up").click()
         page.get_by_role("switch", name="Apply Otsu").uncheck()
         page.get_by_role("button", name="Remove Flip").click()
@@ -274,7 +275,7 @@ def test_the_chain_is_sent_in_its_order_without_what_is_switched_off(open_page: 
 def test_a_wrong_value_is_explained_at_its_control(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())
-        page.select_option("#add-filter", "levels")
+        add_filter(page, "levels")
         white = page.locator("[data-parameter=in_white]")
         white.locator("input[type=number]").fill("10")
         shows(white.locator(".error"), "above in_black")
@@ -378,7 +379,7 @@ def test_a_server_that_needs_another_key_gets_it(open_page: Open, status: int) -
 def test_all_images_are_filtered_and_saved_in_one_archive(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball(), file("broken.jpg", b"this is no image"), ball())
-        page.select_option("#add-filter", "invert")
+        add_filter(page, "invert")
         shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
         with page.expect_download() as saved:
             page.get_by_role("button", name="Filter all 3 and save as ZIP").click()
@@ -404,7 +405,7 @@ def test_the_code_to_copy_gives_what_the_page_shows(
     (tmp_path / name).write_bytes(ball()["buffer"])
     with open_page() as page:
         give(page, file(name, ball()["buffer"]))
-        page.select_option("#add-filter", "colorize")
+        add_filter(page, "colorize")
         page.select_option("#format", "webp")
         page.wait_for_selector("#stage.compared")
         shows(page.locator("#facts"), "WEBP")
@@ -436,7 +437,7 @@ def run(language: str, code: str, folder: Path) -> str:
 
 def test_the_javascript_to_copy_runs_in_a_page(open_page: Open) -> None:
     with open_page(bypass_csp=True) as page:
-        page.select_option("#add-filter", "invert")
+        add_filter(page, "invert")
         code = shown_code(page, "JavaScript", "filter")
         fetched = "const file = await (await fetch('page/sample.jpg')).blob();"
         size = page.evaluate(f"async () => {{ {fetched} {code}; return picture.size; }}")
@@ -453,7 +454,7 @@ def test_an_address_is_fetched_by_the_server_and_its_code_runs(
         page.locator("#urls").fill(f"{page.url}page/sample.jpg")
         page.get_by_role("button", name="Fetch").click()
         shows(page.locator("#summary"), "1 of 1 labelled")
-        page.select_option("#add-filter", "invert")
+        add_filter(page, "invert")
         page.wait_for_selector("#stage.compared")
         for language in ("curl", "Python"):
             run(language, shown_code(page, language, "filter"), tmp_path)
@@ -476,38 +477,261 @@ def test_another_network_is_asked_where_there_are_several(open_page: Open) -> No
         shows(page.locator("#code"), "model=resnet50")
 
 
-def test_an_address_that_is_wrong_or_refused_says_why(open_page: Open) -> None:
+def test_an_address_that_is_wrong_says_why_and_the_good_ones_go_on(open_page: Open) -> None:
     with open_page() as page:
-        page.locator("#urls").fill("not-an-address")
+        good = f"{page.url}page/sample.jpg"
+        page.locator("#urls").fill(f"not-an-address {good} ftp://a/b.jpg http://127.0.0.1:1/a.jpg")
         page.get_by_role("button", name="Fetch").click()
-        shows(page.locator("#urls-error"), "not an address")
-        page.locator("#urls").fill("http://127.0.0.1:1/a.jpg")
-        page.get_by_role("button", name="Fetch").click()
-        shows(page.locator("#summary"), "0 of 1 labelled, 1 failed")
+        shows(page.locator("#urls-error"), "“not-an-address”, “ftp://a/b.jpg” are not addresses")
+        assert page.locator("#urls").input_value() == "not-an-address ftp://a/b.jpg"
+        shows(page.locator("#summary"), "1 of 2 labelled, 1 failed")
 
 
-def test_the_gallery_finds_filters_and_adds_them(open_page: Open) -> None:
+def test_the_labels_of_all_images_are_saved_as_csv_and_json(open_page: Open) -> None:
     with open_page() as page:
-        page.get_by_role("link", name="Filters").click()
-        assert page.locator("#gallery-list li").count() == len(FILTERS)
+        broken = file('=cmd|"x",1.jpg', b"this is no image")
+        give(page, ball() | {"name": "+ball.jpg"}, broken, file("-1.jpg", jpeg()))
+        shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Labels as CSV").click()
+        with saved.value.path().open(newline="") as lines:
+            head, *rows = csv.reader(lines)
+        assert head == ["image", "rank", "label", "wnid", "class_id", "score", "error"]
+        assert [row[0] for row in rows] == ["'+ball.jpg"] * 5 + ['\'=cmd|"x",1.jpg'] + [
+            "'-1.jpg"
+        ] * 5
+        assert [row[1] for row in rows[:5]] == ["1", "2", "3", "4", "5"]
+        assert rows[5][1:6] == [""] * 5
+        assert "bytes" in rows[5][6]
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Labels as JSON").click()
+        first, second, _ = json.loads(saved.value.path().read_text())
+        assert (first["image"], second["image"]) == ("+ball.jpg", '=cmd|"x",1.jpg')
+        assert [each["label"] for each in first["predictions"]] == [row[2] for row in rows[:5]]
+        assert float(rows[0][5]) == first["predictions"][0]["score"]
+        assert second["error"]
+
+
+def test_the_gallery_finds_filters_and_adds_only_what_is_chosen(open_page: Open) -> None:
+    with open_page() as page:
+        page.get_by_role("button", name="Add a filter").click()
+        cards = page.locator("#gallery-list button:visible")
+        assert cards.count() == len(FILTERS)
+        page.get_by_text("Geometry", exact=True).first.click()
+        assert {"Add Crop", "Add Flip"} <= {
+            each.get_attribute("aria-label") for each in cards.all()
+        }
+        assert cards.count() < 10
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowLeft")
+        page.get_by_text("All", exact=True).click()
         page.locator("#gallery-search").fill("gaussian blur")
-        page.get_by_role("button", name="Add Gaussian blur").click()
+        assert page.locator("#steps > li").count() == 0
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
         shows(page.locator("#steps"), "Gaussian blur")
         assert page.locator("#view-try").is_visible()
+        assert page.locator(":focus").inner_text() == "Gaussian blur"
 
 
 def test_the_gallery_shows_every_filter_on_the_chosen_picture(open_page: Open) -> None:
     with open_page() as page:
+        page.get_by_role("link", name="Filters").click()
+        drawn = page.locator("#gallery-list img[src$='/thumbnail']")
+        assert drawn.count() == len(FILTERS)
+        page.get_by_role("link", name="Try it").click()
         give(page, ball())
         shows(page.locator("#summary"), "1 of 1 labelled")
         page.get_by_role("link", name="Filters").click()
-        page.locator("#gallery-own").click()
         own = page.locator("#gallery-list img[src^='blob:']")
         own.nth(len(FILTERS) - 1).wait_for(state="attached")
-        page.locator("#gallery-own").click()
-        assert own.count() == 0
-        drawn = page.locator("#gallery-list img[src$='/thumbnail']")
-        assert drawn.count() == len(FILTERS)
+
+
+def test_the_address_keeps_the_chain_and_the_back_button_returns(open_page: Open) -> None:
+    with open_page() as page:
+        add_filter(page, "gaussian_blur")
+        sigma = page.locator("[data-parameter=sigma] input[type=number]")
+        sigma.fill("7.5")
+        add_filter(page, "convolve")
+        page.get_by_role("switch", name="Apply Convolve").uncheck()
+        page.select_option("#format", "webp")
+        page.locator("[data-parameter=quality] input[type=number]").fill("31")
+        page.wait_for_url("**quality=31**")
+        code, address = page.locator("#code").inner_text(), page.url
+        page.get_by_role("link", name="Live").click()
+        page.reload()
+        page.wait_for_selector("html[data-ready]")
+        page.get_by_role("link", name="Try it").click()
+        assert page.locator("#code").inner_text() == code
+        assert not page.get_by_role("switch", name="Apply Convolve").is_checked()
+        for _ in range(5):  # both views, the quality, the format, and the switch
+            page.go_back()
+        assert page.get_by_role("switch", name="Apply Convolve").is_checked()
+        page.go_back()
+        assert page.locator("#view-filters").is_visible()
+        page.go_back()
+        assert page.locator("#steps > li").count() == 1
+        assert sigma.input_value() == "7.5"
+        page.goto("about:blank")
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]")
+        assert page.locator("#code").inner_text() == code
+
+
+def test_an_address_that_somebody_changed_is_explained(open_page: Open) -> None:
+    with open_page() as page:
+        page.goto(page.url + '#try?ops=[{"name":"nope"},{"name":"invert"},7]&format=bmp')
+        shows(page.locator("#failure"), "does not have: nope.")
+        shows(page.locator("#steps"), "Invert")
+        page.goto(page.url.partition("#")[0] + "#try?ops=%7B")
+        shows(page.locator("#chain-empty"), "No filters yet")
+
+
+def test_a_small_copy_is_filtered_while_a_slider_moves(open_page: Open) -> None:
+    with open_page() as page:
+        large = drawing().resize((2400, 1600))
+        give(page, file("large.jpg", encoded(large)))
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        add_filter(page, "gaussian_blur")
+        shows(page.locator("#facts"), "JPEG")
+        sent = captured(page)
+        slider = page.locator("[data-parameter=sigma] input[type=range]")
+        slider.press("ArrowRight")
+        shows(page.locator("#facts"), "A small copy")
+        value = float(page.locator("[data-parameter=sigma] input[type=number]").input_value())
+        shows(page.locator("#facts"), "JPEG")
+        (small,), (whole,) = (json.loads(sent[n]["ops"]) for n in (0, -1))
+        assert whole["sigma"] == value
+        assert small["sigma"] == pytest.approx(value * 720 / 2400)
+
+
+def test_a_newer_value_ends_the_request_of_the_older_one(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        page.route("**/filter", lambda _route: None)  # the request is never answered
+        add_filter(page, "gaussian_blur")
+        with page.expect_event("requestfailed") as ended:
+            page.locator("[data-parameter=sigma] input[type=number]").fill("4")
+        assert ended.value.url.endswith("/filter")
+
+
+def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, file("a.jpg", jpeg(0, 300, 200)))
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        add_filter(page, "crop")
+        field = "[data-parameter={}] input[type=number]"
+        names = ("left", "top", "width", "height")
+        values = [page.locator(field.format(name)).input_value() for name in names]
+        assert values == ["0", "0", "300", "200"]
+        page.locator(field.format("left")).fill("120")
+        assert page.locator(field.format("width")).input_value() == "180"
+        slider = page.locator("[data-parameter=height] input[type=range]")
+        slider.press("Home")
+        assert page.locator(field.format("height")).input_value() == "1"
+        shows(page.locator("#facts"), "JPEG")
+        assert page.locator("#viewer-error").is_hidden()
+
+
+def test_a_wrong_key_is_said_in_view_wherever_the_page_is_scrolled(open_page: Open) -> None:
+    with open_page(viewport={"width": 390, "height": 844}) as page:
+
+        def answer(route: Any) -> None:
+            route.fulfill(status=401, body='{"detail": "the key is not known"}')
+
+        page.route("**/classify", answer)
+        give(page, ball())
+        shows(page.locator("#key-words"), "This server needs an API key.")
+        page.locator("#key").fill("wrong")
+        page.get_by_role("button", name="Use this key").click()
+        shows(page.locator("#key-words"), "does not know this API key")
+        page.locator("#code").scroll_into_view_if_needed()
+        box = page.locator("#key-words").bounding_box()
+        assert 0 <= box["y"] < 844
+
+
+def test_the_bundled_network_is_said_before_and_beside_the_labels(open_page: Open) -> None:
+    with open_page() as page:
+        few = {"network": "resnet18", "name": "bundled", "label_set": "imagenette10"}
+        classes = [{"label": each} for each in ("tench", "church")]
+        body = {"models": [few | {"n_classes": 2, "classes": classes}]}
+        page.route("**/models", lambda route: route.fulfill(body=json.dumps(body)))
+        page.reload()
+        shows(page.locator("#networks-warning"), "knows only 2 things: tench, church.")
+        predicted = [{"label": "tench", "score": 1, "class_id": 0}]
+        reply = {"model": few | {"n_classes": 2}, "results": [{"predictions": predicted}]}
+        page.route("**/classify", lambda route: route.fulfill(body=json.dumps(reply)))
+        give(page, ball())
+        shows(page.locator("#model-warning"), "knows only 2 things")
+        box = page.locator("#model-warning").bounding_box()
+        assert box["y"] + box["height"] < page.viewport_size["height"]
+
+
+def test_on_a_phone_the_picture_stays_in_view_above_the_controls(open_page: Open) -> None:
+    with open_page(viewport={"width": 390, "height": 844}, has_touch=True) as page:
+        give(page, ball())
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        add_filter(page, "crop")
+        page.locator("[data-parameter=height] input[type=range]").focus()
+        picture = page.locator("#stage").bounding_box()
+        control = page.locator("[data-parameter=height]").bounding_box()
+        assert 0 <= picture["y"] < picture["y"] + picture["height"] <= control["y"] < 844
+
+
+SCROLLED = """() => [...document.querySelectorAll("body *")].filter((e) => e.clientHeight
+    && e.scrollHeight > e.clientHeight + 1
+    && /auto|scroll/.test(getComputedStyle(e).overflowY)).map((e) => e.id || e.className)"""
+"""The elements that scroll up and down inside the page."""
+
+
+def test_nothing_but_the_page_scrolls_up_and_down(open_page: Open) -> None:
+    with open_page(viewport={"width": 1366, "height": 768}, bypass_csp=True) as page:
+        give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(12)))
+        for name in ("color_matrix", "convolve", "levels"):
+            add_filter(page, name)
+        shows(page.locator("#summary"), "12 of 12 labelled")
+        assert page.evaluate(SCROLLED) == []
+        box = page.locator("#strip").bounding_box()
+        assert box["y"] + box["height"] <= 768
+
+
+def test_the_reference_explains_every_endpoint(open_page: Open) -> None:
+    with open_page() as page:
+        document = page.request.get(f"{page.url}openapi.json").json()
+        page.goto(f"{page.url}docs")
+        page.locator("#reference section").first.wait_for()
+        assert page.locator("#view-docs h2").is_visible()
+        endpoints = page.locator("details.endpoint")
+        count = sum(len(operations) for operations in document["paths"].values())
+        assert endpoints.count() == count
+        first = endpoints.first
+        shows(first, "integer from 1 to 1000 · query · default 5")
+        values = first.locator(".values").first.locator("li").all_inner_texts()
+        assert values == ["softmax", "sigmoid", "none"]
+        answer = first.locator("dt:has(code.s2) + dd")
+        answer.get_by_text("Schema and example").first.click()
+        shows(answer, '"predictions"')
+        page.get_by_role("button", name="Open all").click()
+        assert "[object" not in page.locator("#reference").inner_text()
+        page.locator("#reference-search").fill("thumbnail")
+        assert 0 < page.locator("details.endpoint:visible").count() < count
+        page.get_by_role("link", name="Try it").click()
+        page.wait_for_url("**/#try")
+        assert page.locator("#view-try").is_visible()
+
+
+def test_a_curl_line_of_the_reference_runs(open_page: Open, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(ball()["buffer"])
+    with open_page() as page:
+        page.get_by_role("link", name="Reference").click()
+        for path in ("/classify", "/filter", "/info", "/process", "/filters", "/models"):
+            endpoint = page.locator(
+                "details.endpoint", has=page.get_by_text(path, exact=True)
+            ).first
+            line = endpoint.locator(".try-it code").text_content()
+            run("curl", line.replace("curl ", "curl --fail ", 1), tmp_path)
 
 
 def test_the_live_view_counts_images(open_page: Open) -> None:
@@ -560,7 +784,7 @@ def test_a_level_of_png_is_sent_only_if_it_was_chosen(open_page: Open) -> None:
     with open_page() as page:
         sent = captured(page)
         give(page, ball())
-        page.select_option("#add-filter", "invert")
+        add_filter(page, "invert")
         page.select_option("#format", "png")
         page.wait_for_selector("#stage.compared")
         page.locator("summary").click()
@@ -582,11 +806,11 @@ def test_the_live_view_says_where_the_metrics_are_if_not_here(open_page: Open) -
         shows(page.locator("#live-queue"), "0")
 
 
-@pytest.mark.parametrize("view", ["#try", "#filters", "#live"])
+@pytest.mark.parametrize("view", ["#try", "#filters", "#live", "#docs"])
 def test_a_phone_never_scrolls_sideways(open_page: Open, view: str) -> None:
     with open_page(viewport={"width": 360, "height": 740}, has_touch=True) as page:
         give(page, ball())
-        page.select_option("#add-filter", "color_matrix")
+        add_filter(page, "color_matrix")
         shows(page.locator("#summary"), "1 of 1 labelled")
         page.goto(page.url.partition("#")[0] + view)
         root = page.locator("html")
@@ -597,7 +821,7 @@ def test_everything_that_takes_the_focus_has_a_name(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())
         for name in ("colorize", "convolve", "pad", "resize", "autocontrast"):
-            page.select_option("#add-filter", name)
+            add_filter(page, name)
         page.wait_for_selector("#stage.compared")
         tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
         for node in tree["nodes"]:

@@ -86,7 +86,7 @@ async function checked(request) {
   }
   if (reply.ok) return reply;
   const problem = await asProblem(reply);
-  if (reply.status === 401 || reply.status === 403) askForKey(); // no key, or a disabled one
+  if (reply.status === 401 || reply.status === 403) askForKey(reply.status);
   throw problem;
 }
 

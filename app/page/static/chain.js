@@ -2,22 +2,27 @@
  * The chain of filters that a person builds: steps that can be added, moved, switched off, removed.
  *
  * What is sent are the parameters that differ from their defaults, so that the code to copy is
- * short. `null` leaves a parameter out, which the server reads as its default.
+ * short. `null` leaves a parameter out, which the server reads as its default. A crop begins at the
+ * whole picture, and its rectangle never leaves the picture.
  */
 
-import { control, titleOf } from "./controls.js";
+import { control, stepOf, titleOf } from "./controls.js";
 import { announce, byId, el, iconButton, newId } from "./dom.js";
 
 const UP = "M8 3.5v9M4 7.5l4-4 4 4";
 const DOWN = "M8 3.5v9M4 8.5l4 4 4-4";
 const REMOVE = "M4 4l8 8M12 4l-8 8";
 
-/** The chain; `catalogue` are the filters by name, `onchange` is called after every change. */
+/**
+ * The chain; `catalogue` are the filters by name. `onchange(what)` is called after every change;
+ * `what` names the parameter that changed, or is null if steps did.
+ */
 export class Chain {
   constructor(catalogue, onchange) {
     this.catalogue = catalogue;
     this.onchange = onchange;
     this.steps = [];
+    this.size = null; // of the picture that goes in: [width, height]
     this.list = byId("steps");
   }
 
@@ -26,13 +31,46 @@ export class Chain {
     return this.#active().map((step) => step.op());
   }
 
+  /** Return all steps as entries of `ops`; the steps that are switched off say `off`. */
+  get saved() {
+    return this.steps.map((step) => (step.on ? step.op() : { ...step.op(), off: true }));
+  }
+
+  /** Build the steps of `saved` again; return the names of filters that this server does not have. */
+  restore(saved) {
+    const known = saved.filter(({ name }) => this.catalogue.has(name));
+    this.steps = known.map((op) => new Step(this.catalogue.get(op.name), op, this));
+    this.#show();
+    return saved.filter((op) => !known.includes(op)).map(({ name }) => name);
+  }
+
+  /** Fit the controls of crops to the size of the picture that goes in. */
+  fit(size) {
+    const other = String(size) !== String(this.size);
+    this.size = size;
+    if (size && other && this.steps.some(({ name }) => name === "crop")) this.restore(this.saved);
+  }
+
+  /**
+   * Return the chain for a copy of the picture that is smaller by `scale`: lengths in pixels shrink
+   * with it. From a `resize` on, sizes are those of the real result.
+   */
+  shrunk(scale) {
+    let factor = scale;
+    return this.#active().map((step) => {
+      if (step.name === "resize") factor = 1;
+      return step.op(factor);
+    });
+  }
+
   /** Add a filter at the end with the parameters of `op`, and move the focus to it. */
   add(op) {
-    const step = new Step(this.catalogue.get(op.name), op, this);
+    const start = op.name === "crop" ? { name: "crop" } : op;
+    const step = new Step(this.catalogue.get(op.name), start, this);
     this.steps.push(step);
     this.#show();
     announce(`${titleOf(op.name)} was added as step ${this.steps.length}.`);
-    this.onchange();
+    this.onchange(null);
     return step;
   }
 
@@ -41,7 +79,7 @@ export class Chain {
     this.steps = [];
     this.#show();
     announce("The chain is empty.");
-    this.onchange();
+    this.onchange(null);
   }
 
   move(step, by) {
@@ -53,7 +91,7 @@ export class Chain {
     this.#show();
     step.focusMove(by);
     announce(`${titleOf(step.name)} is step ${to + 1} of ${this.steps.length}.`);
-    this.onchange();
+    this.onchange(null);
   }
 
   remove(step) {
@@ -64,7 +102,7 @@ export class Chain {
     if (next) next.focus();
     else byId("add-filter").focus();
     announce(`${titleOf(step.name)} was removed.`);
-    this.onchange();
+    this.onchange(null);
   }
 
   /** Show the messages of a problem at the controls they are about; return those left over. */
@@ -93,23 +131,28 @@ class Step {
   constructor(record, op, chain) {
     this.name = record.name;
     this.schemas = record.parameters;
+    this.whole = record.name === "crop" ? chain.size : null;
     this.controls = {};
     for (const [name, schema] of Object.entries(record.parameters)) {
-      const value = op[name] === undefined ? schema.default : op[name];
-      this.controls[name] = control(name, schema, value, () => chain.onchange());
+      const [shown, usual] = this.whole ? within(schema, name, this.whole) : [schema, schema.default];
+      const value = op[name] === undefined ? usual : op[name];
+      this.controls[name] = control(name, shown, value, () => {
+        if (this.whole) this.#stayWithin(name);
+        chain.onchange(`${chain.steps.indexOf(this)}.${name}`);
+      });
     }
-    this.node = this.#drawn(record, chain);
+    this.node = this.#drawn(record, op.off === true, chain);
   }
 
   get on() {
     return this.toggle.checked;
   }
 
-  /** Return the step as an entry of `ops`. */
-  op() {
+  /** Return the step as an entry of `ops`, for a picture that is smaller by `scale`. */
+  op(scale = 1) {
     const op = { name: this.name };
     for (const [name, { get }] of Object.entries(this.controls)) {
-      const value = get();
+      const value = scaled(get(), this.schemas[name], scale);
       const usual = this.schemas[name].default;
       if (value !== null && JSON.stringify(value) !== JSON.stringify(usual)) op[name] = value;
     }
@@ -134,23 +177,51 @@ class Step {
     return Boolean(found);
   }
 
-  #drawn(record, chain) {
+  /** Change the other end of a crop where the rectangle would leave the picture. */
+  #stayWithin(name) {
+    const [start, length, most] = name === "left" || name === "width"
+      ? ["left", "width", this.whole[0]] : ["top", "height", this.whole[1]];
+    const value = (each) => this.controls[each].get();
+    if (value(start) + value(length) <= most) return;
+    const other = name === start ? length : start;
+    this.controls[other].set(Math.max(name === start ? 1 : 0, most - value(name)));
+  }
+
+  #drawn(record, off, chain) {
     const title = titleOf(record.name);
     const id = newId("step");
     this.heading = el("h3", { id, tabindex: -1 }, title);
-    this.toggle = el("input", { type: "checkbox", role: "switch", checked: true,
+    this.toggle = el("input", { type: "checkbox", role: "switch", checked: !off,
       "aria-label": `Apply ${title}`, onchange: () => this.#toggled(chain) });
     this.up = iconButton(`Move ${title} up`, UP, () => chain.move(this, -1));
     this.down = iconButton(`Move ${title} down`, DOWN, () => chain.move(this, 1));
     const remove = iconButton(`Remove ${title}`, REMOVE, () => chain.remove(this));
     const controls = Object.values(this.controls).map((each) => each.node);
-    return el("li", { class: "step", "aria-labelledby": id },
+    return el("li", { class: off ? "step off" : "step", "aria-labelledby": id },
       el("div", { class: "step-head" }, this.toggle, this.heading, this.up, this.down, remove),
       el("p", { class: "help" }, record.description), controls);
   }
 
   #toggled(chain) {
     this.node.classList.toggle("off", !this.on);
-    chain.onchange();
+    chain.onchange(null);
   }
+}
+
+/** Return a parameter of a crop for pictures of a size, and its value for the whole picture. */
+function within(schema, name, [width, height]) {
+  const most = name === "left" || name === "width" ? width : height;
+  if (schema.minimum === 0) return [{ ...schema, maximum: most - 1 }, 0];
+  return [{ ...schema, ...schema.anyOf[0], anyOf: undefined, maximum: most }, most];
+}
+
+/** Return a length in pixels for a picture that is smaller by `scale`; other values stay. */
+function scaled(value, schema, scale) {
+  if (scale === 1 || schema.unit !== "px" || typeof value !== "number") return value;
+  const own = schema.anyOf?.find((each) => each.type !== "null") ?? schema;
+  const step = stepOf(own);
+  const start = own.minimum ?? 0;
+  const kept = own.type === "integer"
+    ? start + Math.round((value * scale - start) / step) * step : value * scale;
+  return Math.min(own.maximum ?? kept, Math.max(start, kept));
 }

@@ -26,6 +26,7 @@ export class Picture {
     this.predictions = null;
     this.model = null;
     this.result = null; // of the chain: what `filter` returns, and its object URL
+    this.size = null; // of the picture that is shown: [width, height]
     this.shown = null; // an object URL that the browser can show
     this.thumbnail = null;
   }
@@ -50,9 +51,26 @@ export class Picture {
     }
   }
 
-  /** Send the image through a chain; return its result, or throw what went wrong. */
-  async filter({ ops, options, key }, signal, onwait) {
-    const form = this.#form();
+  /**
+   * Return a copy of the shown picture with at most `side` pixels a side, and its scale. A file that
+   * is small itself is its own copy.
+   */
+  async copy(side) {
+    const scale = Math.min(1, side / Math.max(...this.size));
+    if (scale === 1 && this.file) return { blob: this.file, scale };
+    if (this.copied?.side === side) return this.copied;
+    const image = new Image();
+    image.src = this.shown;
+    await image.decode();
+    const kind = this.file?.type === "image/jpeg" ? "image/jpeg" : "image/png";
+    const canvas = drawn(image, this.size, scale);
+    const blob = await new Promise((resolve) => canvas.toBlob(resolve, kind, 0.9));
+    return (this.copied = { blob, scale, side });
+  }
+
+  /** Send the image, or a `copy`, through a chain; return the result, or throw what went wrong. */
+  async filter({ ops, options, key }, signal, onwait, copy = null) {
+    const form = this.#form(copy);
     form.append("ops", JSON.stringify(ops));
     for (const [name, value] of Object.entries(options)) form.append(name, String(value));
     const started = performance.now();
@@ -86,9 +104,10 @@ export class Picture {
     if (this.state !== "done" && this.state !== "failed") this.#set("cancelled", "Cancelled");
   }
 
-  #form() {
+  #form(copy = null) {
     const form = new FormData();
-    if (this.url) form.append("urls", this.url);
+    if (copy) form.append("files", copy, this.name);
+    else if (this.url) form.append("urls", this.url);
     else form.append("files", this.file, this.name);
     return form;
   }
@@ -122,7 +141,7 @@ export class Picture {
   async #showBlob(blob) {
     const whole = await createImageBitmap(blob);
     this.size = [whole.width, whole.height];
-    this.thumbnail = drawn(whole);
+    this.thumbnail = drawn(whole, this.size, Math.min(1, THUMBNAIL / Math.min(...this.size)));
     whole.close();
     this.shown = URL.createObjectURL(blob);
     this.changed(this);
@@ -140,12 +159,11 @@ export class Picture {
   }
 }
 
-function drawn(bitmap) {
-  const scale = Math.min(1, THUMBNAIL / Math.min(bitmap.width, bitmap.height));
+/** Return a canvas with an image of a size, drawn smaller by `scale`. */
+function drawn(image, size, scale) {
   const canvas = document.createElement("canvas");
-  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
-  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
-  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  [canvas.width, canvas.height] = size.map((each) => Math.max(1, Math.round(each * scale)));
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return canvas;
 }
 

@@ -18,8 +18,12 @@ export function hasKey() {
   return sessionStorage.getItem(NAME) !== null;
 }
 
-/** Show the field for the key. */
-export function askForKey() {
+/** Show the field for the key, and say why: there is none, or it is not known, or it is disabled. */
+export function askForKey(status) {
+  const wrong = status === 403 ? "The server has disabled this API key: enter another one."
+    : "The server does not know this API key: check it and enter it again.";
+  byId("key-words").textContent = hasKey() ? wrong : "This server needs an API key.";
+  byId("key-form").classList.toggle("error", hasKey());
   byId("key-form").hidden = false;
 }
 
@@ -27,6 +31,7 @@ export function askForKey() {
 export function installKey(onchange) {
   const form = byId("key-form");
   form.hidden = !hasKey();
+  if (hasKey()) byId("key-words").textContent = "This browser tab keeps an API key.";
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const key = byId("key").value.trim();

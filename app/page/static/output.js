@@ -39,10 +39,16 @@ export class Output {
     this.controls = {};
     this.format = byId("format");
     this.format.addEventListener("change", () => {
-      this.#draw();
-      onchange();
+      this.#draw({});
+      onchange(null);
     });
-    this.#draw();
+    this.#draw({});
+  }
+
+  /** Show options as an address has them: as texts. Options that the format lacks are left out. */
+  restore({ format = "", ...texts }) {
+    this.format.value = Object.hasOwn(OPTIONS, format) ? format : "";
+    this.#draw(texts);
   }
 
   /** Return the options to send, by name; those that were not touched are left out. */
@@ -56,14 +62,16 @@ export class Output {
     return options;
   }
 
-  #draw() {
+  #draw(texts) {
     const format = this.format.value;
     this.controls = {};
     for (const name of OPTIONS[format]) {
       const usual = name === "metadata" ? "strip" : USUAL[name][format];
       const schema = { ...this.schemas[name], default: usual };
       const shown = usual === null ? { ...schema, anyOf: [this.schemas[name], NULL] } : schema;
-      const made = control(name, shown, usual, this.onchange);
+      const text = texts[name];
+      const value = text === "true" || text === "false" ? text === "true" : (text ?? usual);
+      const made = control(name, shown, value, () => this.onchange(`output.${name}`));
       this.controls[name] = { ...made, usual };
     }
     const { quality, ...more } = this.controls;

@@ -1,11 +1,11 @@
 /**
- * Where images come from: files that are chosen, dropped or pasted, and URLs that are typed,
- * dropped or pasted. Nothing is sent here.
+ * Where images come from: files that are chosen, dropped or pasted, the images in dropped folders,
+ * and URLs that are typed, dropped or pasted. Nothing is sent here.
  */
 
 import { announce, byId } from "./dom.js";
-import { filesOf } from "./folders.js";
 
+const IMAGE = /\.(jpe?g|png|webp|gif|bmp|tiff?|avif)$/i;
 const URL_LINE = /^https?:\/\/\S+$/i;
 
 /** Call `onfiles(files)` and `onurls(urls)` for what a person gives. */
@@ -26,21 +26,20 @@ export function installSources(onfiles, onurls) {
   });
 }
 
+/** Take the addresses; what is no address stays in the field and is named, and the others go on. */
 function submitUrls(onurls) {
   const field = byId("urls");
-  const lines = field.value.split(/\s+/).filter(Boolean);
-  const wrong = lines.find((line) => !URL_LINE.test(line));
-  const message = byId("urls-error");
-  message.hidden = !wrong;
-  field.setAttribute("aria-invalid", String(Boolean(wrong)));
-  if (wrong) {
-    const start = wrong.slice(0, 60);
-    message.textContent = `“${start}” is not an address: it must begin with https://`;
-    field.focus();
-    return;
-  }
-  if (lines.length) onurls(lines);
-  field.value = "";
+  const entries = field.value.split(/\s+/).filter(Boolean);
+  const good = entries.filter((entry) => URL_LINE.test(entry));
+  const wrong = entries.filter((entry) => !URL_LINE.test(entry));
+  field.value = wrong.join(" ");
+  field.setAttribute("aria-invalid", String(wrong.length > 0));
+  byId("urls-error").hidden = wrong.length === 0;
+  byId("urls-error").textContent = wrong.map((entry) => `“${entry.slice(0, 60)}”`).join(", ")
+    + (wrong.length === 1 ? " is not an address: it" : " are not addresses: each")
+    + " must begin with https:// or http://";
+  if (wrong.length) field.focus();
+  if (good.length) onurls(good);
 }
 
 function installDrop(onfiles, onurls) {
@@ -75,4 +74,32 @@ function take(data, onfiles, onurls) {
   const urls = text.split(/\s+/).filter((line) => URL_LINE.test(line));
   if (urls.length) onurls(urls);
   return urls.length > 0;
+}
+
+/** Return the files of a drop; of folders, the images at any depth. */
+export async function filesOf(data) {
+  const files = [...data.files];
+  const entries = [...(data.items ?? [])].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.some((entry) => entry.isDirectory)) return files;
+  return (await Promise.all(entries.map((entry) => imagesIn(entry, true)))).flat();
+}
+
+/** Return the images of an entry; a file that was dropped itself is taken whatever its name is. */
+async function imagesIn(entry, dropped) {
+  if (entry.isDirectory) {
+    const entries = await entriesOf(entry.createReader());
+    return (await Promise.all(entries.map((each) => imagesIn(each, false)))).flat();
+  }
+  if (!dropped && !IMAGE.test(entry.name)) return [];
+  return [await new Promise((resolve, reject) => entry.file(resolve, reject))];
+}
+
+/** Return all entries of a folder, which are read a hundred at a time until none is left. */
+async function entriesOf(reader) {
+  const found = [];
+  for (;;) {
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!some.length) return found;
+    found.push(...some);
+  }
 }

@@ -13,7 +13,8 @@ const STAGES = ["fetch", "decode", "queue", "upload", "compute", "download", "en
 /** Show an image, or nothing for null; `message` is an error about its filters. */
 export function show(picture) {
   byId("empty").hidden = picture !== null;
-  byId("viewer").hidden = picture === null;
+  byId("view-try").classList.toggle("started", picture !== null);
+  for (const id of ["viewer", "about"]) byId(id).hidden = picture === null;
   if (!picture) return;
   byId("viewer-name").textContent = picture.name;
   showPictures(picture);
@@ -53,7 +54,7 @@ function showPictures({ shown, result, name }) {
   byId("divider").hidden = !(shown && result);
   byId("facts").textContent = result ? factsOf(result) : "";
   const download = byId("download");
-  download.hidden = !result;
+  download.hidden = !result || result.preview === true;
   if (result) {
     download.href = result.address;
     download.download = result.name;
@@ -75,7 +76,8 @@ function compareShapes() {
   byId("divider").hidden = apart || after.hidden;
 }
 
-function factsOf({ blob, stages, milliseconds }) {
+function factsOf({ blob, stages, milliseconds, preview }) {
+  if (preview) return "A small copy; the picture itself follows.";
   const kind = blob.type.replace("image/", "").toUpperCase();
   const known = STAGES.filter((each) => stages[each] >= 0.05);
   const times = known.map((each) => `${each} ${stages[each].toFixed(1)} ms`);

@@ -1,21 +1,25 @@
 /**
  * The workbench: images that a person gave, the chosen one, the chain, and what is computed.
  *
- * Labels are asked for at once, four images at a time. The chain is applied to the chosen image a
- * moment after the last change; a newer change cancels the request before. "Filter all" applies it
- * to every image, again four at a time.
+ * Labels are asked for at once, four images at a time. While a control moves, the chain is applied
+ * to a small copy of the chosen image; a moment after the last change, to the image itself. A newer
+ * request cancels the one before. "Filter all" applies the chain to every image, four at a time.
  */
 
 import { isCancelled } from "./api.js";
-import { Batch } from "./batch.js";
+import { Batch, save } from "./batch.js";
 import { announce, byId } from "./dom.js";
 import { Picture } from "./images.js";
+import { labelsCsv, labelsJson } from "./labels.js";
 import { Strip } from "./strip.js";
 import { TaskQueue } from "./tasks.js";
 import { show, showError, showWorking } from "./viewer.js";
 
 const AT_A_TIME = 4;
-const PAUSE = 250; // milliseconds after the last change of a control
+const PAUSE = 350; // milliseconds after the last change of a control
+const QUICKEST = 60; // milliseconds between two small copies while a control moves, at least
+const SLOWEST = 300;
+const SIDE = 720; // pixels of the small copy's longer side
 
 /** The workbench; `chain` and `output` are set when the server's catalogue has come. */
 export class Workbench {
@@ -25,12 +29,18 @@ export class Workbench {
     this.chosen = null;
     this.chain = null;
     this.output = null;
+    this.took = 0; // milliseconds that the last small copy took
+    this.next = null; // the timer of the next small copy
     this.tasks = new Map();
     this.queue = new TaskQueue(AT_A_TIME);
     this.strip = new Strip((each) => this.choose(each), (each) => this.#label(each));
     this.batch = new Batch(this.queue, this);
     byId("cancel").addEventListener("click", () => this.cancel());
     byId("clear").addEventListener("click", () => this.clear());
+    byId("save-csv").addEventListener("click", () =>
+      save(new Blob([labelsCsv(this.pictures)], { type: "text/csv" }), "labels.csv"));
+    byId("save-json").addEventListener("click", () =>
+      save(new Blob([labelsJson(this.pictures)], { type: "application/json" }), "labels.json"));
     byId("retry").addEventListener("click", () => this.retry());
     this.#summarise();
   }
@@ -48,15 +58,21 @@ export class Workbench {
     this.strip.choose(picture);
     if (picture?.result && picture.result.key !== this.work.key) picture.keep(null);
     showError(null);
+    this.chain?.fit(picture?.size ?? null);
     show(picture);
     this.filterSoon(0);
     this.onchange();
   }
 
-  /** Apply the chain to the chosen image after a pause, unless it changes again before. */
+  /** Apply the chain to a small copy now, and to the chosen image after a pause without changes. */
   filterSoon(pause = PAUSE) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#filter(), pause);
+    if (!pause) return;
+    this.next ??= setTimeout(() => {
+      this.next = null;
+      this.#preview();
+    }, Math.min(SLOWEST, Math.max(QUICKEST, this.took)));
   }
 
   /** Return the chain and the output options as they are now; `key` is both as text. */
@@ -126,10 +142,34 @@ export class Workbench {
 
   #changed(picture) {
     this.strip.update(picture);
-    if (picture === this.chosen) show(picture);
+    if (picture !== this.chosen) return;
+    this.chain?.fit(picture.size);
+    show(picture);
+  }
+
+  /** Show the chain on a small copy; errors are told by the image itself, which follows. */
+  async #preview() {
+    const picture = this.chosen;
+    if (!picture?.shown || !this.chain?.ops.length) return;
+    this.filtering?.abort();
+    const { signal } = (this.filtering = new AbortController());
+    const started = performance.now();
+    try {
+      const { blob, scale } = await picture.copy(SIDE);
+      const work = { ...this.work, ops: this.chain.shrunk(scale), key: null };
+      const result = await picture.filter(work, signal, () => {}, blob);
+      if (signal.aborted || picture !== this.chosen) return;
+      picture.keep({ ...result, preview: true });
+      this.took = performance.now() - started;
+      show(picture);
+    } catch {
+      this.took = SLOWEST;
+    }
   }
 
   async #filter() {
+    clearTimeout(this.next);
+    this.next = null;
     this.filtering?.abort();
     const picture = this.chosen;
     if (!picture || !this.chain) return;
@@ -174,6 +214,7 @@ export class Workbench {
     const unfinished = this.pictures.some((each) => each.unfinished);
     byId("images-section").hidden = count === 0;
     byId("summary").textContent = count ? this.#words() : "";
+    byId("save-labels").hidden = !this.pictures.some(({ predictions }) => predictions);
     byId("cancel").hidden = this.tasks.size === 0 && !this.batch.running;
     byId("retry").hidden = !unfinished || this.tasks.size > 0;
     byId("progress").hidden = this.tasks.size === 0;

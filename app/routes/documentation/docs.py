@@ -1,26 +1,14 @@
-"""Serve the documentation: a page at `/docs`, and `/openapi.json` for programs."""
+"""Serve the OpenAPI document at `/openapi.json`, for programs and for the reference of the page."""
 
 import json
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
-from app.routes.documentation.docs_page import POLICY, page
 from app.routes.documentation.openapi import complete
 from app.service import ServiceOf
-from workers.filters.registry import FILTERS
 
 router = APIRouter(include_in_schema=False)
-
-
-@router.get("/docs")
-async def docs(request: Request, service: ServiceOf) -> HTMLResponse:
-    """Show every endpoint with its options and a form to try it."""
-    kept = service.bodies.get("docs")
-    if kept is None:
-        shown = page(request.app.openapi(), FILTERS)
-        kept = service.bodies["docs"] = (None, shown.encode())
-    return HTMLResponse(kept[1], headers={"Content-Security-Policy": POLICY})
 
 
 @router.get("/openapi.json")

@@ -8,7 +8,7 @@ from app.http.media_types import JSON_LINES
 from app.http.request_lifetime import DIGITS, HEADER
 from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
 from app.intake.stream import LENGTH_DELIMITED
-from app.routes.documentation.docs_page import BESIDE_NAME
+from app.routes.documentation.forms import BESIDE_NAME
 from models.api.description import InfoOptions
 from models.api.schemas import (
     ClassifyOptions,
