@@ -1,5 +1,6 @@
 """Open the listening sockets before anything slow is loaded, so that errors show at once."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Iterable
@@ -10,6 +11,10 @@ log = logging.getLogger("darkroom.server")
 
 BACKLOG = 16384
 """Connections that the kernel queues until they are accepted; net.core.somaxconn bounds it."""
+
+
+PAUSE = 0.02
+"""Seconds between two looks whether a socket listens."""
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
@@ -41,6 +46,12 @@ def bind_metrics(settings: Settings) -> list[socket.socket]:
     except OSError as error:
         error.filename = f"{settings.metrics_host}:{settings.metrics_port} (--metrics-port)"
         raise
+
+
+async def listens(bound: socket.socket) -> None:
+    """Wait until another process lets a socket that it shares with this one listen."""
+    while not bound.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # noqa: ASYNC110
+        await asyncio.sleep(PAUSE)
 
 
 def announce(settings: Settings, sockets: Iterable[socket.socket]) -> None:

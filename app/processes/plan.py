@@ -136,13 +136,17 @@ async def _supervised(
     counters: Counters,
     reload: Reload,
 ) -> int:
-    """Close the parent's sockets when draining starts, or clients would queue unaccepted."""
+    """Supervise; the main socket listens once all processes can work for the first time.
+
+    The parent's sockets are closed when draining starts, or clients would queue unaccepted.
+    """
 
     def close() -> None:
         for each in sockets:
             each.close()
 
     def on_ready() -> None:
+        sockets[0].listen(BACKLOG)
         announce(reload.settings, sockets[:1])
 
     on_exit = partial(_forget, folder=folder, counters=counters)
@@ -151,11 +155,14 @@ async def _supervised(
 
 @contextmanager
 def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socket | None]]:
-    """Bind the main socket, and that of the port for metrics if there is one."""
+    """Bind the main socket, which does not listen yet, and that of the port for metrics."""
     with ExitStack() as stack:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        made = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
-        listening = stack.enter_context(made)
+        listening = stack.enter_context(socket.socket(family))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind((settings.host, settings.port))
         scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
         yield listening, scraped[0] if scraped else None
 

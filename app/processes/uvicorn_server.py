@@ -23,7 +23,7 @@ from app.connections.http1.bare_refusals import BareRefusals
 from app.connections.http1.cycle import CLOSE
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
-from app.connections.listening import announce, bind, bind_metrics
+from app.connections.listening import announce, bind, bind_metrics, listens
 from app.connections.phases import Timer
 from app.grpc_service.starting import Grpc, reserved
 from app.processes import reconfigure
@@ -36,6 +36,7 @@ from app.processes.uvicorn_config import LAST_ANSWERS, config_of, wrong_settings
 from app.routes.images.early_refusal import EarlyRefusal
 from app.routes.metrics_only import MetricsOnly
 from app.telemetry.metrics import Metrics
+from app.warm_up import warm_up
 from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -74,6 +75,7 @@ class Server(uvicorn.Server):
         self._timers: list[Timer] = []
         self._silent: list[SilentConnections] = []
         self._entrances: list[Entrance] = []
+        self._opened = False
         self._grpc = Grpc()
         self._left: list[ConnectionBalancer] = []
         """The closed acceptors of a front end that leaves."""
@@ -85,8 +87,12 @@ class Server(uvicorn.Server):
         if self._orders is not None:
             self._orders.attach()
         await super().startup([])
+        await warm_up(self._app)
         freeze()
         settings, service = self._settings, self._app.state.service
+        if self._shared is not None and self._orders is not None:
+            self._orders.ready()
+            await listens(self._shared.socket)
         limits = ConnectionLimits.of(settings, (most := raise_limit()) - reserved(settings, most))
         (metrics := service.metrics).connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
@@ -104,6 +110,7 @@ class Server(uvicorn.Server):
         guarded = partial(self._guarded, metrics=metrics, counters=Counters(), encrypted=True)
         acceptors += await accepting(self._grpc, self._app, settings, limits, guarded)
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
+        self._opened = True
         if self._orders is None:
             reconfigure.listen(service)
             announce(settings, [each.socket for each in listening])
@@ -185,7 +192,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
         """Handle SIGINT and SIGTERM; called by uvicorn in the main thread."""
         service = getattr(self._app.state, "service", None)
-        if service is None:
+        if service is None or not self._opened:
             # still starting: nothing was accepted, and no thread need be waited for
             os._exit(ExitCode.INTERRUPTED if sig == signal.SIGINT else ExitCode.OK)
         if sig == signal.SIGINT:
@@ -198,8 +205,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     async def _obey(self, orders: Orders) -> None:
-        """Report to the parent that connections are accepted, and leave on its order."""
-        orders.ready()
+        """Leave on the parent's order."""
         while not (await orders.next()).get("leave"):
             pass
         self.leave()

@@ -21,6 +21,7 @@ from app.http.problems import answer
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import Cancelled, InternalError, ServiceError
+from models.domain.uncounted import counts
 from models.settings import Settings
 
 faults = logging.getLogger("darkroom.faults")
@@ -140,6 +141,8 @@ class AccessLog:
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in _METHODS else OTHER
         self._observed(method, route, status, seconds)
+        if not counts():
+            return
         quiet = scope["path"] in _QUIET or route in _QUIET_ROUTES
         level = logging.DEBUG if quiet else logging.INFO
         if access.isEnabledFor(level):

@@ -12,6 +12,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, TimedOut
 from models.domain.image import Image
 from models.domain.job import Job, Labels, Operation, Result
+from models.domain.uncounted import uncounted
 from models.networks.served import ServedNetwork
 from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain
@@ -83,7 +84,11 @@ class Canary:
         return Readiness(ready, None if ready else self.problem or late, age, load)
 
     async def probe(self) -> None:
-        """Send one canary for each operation, and remember the outcome."""
+        """Send one canary for each operation, and remember the outcome; neither is counted."""
+        with uncounted():
+            await self._probe()
+
+    async def _probe(self) -> None:
         for number, operation in enumerate(self._operations):
             deadline = Deadline.after(2 * self._interval, self._clock())
             try:

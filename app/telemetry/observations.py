@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prometheus_client import Counter, Histogram
 
+from models.domain.uncounted import counts
+
 DELAY = 0.02
 """Seconds after which an observation is written. `exposition.py` waits as long before it reads the
 metrics of other processes, so that they contain everything that was answered before."""
@@ -49,6 +51,8 @@ class Observations:
 
     def image(self, operation: str, outcome: str, stages: Iterable[Mapping[str, float]]) -> None:
         """Note that an image was answered, with the seconds of its stages."""
+        if not counts():
+            return
         self._flush_soon()
         self._images[operation, outcome] += 1
         for seconds in stages:
@@ -57,6 +61,8 @@ class Observations:
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note that a request was answered."""
+        if not counts():
+            return
         self._flush_soon()
         self._requests[method, route, status].append(seconds)
 

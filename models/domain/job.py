@@ -1,7 +1,7 @@
 """Jobs and outcomes: one image, one operation, one deadline; a result or an error, as values."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Source
+from models.domain.uncounted import counts
 
 
 class Lane(Enum):
@@ -39,7 +40,8 @@ class Job:
 
     `owned`: nothing but this job reads its pixels, so an engine that computes it alone may
     overwrite them. In a batch it must not: the jobs of a batch that failed are computed again.
-    `request_id` is set where batches are listed.
+    `request_id` is set where batches are listed. A job that is not `counted` is the server's own:
+    metrics and lists of batches leave it out.
     """
 
     operation: Operation
@@ -48,6 +50,7 @@ class Job:
     lane: Lane = Lane.INTERACTIVE
     owned: bool = False
     request_id: str = ""
+    counted: bool = field(default_factory=counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ APP = (
     "grpc_service",
     "job_start",
     "main",
+    "warm_up",
     "processes",
     "cluster",
     "bulk",

@@ -52,6 +52,7 @@ def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:
         jpeg,
         pending.alone,
         job.request_id,
+        job.counted,
     )
 
 

@@ -40,6 +40,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     lane: str
     request_id: str
     alone: bool
+    counted: bool = True
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
@@ -116,7 +117,8 @@ def encode_task(
     shape, jpeg = conversion.encode_source(job.image)
     content = job.image.pixels if isinstance(job.image, Image) else job.image.data
     budget = None if job.deadline.alarm is None else job.deadline.remaining(now)
-    task = Task(number, operation, shape, jpeg, budget, job.lane.value, job.request_id, alone)
+    lane, counted = job.lane.value, job.counted
+    task = Task(number, operation, shape, jpeg, budget, lane, job.request_id, alone, counted)
     return task, content
 
 
@@ -127,7 +129,8 @@ def decode_task(task: Task, content: Pixels, operation: Any, now: float) -> Job:
     """
     source = conversion.decode_input(content.reshape(task.shape), task.jpeg, operation)
     deadline = NEVER if task.budget is None else Deadline.after(task.budget, now)
-    return Job(operation, source, deadline, Lane(task.lane), request_id=task.request_id)
+    lane = Lane(task.lane)
+    return Job(operation, source, deadline, lane, False, task.request_id, task.counted)
 
 
 def encode_answer(number: int, outcome: Outcome, now: float) -> tuple[Answer, list[Pixels]]:

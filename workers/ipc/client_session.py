@@ -106,7 +106,7 @@ class ClientSession:
             # The front end has its own copy, from which it asks again should this worker be lost.
             deadline, id_ = Deadline(frame.deadline), frame.request_id
             lane = Lane(frame.lane)
-            job = Job(operation, source, deadline, lane, owned=True, request_id=id_)
+            job = Job(operation, source, deadline, lane, True, id_, frame.counted)
             mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone

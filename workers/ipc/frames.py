@@ -46,6 +46,7 @@ class Submit(Frame, frozen=True):
     alone: bool = False
     """True if it must be computed with no other job on the device: a worker died with it."""
     request_id: str = ""
+    counted: bool = True
 
 
 class Cancel(Frame, frozen=True):

@@ -6,7 +6,7 @@ It uses no threads and no queues.
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.domain.errors import ServiceError
 from models.domain.job import Completed, Failed, Outcome, ReleaseReason, Trace
@@ -51,6 +51,17 @@ class Batch:
             ticket.launched = has_it
             if ticket.on_device is not None:
                 ticket.on_device(has_it)
+
+    def counted(self, result: BatchResult) -> "tuple[Batch, BatchResult] | None":
+        """Return the batch and its result without the server's own jobs; None without others."""
+        if all(ticket.job.counted for ticket in self.tickets):
+            return self, result
+        left = [n for n, ticket in enumerate(self.tickets) if ticket.job.counted]
+        if not left:
+            return None
+        tickets = [self.tickets[n] for n in left]
+        values = [result.values[n] for n in left]
+        return replace(self, tickets=tickets), replace(result, values=values)
 
     def outcomes(self, result: BatchResult, max_batch_size: int) -> list[tuple[Ticket, Outcome]]:
         """Return every job's own outcome."""

@@ -25,7 +25,8 @@ log = logging.getLogger("darkroom.worker")
 
 
 class Worker(Generic[SlotT]):
-    """Runs jobs on `engine`; `on_batch` sees every finished batch, on a collect thread.
+    """Runs jobs on `engine`; `on_batch` sees every finished batch without the server's own
+    jobs, on a collect thread.
 
     `progress` grows while a batch that is not finished gets work done. Jobs in the background are
     computed by `background`, if there is one, beside all others, on threads of low priority.
@@ -216,9 +217,9 @@ class Worker(Generic[SlotT]):
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
             deliver(outcomes)
-        if self._on_batch is not None:
+        if self._on_batch is not None and (counted := batch.counted(result)) is not None:
             try:
-                self._on_batch(batch, result)
+                self._on_batch(*counted)
             except Exception:  # this thread is protected from a failing observer
                 log.warning("a batch could not be observed", exc_info=True)
 

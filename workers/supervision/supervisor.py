@@ -26,6 +26,10 @@ PAUSES = (0.0, 0.5, 2.0, 10.0)
 restart follows at once, because clients wait for it."""
 STABLE = 60.0
 
+PATIENCE = 90.0
+"""Seconds after which a server begins although some processes cannot work. A first start on a GPU,
+which compiles all kernels, takes half of that."""
+
 LOOK = 0.05
 """Seconds between two checks whether all members can work for the first time."""
 
@@ -79,10 +83,16 @@ class Supervisor:
         self._told(signal.SIGTERM)
 
     async def _announce(self) -> None:
-        """Call `on_ready` once all members can work."""
-        while not self._all_ready():  # noqa: ASYNC110 (many events)
+        """Call `on_ready` once all members can work, or without some of them after `PATIENCE`."""
+        since = time.monotonic()
+        while not self._can_begin(time.monotonic() - since):  # noqa: ASYNC110 (many events)
             await asyncio.sleep(LOOK)
-        self.on_ready()
+        try:
+            self.on_ready()
+        except OSError as error:  # another program listens at the address meanwhile
+            log.critical("the server cannot begin: %s", error)
+            self._code = ExitCode.FAILED
+            self._told(signal.SIGTERM)
 
     def _told(self, number: signal.Signals) -> None:
         """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
@@ -114,10 +124,14 @@ class Supervisor:
             members = [found[name] for name in self._members if name in found]
         self._rolling.begin(members)
 
-    def _all_ready(self) -> bool:
-        """Return whether all members can work."""
-        children = [self._running.get(name) for name in self._members]
-        return all(child is not None and child.ready.is_set() and child.works for child in children)
+    def _can_begin(self, waited: float) -> bool:
+        """Return whether all members can work; after `PATIENCE` one of each group is enough."""
+        enough = any if waited > PATIENCE else all
+        return all(enough([self._works(each.name) for each in group]) for group in self.groups)
+
+    def _works(self, name: str) -> bool:
+        child = self._running.get(name)
+        return child is not None and child.ready.is_set() and child.works
 
     async def _keep(self, name: str) -> None:
         """Start a process, and again whenever it ends."""

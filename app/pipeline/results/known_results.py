@@ -22,6 +22,7 @@ from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.domain.errors import ServiceError
 from models.domain.job import Lane
+from models.domain.uncounted import counts
 
 LARGEST = 4
 """A result that takes more than this part of the limit is not kept: it would displace the rest."""
@@ -93,7 +94,7 @@ class KnownResults:
 
     async def key(self, content: Blob, wanted: Wanted) -> Key | None:
         """Return the key of an image's result, or None where results are not kept."""
-        if not self._limit or isinstance(wanted, Describe):
+        if not self._limit or not counts() or isinstance(wanted, Describe):
             return None
         if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None

@@ -16,7 +16,7 @@ from models.codec import Encoding, ImageFormat, encode, encoded
 from models.codec.encoding.encode_options import Chroma
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, NetworkInput
-from models.domain.job import Job
+from models.domain.job import Job, Operation
 from models.networks.spec import NetworkSpec
 from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain, NetworkOutput
@@ -65,12 +65,17 @@ def kinds_of(
     networks: Iterable[NetworkSpec],
     file_counts: Collection[int],
 ) -> list[Kind]:
-    """Return every kind of batch: filtered pixels, each output of each network, an input that was
-    preprocessed, and each of the files filtered, as many at a time as `file_counts` says.
+    """Return every kind of batch: filtered pixels and files, each output of each network, an input
+    that was preprocessed, and each of the files, as many at a time as `file_counts` says.
+
+    Files are classified where there is a network: that downloads less than filtered pixels.
     """
     filtering = FilterChain((parse_one("invert", {}),))
     kinds = [Kind("filtered pixels", Job(filtering, image), 1)]
+    kinds += [Kind("filtered files", Job(filtering, each), 1) for each in files if file_counts]
+    operation: Operation = filtering
     for spec in networks:
+        operation = Classify(network=spec.name)
         for output in NetworkOutput:
             job = Job(Classify(network=spec.name, output=output), image)
             kinds.append(Kind(f"{output.value} of {spec.name}", job, 1))
@@ -78,7 +83,7 @@ def kinds_of(
         job = Job(Classify(network=spec.name, preprocessed=True), NetworkInput(values))
         kinds.append(Kind(f"an input of {spec.name}", job, 1))
     return kinds + [
-        Kind(f"filtered files ({file.subsampling.value})", Job(filtering, file), n)
+        Kind(f"files of {file.subsampling.value}", Job(operation, file), n)
         for file in files
         for n in file_counts
     ]

@@ -8,6 +8,7 @@ from prometheus_client.exposition import generate_latest
 
 from app.telemetry.metrics import Metrics
 from app.telemetry.observations import DELAY, ManyHistogram
+from models.domain.uncounted import uncounted
 
 SECONDS = (0.0, 0.001, 0.25, 0.2500001, 1.0, 1.5, 400.0)
 """Some lie on the bound of a bucket, and one above all."""
@@ -93,3 +94,20 @@ def test_a_metric_that_cannot_be_written_stops_no_later_ones(
     count = metrics.registry.get_sample_value
     assert count("darkroom_images_total", {"operation": "info", "outcome": "ok"}) == 2
     assert count("darkroom_stage_duration_seconds_count", {"stage": "decode"}) == 1
+
+
+def test_the_servers_own_work_is_not_observed() -> None:
+    metrics = Metrics()
+
+    async def test() -> None:
+        with uncounted():
+            metrics.observations.image("classify", "ok", [{"fetch": 1.0}])
+            metrics.observations.request("POST", "/classify", 200, 1.0)
+        metrics.observations.image("filter", "ok", [])
+        metrics.observations.flush()
+
+    asyncio.run(test())
+    text = generate_latest(metrics.registry).decode()
+    assert 'darkroom_images_total{operation="filter",outcome="ok"} 1.0' in text
+    assert 'operation="classify"' not in text
+    assert "darkroom_http_request_duration_seconds_count{" not in text

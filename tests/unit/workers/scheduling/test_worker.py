@@ -19,6 +19,7 @@ from models.domain.errors import (
 )
 from models.domain.image import Image
 from models.domain.job import Completed, Job, ReleaseReason, Result
+from models.domain.uncounted import uncounted
 from tests.fakes import (
     GUARD,
     FakeClock,
@@ -448,3 +449,20 @@ def test_a_worker_that_waits_holds_no_image_of_its_last_batch() -> None:
         worker.submit(job, lambda _outcomes: None)
         del job
         assert let_go.wait(GUARD), "the pixels are still in memory"
+
+
+def test_the_servers_own_jobs_are_left_out_of_the_batches_that_are_observed() -> None:
+    gate, inbox, seen = Gate(), Inbox(), list[list[int]]()
+
+    def observe(batch: Batch, result: BatchResult) -> None:
+        assert len(batch.tickets) == len(result.values)
+        seen.append([number_of(each.job) for each in batch.tickets])
+
+    with running(FakeEngine(slots=1, on_collect=gate), on_batch=observe) as worker:
+        with uncounted():
+            busy(worker, gate)  # alone in its batch
+            own = worker.submit(fake_job(1), inbox)
+        tickets = [worker.submit(fake_job(n), inbox) for n in (2, 3)]
+        gate.open()
+        assert [inbox.answer_of(each) for each in (own, *tickets)] == [1, 2, 3]
+    assert seen == [[2, 3]]

@@ -8,10 +8,12 @@ import pytest
 from models.domain.errors import ServiceError, Undecodable
 from models.domain.image import Subsampling
 from models.domain.job import Job, Labels, Result
+from models.networks.resnet18 import RESNET18
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import SLOTS
 from workers.engines.cuda.nvjpeg.shared_states import shared_sizes
 from workers.engines.cuda.self_test import Kind, SelfTestFailed, kinds_of, run_self_test, samples
+from workers.operations import Classify, FilterChain
 from workers.scheduling.engine import BatchResult
 
 
@@ -72,5 +74,7 @@ def test_every_state_meets_files_of_every_subsampling_as_large_as_photos() -> No
     image, files = samples(512)
     assert {each.subsampling for each in files} == set(Subsampling) - {Subsampling.GREY}
     assert min(len(each.data) for each in files) > 100_000
-    kinds = kinds_of(image, files, [], [1, 8, 64])
-    assert [each.size for each in kinds if "files" in each.name] == [1, 8, 64] * 3
+    for networks, operation in (([], FilterChain), ([RESNET18], Classify)):
+        kinds = [each for each in kinds_of(image, files, networks, [1, 8, 64]) if each.size == 64]
+        assert [each.job.image for each in kinds] == files
+        assert all(isinstance(each.job.operation, operation) for each in kinds)

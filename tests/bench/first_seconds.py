@@ -1,0 +1,208 @@
+"""Rate and latency of a server in each of its first seconds after it is ready.
+
+Method: a server is started, and asked for `/readyz` every 20 ms. When it answers 200, `--clients`
+processes send raw JPEGs to `POST /classify?top_k=1` in a closed loop over `--connections` kept
+connections in all; they are started before the server is ready, and wait. An answer counts in the
+second in which its last byte came. Each second has its answers, and the median and 99th percentile
+of their latency; `later` are the seconds from `--later` on. Anything but 200 is an error. A first
+start, which compiles the kernels of a GPU, is left out with `--starts 2`.
+What follows `--` goes to `darkroom serve`. Run:
+
+python -m tests.bench.first_seconds [--connections 128] [--seconds 24] [--photos FOLDER] [-- FLAGS]
+"""
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import os
+import selectors
+import shlex
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+from tests.bench.gpu_samples import describe
+from tests.bench.images import jpegs, subsampled
+from tests.bench.subject import started
+from tests.ports import free_port
+
+PATIENCE = 300.0
+PIECE = 1 << 16
+
+Answers = list[tuple[float, float, bool]]
+"""The end of each answer on the monotonic clock, its latency in seconds, and whether it was 200."""
+
+
+class Connection:
+    """A kept connection with one request under way."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._read = b""
+        self._sent = 0.0
+
+    def ask(self, request: bytes) -> None:
+        """Send a request; the server reads it whole, so this does not wait long."""
+        self._read, self._sent = b"", time.monotonic()
+        self.socket.sendall(request)
+
+    def answered(self) -> tuple[float, float, bool] | None:
+        """Read what came; return the answer once it is whole."""
+        piece = self.socket.recv(PIECE)
+        if not piece:
+            raise ConnectionError("the server closed a connection")
+        self._read += piece
+        head, end, body = self._read.partition(b"\r\n\r\n")
+        if not end:
+            return None
+        length = int(head.lower().partition(b"content-length:")[2].split(None, 1)[0])
+        if len(body) < length:
+            return None
+        now = time.monotonic()
+        return now, now - self._sent, head.startswith(b"HTTP/1.1 200")
+
+
+def load(
+    port: int, connections: int, photos: list[bytes], ready: Event, seconds: float, found: Any
+) -> None:
+    """Ask over `connections` from the moment that the server is `ready`; put the answers."""
+    requests = [
+        b"POST /classify?top_k=1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (len(photo), photo)
+        for photo in photos
+    ]
+    ready.wait()
+    answers: Answers = []
+    end, turn = time.monotonic() + seconds, os.getpid()
+    with selectors.DefaultSelector() as selector:
+        for _ in range(connections):
+            made = Connection(port)
+            selector.register(made.socket, selectors.EVENT_READ, made)
+            made.ask(requests[(turn := turn + 1) % len(requests)])
+        while time.monotonic() < end:
+            for key, _ in selector.select(0.1):
+                if (answer := key.data.answered()) is not None:
+                    answers.append(answer)
+                    key.data.ask(requests[(turn := turn + 1) % len(requests)])
+    found.put(answers)
+
+
+def one_start(options: argparse.Namespace, photos: list[bytes], folder: Path) -> dict[str, Any]:
+    """Start a server, load it from the first moment, and return what was seen."""
+    port, context = free_port(), multiprocessing.get_context("fork")
+    ready, found = context.Event(), context.Queue()
+    share, more = divmod(options.connections, options.clients)
+    clients = [
+        context.Process(
+            target=load,
+            args=(port, share + (number < more), photos, ready, options.seconds, found),
+            daemon=True,
+        )
+        for number in range(options.clients)
+    ]
+    for each in clients:
+        each.start()
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--grace", "0"]
+    begun = [0.0]
+
+    def is_ready(_port: int, _log: Path) -> bool:
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            if _ready(port):
+                begun[0] = time.monotonic()
+                ready.set()
+                return True
+            time.sleep(0.02)
+        return False
+
+    flags = [*command, "--log-level", "warning", *options.flags]
+    with started(flags, port, folder / "log", is_ready, PATIENCE) as subject:
+        answers: Answers = [
+            each for _ in clients for each in found.get(timeout=options.seconds + 60)
+        ]
+        to_ready = subject.seconds_to_ready
+    seconds = [_second(answers, begun[0] + n) for n in range(int(options.seconds))]
+    later = [each for each in answers if each[0] - begun[0] >= options.later]
+    rate = round(len(later) / (options.seconds - options.later), 1)
+    shown = {"rate": rate, **_latency([each[1] for each in later])}
+    first = seconds[0]
+    return {
+        "seconds_to_ready": to_ready,
+        "first_rate_by_later": round(first["rate"] / rate, 3),
+        "first_p99_by_later": round(first["p99_ms"] / shown["p99_ms"], 2),
+        "errors": sum(not each[2] for each in answers),
+        "later": shown,
+        "seconds": seconds,
+    }
+
+
+def _ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _second(answers: Answers, begin: float) -> dict[str, float]:
+    latencies = [latency for at, latency, _ in answers if begin <= at < begin + 1]
+    return {"rate": len(latencies), **_latency(latencies)}
+
+
+def _latency(latencies: list[float]) -> dict[str, float]:
+    if len(latencies) < 2:
+        return {"p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}
+    parts = statistics.quantiles(latencies, n=100)
+    named = {"p50_ms": parts[49], "p99_ms": parts[98], "max_ms": max(latencies)}
+    return {name: round(value * 1e3, 1) for name, value in named.items()}
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--connections", type=int, default=128)
+    parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=24)
+    parser.add_argument("--later", type=float, default=12)
+    parser.add_argument("--starts", type=int, default=1)
+    parser.add_argument("--photos", type=Path, help="a folder of JPEGs")
+    parser.add_argument("--commit", default="", help="what was measured, for the result")
+    parser.add_argument("flags", nargs="*")
+    options = parser.parse_args()
+    if options.photos:
+        paths = sorted(options.photos.iterdir())
+        source, photos = "photos", [path.read_bytes() for path in paths]
+    else:
+        source, photos = jpegs(32)
+        photos = [subsampled(each) for each in photos]
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(options.starts):
+            found = one_start(options, photos, Path(folder))
+            print(json.dumps({k: v for k, v in found.items() if k != "seconds"}), flush=True)
+            for number, each in enumerate(found["seconds"]):
+                print(f"second {number + 1:2}: {each}", flush=True)
+    words = ["python", "-m", "tests.bench.first_seconds", *sys.argv[1:]]
+    head = {
+        "benchmark": "first_seconds",
+        "command": shlex.join(words),
+        "commit": options.commit,
+        "gpu": describe(),
+        "cores": len(os.sched_getaffinity(0)),
+        "images": f"{len(photos)} {source} of {sum(map(len, photos)) / len(photos) / 1e3:.0f} kB",
+        "connections": options.connections,
+    }
+    print(json.dumps(head | found))
+
+
+if __name__ == "__main__":
+    main()
