@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.fetch.pinned_network import MOST_ADDRESSES, Resolve, asking
+from app.fetch.pinned_network import MOST_ADDRESSES, Resolve
 from app.urls.address_policy import Address
 
 MOST_NAMES = 4096
@@ -27,21 +27,12 @@ class _Known:
     until: float
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A resolution that has not ended, and the number of callers that wait for it."""
-
-    task: asyncio.Task[Sequence[Address] | OSError]
-    callers: int = 0
-
-
 class CachingResolver:
     """Resolver that keeps what `resolve` returns for `seconds`, and its errors for FAILURE.
 
     The system's resolver does not tell how long an address is valid, so `seconds` is the same for
-    all names. Callers of one client that ask for the same name at the same time share one
-    resolution; it is cancelled when all of them have left. Other clients do not share it, because
-    it may wait for the turn of a client that has many lookups.
+    all names. Callers that ask for the same name at the same time share the lookup of that
+    resolver (`system_resolver.py`).
 
     `name` and `name.` are kept apart: the resolver may look the first one up in the domains of the
     machine too, so that one client could let the other name fail for all.
@@ -54,7 +45,6 @@ class CachingResolver:
         self._seconds = seconds
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._known: dict[str, _Known] = {}
-        self._asked: dict[tuple[str, str], _Asked] = {}
 
     def __len__(self) -> int:
         """Return the number of names that are kept."""
@@ -65,26 +55,12 @@ class CachingResolver:
         name = host.lower()
         known = self._known.get(name)
         if known is None or self._clock() >= known.until:
-            found = await self._shared(name, host, port)
+            found = await self._fresh(name, host, port)
         else:
             found = known.found
         if isinstance(found, OSError):
             raise OSError(*found.args)
         return found
-
-    async def _shared(self, name: str, host: str, port: int) -> Sequence[Address] | OSError:
-        key = (asking.get(), name)
-        asked = self._asked.get(key)
-        if asked is None:
-            asked = self._asked[key] = _Asked(asyncio.create_task(self._fresh(name, host, port)))
-        asked.callers += 1
-        try:
-            return await asyncio.shield(asked.task)
-        finally:
-            asked.callers -= 1
-            if not asked.callers:
-                self._asked.pop(key)
-                asked.task.cancel()
 
     async def _fresh(self, name: str, host: str, port: int) -> Sequence[Address] | OSError:
         found: Sequence[Address] | OSError

@@ -26,7 +26,6 @@ ROOMS = ("routes", "intake", "fetch", "pipeline", "workers", "responses")
 """The rooms in the order in which an image passes them; `fetch` is for URLs only."""
 
 VALUES = {
-    "app/intake/memory_use.py",
     "app/intake/output_format.py",
     "app/intake/spool.py",
     "app/intake/wanted.py",
@@ -36,7 +35,11 @@ VALUES = {
 }
 """Files of the values that are handed forward: a room may ask a value that it was given."""
 
-CHANNELS = {"app/intake/body.py", "app/routes/access_log.py"}
+CHANNELS = {
+    "app/intake/body.py",
+    "app/intake/content_coding.py",
+    "app/routes/access_log.py",
+}
 """Files that wrap ASGI's `receive` and `send`, which are called as if they were the server's."""
 
 Call = tuple[str, str]

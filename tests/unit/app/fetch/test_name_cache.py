@@ -93,58 +93,6 @@ def test_the_number_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     run(scenario)
 
 
-def test_callers_share_a_resolution_that_goes_on_without_some_of_them() -> None:
-    async def scenario(clock: Clock) -> None:
-        asked, begun, answer = 0, asyncio.Event(), asyncio.Event()
-
-        async def slow(_host: str, _port: int) -> Sequence[Address]:
-            nonlocal asked
-            asked += 1
-            begun.set()
-            await answer.wait()
-            return [ip_address("1.1.1.1")]
-
-        known = CachingResolver(slow, 30, clock)
-        first, second = (asyncio.create_task(known("a.example", 80)) for _ in range(2))
-        await begun.wait()
-        first.cancel()
-        await asyncio.wait([first])
-        answer.set()
-        assert await second == [ip_address("1.1.1.1")]
-        assert asked == 1
-
-    run(scenario)
-
-
-def test_a_resolution_that_all_callers_have_left_is_cancelled() -> None:
-    async def scenario(clock: Clock) -> None:
-        begun, ended = asyncio.Event(), list[str]()
-
-        async def stuck(host: str, _port: int) -> Sequence[Address]:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(host)
-            return []
-
-        known = CachingResolver(stuck, 30, clock)
-        callers = [asyncio.create_task(known("a.example", 80)) for _ in range(2)]
-        await begun.wait()
-        for caller in callers:
-            assert not ended
-            caller.cancel()
-            await asyncio.wait([caller])
-            await asyncio.sleep(0)
-        assert ended == ["a.example"]
-        begun.clear()
-        again = asyncio.create_task(known("a.example", 80))
-        await begun.wait()
-        again.cancel()
-
-    run(scenario)
-
-
 def test_a_client_does_not_wait_for_the_resolution_of_another_one() -> None:
     async def scenario(clock: Clock) -> None:
         async def stuck_for_a(_host: str, _port: int) -> Sequence[Address]:

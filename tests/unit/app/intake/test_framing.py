@@ -13,8 +13,7 @@ from app.admission.counts.limits import Limits
 from app.admission.stream_permits import StreamPermits
 from app.http.stream_window import StreamWindow
 from app.intake import framing, spool, stream
-from app.intake.memory_use import MemoryUse
-from app.intake.spool import Blob
+from app.intake.spool import Blob, MemoryUse
 from app.parsing.arriving import SMALL, JsonRoom
 from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
 from models.settings import Settings

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.memory_use import MEMORY, PART, SMALL, TINY, MemoryUse
-from app.intake.spool import PIECE, Blob, Spool
+from app.intake.spool import MEMORY, PART, PIECE, SMALL, TINY, Blob, MemoryUse, Spool
 from models.domain.errors import Overloaded, TooLarge
 
 
