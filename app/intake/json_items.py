@@ -117,7 +117,7 @@ async def content_of(
 async def _decoded(uri: DataUri, settings: Settings) -> Blob | ServiceError:
     """Return the bytes of a data URI, or its error."""
     pieces = uri.pieces()
-    small = uri.end - uri.start <= BASE64_AT_ONCE
+    small = uri.end - uri.start <= BASE64_AT_ONCE and uri.is_plain
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         try:
             while (

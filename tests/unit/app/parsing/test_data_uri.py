@@ -128,3 +128,10 @@ def test_nonsense_among_the_digits_is_malformed(end: str) -> None:
 def test_a_parsed_uri_is_the_same() -> None:
     assert decoded(DataUri.of(HEAD + "aGk=")) == b"hi"
     assert json.loads('"' + HEAD + 'aGk="') == HEAD + "aGk="
+
+
+@pytest.mark.parametrize(
+    ("content", "plain"), [("AA==", True), ("AA%3D", False), ("A\\nA", False), ("\\u0025", False)]
+)
+def test_what_has_to_be_unescaped_is_not_plain(content: str, plain: bool) -> None:
+    assert standing(HEAD + content).is_plain is plain
