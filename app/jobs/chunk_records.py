@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from app.jobs.files import sync_path
+from app.jobs.files import private, sync_path
 from app.jobs.store.values import Claim, Stored
 
 IN_MEMORY = 1 << 20
@@ -59,9 +59,7 @@ def store(chunks: Sequence[ChunkRecords], folder: Path, owner: str) -> list[Stor
     """Append chunks of one job to the results file of `owner` and sync them; blocks."""
     name = f"results-{owner}.jsonl"
     new = not (folder / name).exists()
-    descriptor = os.open(
-        folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
+    descriptor = private(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         stored = [each.append_to(descriptor, name) for each in chunks]
         os.fsync(descriptor)

@@ -4,14 +4,19 @@ Results are appended to files that belong to one process each, and the database 
 count. So a torn end of a file, after a crash, is never read.
 """
 
+import logging
 import os
 import shutil
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from models.domain.errors import NotFound
 
 JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
+
+DATABASE, LOCK = "jobs.sqlite3", "lock"
 
 PAIR = "id"
 """The file that has the number of the database; it is in every data folder that is in use."""
@@ -19,6 +24,9 @@ PAIR = "id"
 ABANDONED = 3600.0
 """Seconds without a change after which a folder that is no job's is removed. Bodies that are still
 arriving change their folder every few seconds (DARKROOM_BODY_TIMEOUT)."""
+
+
+log = logging.getLogger("darkroom.jobs")
 
 
 class FolderMissing(OSError):
@@ -35,7 +43,10 @@ class DataFolder:
     def make(self) -> None:
         """Make the folder; the text of ValueError says why it cannot be used."""
         try:
-            self._jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            for each in (self.root, self._jobs):
+                each.mkdir(exist_ok=True, mode=0o700)
+            self._close_to_others()
             probe = self._jobs / f".probe-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
@@ -45,6 +56,19 @@ class DataFolder:
             raise ValueError(
                 f"DARKROOM_DATA_FOLDER {self.root} cannot be written: {error.strerror}"
             ) from None
+
+    def _close_to_others(self) -> None:
+        """Let only the owner read what an earlier release, or another program, has made readable."""
+        files = (self.root / PAIR, self.root / LOCK, *self.root.glob(f"{DATABASE}*"))
+        modes = {self.root: 0o700, self._jobs: 0o700, **dict.fromkeys(files, 0o600)}
+        for path, mode in modes.items():
+            with suppress(FileNotFoundError):
+                if stat.S_IMODE(path.stat().st_mode) & ~mode:
+                    try:
+                        path.chmod(mode)
+                    except OSError as error:
+                        text = "others may use %s, which only this server should: %s"
+                        log.warning(text, path, error.strerror)
 
     def of(self, job: str) -> Path:
         """Return the folder of a job."""
@@ -77,6 +101,11 @@ class DataFolder:
         """Return the names of folders in which nothing has changed for ABANDONED seconds."""
         before = time.time() - ABANDONED
         return [each.name for each in self._jobs.iterdir() if _newest(each) < before]
+
+
+def private(path: str | Path, flags: int) -> int:
+    """Open a file that only its owner may read, as `opener` of `open`."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def sync_path(path: Path) -> None:

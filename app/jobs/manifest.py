@@ -16,6 +16,7 @@ import msgspec
 
 from app.archives.image_names import ImageNames
 from app.archives.member import Member
+from app.jobs.files import private
 from app.jobs.store.values import SMALLEST_CHUNK, Span
 from app.urls.url_policy import MAX_URL
 from models.domain.errors import FieldError, InternalError, MalformedRequest, TooLarge
@@ -85,7 +86,8 @@ class ManifestWriter:
         find: Find | None = None,
         use: Callable[[int], None] = lambda _n_bytes: None,
     ) -> None:
-        self._file = path.open("wb", buffering=1 << 20)
+        # Closed by `close`.
+        self._file = open(path, "wb", buffering=1 << 20, opener=private)  # noqa: SIM115
         self._most = most
         self._chunk = chunk
         self._longest = longest

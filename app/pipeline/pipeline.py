@@ -172,7 +172,7 @@ class Pipeline:
         content = await self._decoder.opened(context.item, permit, context.stages)
         context.pixels.content = content
         try:
-            key = await self._known.key(content, wanted)
+            key = await self._known.key(content, wanted, permit.fetches_for)
             if key is not None and (found := self._known.known(key, context.stages)) is not None:
                 return found
             async with context.turn:

@@ -28,6 +28,10 @@ COLUMNS = (
 """The columns of a CSV of labels; docs/bulk.md describes them."""
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of cells that spreadsheets compute."""
+
+
 @dataclass(frozen=True, slots=True)
 class VectorColumn:
     """The member of records that is a vector, in place of labels, and whether it is base64."""
@@ -69,6 +73,7 @@ def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     """Write records as CSV by RFC 4180: UTF-8, a header, CRLF, a row for each prediction.
 
     A record that is an error, or has a vector, is one row. A vector of numbers is written as JSON.
+    Any other text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     own = COLUMNS if vector is None else (*COLUMNS[:3], vector.name, *COLUMNS[-2:])
     with path.open("x", encoding="utf-8", newline="") as file:
@@ -82,6 +87,7 @@ def _rows(record: Mapping[str, Any], vector: VectorColumn | None) -> Iterator[di
     error = record.get("error", {})
     own = {name: record.get(name, "") for name in COLUMNS[:3]}
     own |= {f"error_{name}": error[name] for name in ("code", "detail") if name in error}
+    own = {name: _no_formula(value) for name, value in own.items()}
     if vector is not None and vector.name in record:
         value = record[vector.name]
         own[vector.name] = value if vector.as_base64 else json.dumps(value)
@@ -90,4 +96,9 @@ def _rows(record: Mapping[str, Any], vector: VectorColumn | None) -> Iterator[di
         yield own
         return
     for rank, each in enumerate(found, 1):
-        yield {**own, **each, "rank": rank}
+        yield {**own, **{name: _no_formula(value) for name, value in each.items()}, "rank": rank}
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a value as a cell that no spreadsheet computes: file names may come from anybody."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

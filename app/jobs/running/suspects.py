@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from app.jobs.files import private
+
 CAREFUL = 3
 """The attempt of a chunk from which on its items are done one at a time."""
 
@@ -58,9 +60,7 @@ class Suspects:
 
     def _add(self, text: str) -> None:
         """Append a line that outlives this process and its host."""
-        descriptor = os.open(
-            self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
+        descriptor = private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(descriptor, text.encode())
             os.fsync(descriptor)

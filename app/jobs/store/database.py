@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import logging
 import os
 import secrets
 from contextlib import suppress
@@ -13,8 +14,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from app.jobs.files import PAIR, sync_path
+from app.jobs.files import DATABASE, LOCK, PAIR, private, sync_path
 from app.jobs.store.tables import META, METADATA, VERSION
+
+log = logging.getLogger("darkroom.jobs")
 
 MOST_NUMBER = (1 << 31) - 1
 """The highest number of a database and its data folder, which is an INTEGER of SQL."""
@@ -28,7 +31,7 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
 
     Without a URL it is SQLite in `folder`. The text of ValueError says what is wrong.
     """
-    chosen = make_url(url) if url else make_url(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+    chosen = make_url(url) if url else make_url(f"sqlite+aiosqlite:///{folder / DATABASE}")
     sqlite = chosen.get_backend_name() == "sqlite"
     # BEGIN IMMEDIATE: a transaction that reads first and then waits for a writer would fail.
     given: dict[str, Any] = {"connect_args": {"isolation_level": "IMMEDIATE", "timeout": BUSY}}
@@ -42,7 +45,9 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
     if sqlite or chosen.get_backend_name() == "postgresql":
         event.listen(engine.sync_engine, "connect", _prepare if sqlite else _bound)
     try:
-        with await asyncio.to_thread(_locked, folder / "lock"):
+        with await asyncio.to_thread(_locked, folder / LOCK):
+            if not url:  # before SQLite makes it readable for others; its other files follow it
+                os.close(private(folder / DATABASE, os.O_RDWR | os.O_CREAT))
             async with engine.begin() as connection:
                 await connection.run_sync(_create)
                 await connection.run_sync(_paired, folder / PAIR)
@@ -59,9 +64,16 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
 
 def _locked(path: Path) -> BinaryIO:
     """Return a file that is locked until it is closed: one process at a time makes tables."""
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
+    file = os.fdopen(private(path, os.O_RDWR | os.O_CREAT), "r+b")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = (
+                "process %s waits for the lock %s, which another process of the data folder holds"
+            )
+            log.warning(text, os.getpid(), path)
+            fcntl.flock(file, fcntl.LOCK_EX)
     except BaseException:
         file.close()
         raise
@@ -131,7 +143,7 @@ def _paired(connection: Connection, file: Path) -> None:
 
 def _write(file: Path, text: str) -> None:
     temporary = file.with_name(f".{file.name}-{os.getpid()}")
-    with temporary.open("w", encoding="ascii") as out:
+    with open(temporary, "w", encoding="ascii", opener=private) as out:
         out.write(text)
         out.flush()
         os.fsync(out.fileno())

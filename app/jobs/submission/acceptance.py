@@ -17,7 +17,7 @@ from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.jobs.submission.asked import Asked
 from app.jobs.submission.places import Places, check_arriving
-from app.jobs.submission.receiving import Received, Receiver
+from app.jobs.submission.receiving import Received, Receiver, check_media_type
 from app.jobs.submission.room import DataRoom, Reservation, full, too_large
 from app.jobs.submission.sources import Sources
 from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
@@ -51,6 +51,7 @@ class Acceptance:
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
+        check_media_type(kind, needed=asked.source is None)
         if n_bytes > self._settings.max_job_bytes:
             raise too_large(self._settings.max_job_bytes)
         # A flood is refused here, before it comes to the database.

@@ -22,7 +22,7 @@ from app.http.request_lifetime import while_connected
 from app.intake import archive_items
 from app.intake.json_items import ROOM
 from app.intake.multipart import filename_of, segments
-from app.jobs.files import ARCHIVE, MANIFEST, sync_path
+from app.jobs.files import ARCHIVE, MANIFEST, private, sync_path
 from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
 from app.jobs.store.values import Span
 from app.jobs.submission.manifest_parser import ManifestParser
@@ -116,11 +116,6 @@ class Receiver:
         if kind == FORM:
             await self._form(request)
             return await self._read(request, self._of_form)
-        if kind not in (JSON, *JSON_LINES):
-            raise UnsupportedMedia(
-                f"Content-Type is {kind or 'missing'}; a job is made of a manifest as "
-                f"{JSON_LINES[0]} or {JSON}, a ZIP or TAR, or a form with both"
-            )
         with closing(self._writer()) as writer:
             parser = ManifestParser(writer, self._longest, is_list=kind == JSON)
             with RoomShare(ROOM.of(self.client)) as share:
@@ -216,7 +211,7 @@ class Receiver:
         return LONGEST_LINE + self.settings.max_image_bytes * 4 // 3
 
     async def _save(self, path: Path, content: AsyncIterator[bytes]) -> None:
-        async with aiofiles.open(path, "wb") as file:
+        async with aiofiles.open(path, "wb", opener=private) as file:
             async for piece in self._pieces(content):
                 await self.room.use(len(piece))
                 await file.write(piece)
@@ -235,6 +230,20 @@ class Receiver:
                 collected.clear()
         if collected:
             yield bytes(collected)
+
+
+def check_media_type(kind: str, *, needed: bool) -> None:
+    """Raise UnsupportedMedia for a body that no job is made of.
+
+    Where the images come from a `source` or from another job, no body is `needed`, and a form is
+    refused too, because any web page may send it.
+    """
+    allowed = (JSON, *JSON_LINES, *archive_items.MEDIA_TYPES, *([FORM] if needed else [""]))
+    if kind not in allowed:
+        raise UnsupportedMedia(
+            f"Content-Type is {kind or 'missing'}; a job is made of a manifest as {JSON_LINES[0]} "
+            f"or {JSON}, a ZIP or TAR, or a form with both; `source` and `retry_of` take none"
+        )
 
 
 async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, sync_path
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import UNFINISHED, Job, State
 from app.jobs.submission.asked import Asked, Source
@@ -110,7 +110,7 @@ def _shared(archive: Path, other: Path, use: Callable[[int], None]) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        with archive.open("rb") as source, other.open("wb") as copy:
+        with archive.open("rb") as source, open(other, "wb", opener=private) as copy:
             while piece := source.read(PIECE):
                 use(len(piece))
                 copy.write(piece)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.archives.limits import ArchiveLimits
 from app.archives.unpacking import unpacked
-from app.jobs.files import ARCHIVE
+from app.jobs.files import ARCHIVE, private
 from app.jobs.submission.room import Reservation
 from models.domain.errors import TooLarge
 
@@ -24,7 +24,7 @@ def unpack(folder: Path, limits: ArchiveLimits, most: int, room: Reservation) ->
     and StorageFull.
     """
     packed, plain, size = folder / ARCHIVE, folder / UNPACKED, 0
-    with plain.open("wb") as file:
+    with open(plain, "wb", opener=private) as file:
         for piece in unpacked(packed, replace(limits, ratio=RATIO)):
             size += len(piece)
             if size > most:

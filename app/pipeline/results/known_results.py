@@ -1,8 +1,8 @@
 """Results that are known by the content of their images: recent ones, and those in the making.
 
-The same bytes with the same operation and parameters have the same result. While one is computed,
-equal images wait for it; afterwards it is kept in a bounded memory. Both cost a digest of every
-image, so they are off unless `limit` is positive.
+The same bytes of one client, with the same operation and parameters, have the same result. While it
+is computed, equal images wait for it; afterwards it is kept in a bounded memory. Both cost a digest
+of every image, so they are off unless `limit` is positive.
 """
 
 import asyncio
@@ -33,12 +33,14 @@ class Key:
     """Key of a result: everything that it depends on.
 
     `generation` grows when other networks or another device compute. `wanted` is the operation with
-    its parameters, and the output of filtered images.
+    its parameters, and the output of filtered images. Each `client` has results of its own, so that
+    no client learns by the time of an answer which images others have sent.
     """
 
     generation: int
     digest: bytes
     wanted: Wanted
+    client: str
 
 
 Work = Callable[[], Coroutine[Any, Any, AnswerOutcome]]
@@ -71,7 +73,7 @@ class _Making:
 
 
 class KnownResults:
-    """Results by content, at most `limit` bytes of them; 0 turns all of it off.
+    """Results by client and content, at most `limit` bytes of them; 0 turns all of it off.
 
     `version` returns an object that is another one as soon as other networks, other weights or
     another device compute; then nothing older is used any more. Lives on one event loop.
@@ -92,14 +94,14 @@ class KnownResults:
         self.bytes = 0
         """Bytes of all results that are kept, by estimate."""
 
-    async def key(self, content: Blob, wanted: Wanted) -> Key | None:
-        """Return the key of an image's result, or None where results are not kept."""
+    async def key(self, content: Blob, wanted: Wanted, client: str) -> Key | None:
+        """Return the key of an image's result for a client, or None where results are not kept."""
         if not self._limit or not counts() or isinstance(wanted, Describe):
             return None
         if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None
         digest = await self._digester.digest_of(content)
-        return Key(self._current(), digest, wanted)
+        return Key(self._current(), digest, wanted, client)
 
     def known(self, key: Key, stages: Timings) -> AnswerOutcome | None:
         """Return a kept result, and count whether there was one."""

@@ -56,6 +56,22 @@ def test_a_csv_has_a_row_for_each_prediction_and_each_error(tmp_path: Path) -> N
     assert (rows[2]["error_code"], rows[2]["error_detail"]) == ("undecodable", "line\nbreak")
 
 
+@pytest.mark.parametrize("first", "=+-@\t\r")
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path, first: str) -> None:
+    """A client chooses the name of its file, and a spreadsheet would compute the name."""
+    name = f"{first}HYPERLINK(1).jpg"
+    label = {"label": f"{first}1", "class_id": 8, "score": -0.5}
+    good = {"index": 0, "source": name, "status": "ok", "predictions": [label]}
+    bad = FAILED | {"source": name, "error": {"code": "undecodable", "detail": f"{first}2"}}
+    with converted(tmp_path, "out.csv", good, bad).open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert [each["source"] for each in rows] == [f"'{name}"] * 2
+    assert (rows[0]["label"], rows[0]["score"]) == (f"'{first}1", "-0.5")
+    assert rows[1]["error_detail"] == f"'{first}2"
+    lines = converted(tmp_path, "out.parquet", good)
+    assert pq.read_table(lines)["source"].to_pylist() == [name]
+
+
 def test_a_csv_of_vectors_has_them_as_json(tmp_path: Path) -> None:
     record = {"index": 0, "source": "a.jpg", "status": "ok", "embedding": [0.5, -1.0]}
     path = converted(tmp_path, "out.csv", FAILED, record, vector=EMBEDDING)

@@ -64,11 +64,12 @@ class Fixture:
         content: bytes = CONTENT,
         wanted: Classify = DEFAULT,
         lane: Lane = Lane.INTERACTIVE,
+        client: str = "me",
         work: Coroutine[Any, Any, AnswerOutcome] | None = None,
     ) -> tuple[AnswerOutcome, str | None]:
         """Return an image's outcome, and why it was not computed."""
         stages = Timings()
-        key = await self.results.key(Blob.of(content), wanted)
+        key = await self.results.key(Blob.of(content), wanted, client)
         assert key is not None
         found = self.results.known(key, stages)
         if found is None:
@@ -103,9 +104,14 @@ def test_equal_images_in_flight_are_computed_once() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"content": b"another"}, {"wanted": Classify(top_k=1)}, {"lane": Lane.BULK}],
+    [
+        {"content": b"another"},
+        {"wanted": Classify(top_k=1)},
+        {"lane": Lane.BULK},
+        {"client": "other"},
+    ],
 )
-def test_other_bytes_other_parameters_and_another_lane_are_computed_for_themselves(
+def test_other_bytes_parameters_lanes_and_clients_are_computed_for_themselves(
     other: dict[str, Any],
 ) -> None:
     async def scenario() -> int:
@@ -260,14 +266,14 @@ def test_a_result_larger_than_a_quarter_of_the_limit_is_not_kept() -> None:
 
 def test_without_a_limit_nothing_is_digested() -> None:
     blob = Blob.of(CONTENT)
-    assert asyncio.run(Fixture(limit=0).results.key(blob, Classify())) is None
+    assert asyncio.run(Fixture(limit=0).results.key(blob, Classify(), "me")) is None
     assert blob._digest is None
 
 
 def test_parts_whose_labels_cannot_be_had_have_no_key() -> None:
     async def scenario() -> object:
         wanted = Parts(WeightsMissing("none"), ())
-        return await Fixture().results.key(Blob.of(CONTENT), wanted)
+        return await Fixture().results.key(Blob.of(CONTENT), wanted, "me")
 
     assert asyncio.run(scenario()) is None
 
@@ -375,5 +381,16 @@ def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> N
         here.go.set()
         assert (await first)[0] is dropped
         assert (await second)[0] is image
+
+    asyncio.run(scenario())
+
+
+def test_no_client_learns_by_time_which_images_others_have_sent() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        here.go.set()
+        await here.ask()
+        assert await here.ask(client="other") == (FOUND, None)
+        assert await here.ask() == (FOUND, "cached")
 
     asyncio.run(scenario())
