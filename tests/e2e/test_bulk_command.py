@@ -159,7 +159,8 @@ def test_filtering_that_was_killed_goes_on_and_redoes_nothing(tmp_path: Path) ->
             errors.read_text()
         )
         runs.start()
-        assert runs.exit_code() == ExitCode.WRONG_USAGE  # its results are there
+        assert runs.exit_code() == ExitCode.FAILED  # it tries the image again that failed
+        assert f"{AHEAD + 5} of them by an earlier run, 1 failed; 1 in" in errors.read_text()
     assert times == {each: (made / each).stat().st_mtime_ns for each in times}
     assert names_in(made) == [*(f"{n:03}.jpg" for n in range(AHEAD + 4)), "more/last.jpg"]
     (record,) = map(json.loads, failed.read_text().splitlines())

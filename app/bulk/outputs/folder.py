@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,16 @@ class ResultsFolder:
                 raise InvalidParameter(f"cannot write {file}: {error.strerror}", []) from None
             raise CannotWrite.of(file, error) from None
         return file
+
+    def has(self, source: Source, target: str) -> bool:
+        """Return whether the result of an image is there, and not older than the image's file."""
+        for format_ in SUFFIXES:
+            with suppress(OSError, ValueError):
+                made = self.file(target, format_).stat()
+                is_file = source.load is None and not contents.is_fetched(source.name)
+                if not is_file or made.st_mtime_ns >= os.stat(source.name).st_ctime_ns:
+                    return True
+        return False
 
     def check(self, roots: Iterable[str]) -> None:
         """Raise WrongUsage or CannotWrite if nothing can, or may, be written there.

@@ -1,7 +1,7 @@
-"""What made a finished file that has records of failures: its options and its network.
+"""What made a finished file of records: its options and its network.
 
-It is kept in a small file beside that one, so that new records of images that failed come from the
-same options and the same network as all others.
+It is kept in a small file beside that one, so that the records of new images, and of images that
+failed, come from the same options and the same network as all others.
 """
 
 import json
@@ -13,10 +13,15 @@ from app.bulk.outputs import atomic_file
 
 
 class Origin:
-    """The file about `finished`; `options` are those of this command on which results depend."""
+    """The file about `finished`; `options` are those of this command on which results depend.
 
-    def __init__(self, finished: Path, options: Mapping[str, object]) -> None:
-        self._finished = finished
+    Messages begin with the `flag` of the command that is refused.
+    """
+
+    def __init__(
+        self, finished: Path, options: Mapping[str, object], flag: str = "--retry-failed"
+    ) -> None:
+        self._finished, self._flag = finished, flag
         self._options = json.loads(json.dumps(options, default=str))
 
     @property
@@ -24,31 +29,34 @@ class Origin:
         path = self._finished.resolve()
         return path.with_name(f"{path.name}.origin.json")
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether there is a file about the finished file."""
+        return self._path.exists()
+
     def check_options(self) -> None:
         """Raise WrongUsage if the first run had other options, or if it is not known."""
         if differences := [*_differences(self._read()["options"], self._options)]:
             raise WrongUsage(
-                f"--retry-failed: {self._finished} was made with other options: "
-                f"{', '.join(differences)}; use the earlier ones"
+                f"{self._flag}: {self._finished} was made with other options: "
+                f"{', '.join(differences)}; use the earlier ones, or --force to begin anew"
             )
 
     def check_network(self, network: Mapping[str, object]) -> None:
         """Raise WrongUsage if another network, other weights or other labels made the rest."""
         if differences := [*_differences(self._read()["network"], network)]:
             raise WrongUsage(
-                f"--retry-failed: another network made {self._finished} than is loaded now: "
+                f"{self._flag}: another network made {self._finished} than is loaded now: "
                 f"{', '.join(differences)}; make the earlier one available again, or classify all "
                 "images anew into another file"
             )
 
-    def keep(self, network: Mapping[str, object], *, failed: int) -> None:
-        """Write the file about a run that has ended, or remove it if nothing has failed."""
+    def keep(self, network: Mapping[str, object]) -> None:
+        """Write the file about a run that has ended; without a network the known one stays."""
         try:
-            if failed:
-                text = json.dumps({"options": self._options, "network": dict(network)}) + "\n"
-                atomic_file.write(self._path, text.encode(), replace=True)
-            else:
-                self._path.unlink(missing_ok=True)
+            known = network or (self._read()["network"] if self.is_known else {})
+            text = json.dumps({"options": self._options, "network": dict(known)}) + "\n"
+            atomic_file.write(self._path, text.encode(), replace=True)
         except OSError as error:
             raise CannotWrite.of(self._path, error) from None
 
@@ -58,7 +66,7 @@ class Origin:
             return {"options": dict(known["options"]), "network": dict(known["network"])}
         except (OSError, ValueError, KeyError, TypeError):
             raise WrongUsage(
-                f"--retry-failed: {self._path} is missing or cannot be read, so it is not known "
+                f"{self._flag}: {self._path} is missing or cannot be read, so it is not known "
                 f"what made {self._finished}; run the command for all images into another file"
             ) from None
 

@@ -37,7 +37,7 @@ class ResultsFile:
     a record. `options` are what the records depend on. A run with other options has another partial
     file, and begins anew. `check` is called before a partial file is made: one that is there proves
     that an earlier run has passed it. `convert` makes the target of the records, unless it is JSON
-    Lines. Raises WrongUsage and CannotWrite.
+    Lines. With `anew` earlier records do not count. Raises WrongUsage and CannotWrite.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class ResultsFile:
         replaces: bool,
         convert: Convert | None = None,
         check: Callable[[], object] = lambda: None,
+        anew: bool = False,
     ) -> None:
         path = _regular(path)
         if not replaces and path.exists():
             raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
         if not path.parent.is_dir():
             raise WrongUsage(f"--out: there is no folder {path.parent}; make it first")
-        digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
         self._path, self._replaces, self._convert = path, replaces, convert
-        self._partial = path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
+        self._partial = partial_of(path, options)
         self._network = self._partial.with_suffix(".network")
         self._synced = time.monotonic()
         self.resumed = self._partial.exists()
@@ -69,6 +69,8 @@ class ResultsFile:
         except OSError as error:
             raise CannotWrite.of(self._partial, error) from None
         try:
+            if anew:
+                self._file.truncate(0)
             self.done, self.failed = self._continued(iter(names))
         except BaseException:  # re-raised
             self._file.close()
@@ -199,6 +201,13 @@ class ResultsFile:
                 failed += record.get("status") != "ok"
         self._file.truncate(end)
         return done, failed
+
+
+def partial_of(path: Path, options: Mapping[str, object]) -> Path:
+    """Return the partial file of a command with these options."""
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
+    path = path.resolve()
+    return path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
 
 
 def _regular(path: Path) -> Path:

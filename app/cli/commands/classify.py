@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from app.bulk.engines.engine import Task, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import failures
+from app.bulk.outputs.earlier_records import EarlierRecords, in_order, names_in
 from app.bulk.outputs.origin import Origin
-from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.results_file import Convert, ResultsFile, partial_of
 from app.bulk.outputs.tables import VectorColumn, conversion
 from app.bulk.progress import Progress
+from app.bulk.report import readable
 from app.bulk.results_sink import ResultsSink
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
@@ -128,43 +130,40 @@ def _written(
     chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels", "max_batch_size")}
     # A larger limit of pixels may be the reason to try again, and a cache says nothing of records.
     own = {name: value for name, value in chosen.items() if name not in MAY_DIFFER}
-    origin = Origin(out, {**given, **own})
-    left = tasks_of(iter(sources))
-    convert = conversion(out, _vector(given))
+    origin = Origin(out, {**given, **own}, "--retry-failed" if retry else "--out")
+    convert, left = conversion(out, _vector(given)), tasks_of(iter(sources))
+    options = {**given, **chosen, **({"retry": True} if retry else {})}
+    is_lines = convert is None
+    recorded: Iterator[str] = (each.source.name for each in left)
+    earlier = None if retry else _earlier(out, options, sources, origin, force, is_lines)
+    started, first, failed = False, 0, 0
     if retry:
         origin.check_options()
         left = failures.only_failed(left, _name, out)
+        recorded = (each.source.name for each in left)
         convert = partial(failures.write_merged, out)
+    if earlier is not None:
+        started = out.exists() and not force
+        known = [earlier.failed(each.name) for each in sources if each.name in earlier]
+        first, failed = len(known), sum(known)
+        left = (each for each in left if each.source.name not in earlier)
+        journal = partial_of(out, options)
+        recorded = names_in(journal) if journal.exists() else iter(())
+        convert = partial(_write_all, sources, out if started else None, convert)
     results = ResultsFile(
         out,
-        (each.source.name for each in left),
-        {**given, **chosen, **({"retry": True} if retry else {})},
-        replaces=force or retry,
+        recorded,
+        options,
+        replaces=force or retry or started,
         convert=convert,
         check=lambda: failures.check_ended(out) if retry else None,
     )
-
-    def finish() -> None:
-        if convert is None or retry:  # only JSON Lines can be mended
-            origin.keep(results.network, failed=results.failed)
-        results.finish()
-
-    return _continued(settings, start, left, total, results, origin if retry else None, finish)
-
-
-def _continued(
-    settings: Settings,
-    start: session.Start,
-    left: Iterator[Task],
-    total: int,
-    results: ResultsFile,
-    mended: Origin | None,
-    finish: Callable[[], None],
-) -> int:
-    first = results.done
-    with Progress(total, first, results.failed) as progress:
+    if earlier is None:
+        first, failed = results.done, results.failed
+    failed_before = failed - results.failed
+    with Progress(total, first, failed) as progress:
         if first < total:
-            sink = ResultsSink(results, progress, mended)
+            sink = ResultsSink(results, progress, origin if retry or started else None)
             try:
                 local_service.run(session.run(settings, start, left, sink), local_service.GOES_ON)
             except WrongUsage:  # of weights, for instance
@@ -173,10 +172,70 @@ def _continued(
             except BaseException:  # re-raised
                 results.close()
                 raise
-    failed = results.failures()
-    finish()
-    print(progress.summary(), *filter(None, [failed]), sep="\n", file=sys.stderr)
-    return ExitCode.FAILED if results.failed else ExitCode.OK
+    failed = failed_before + results.failed
+    if is_lines:  # only JSON Lines can be mended, or go on when they are finished
+        origin.keep(results.network)
+    told = results.failures()
+    results.finish()
+    if is_lines and failed:
+        told = failures.shown(out, out, failed)
+    print(progress.summary(), *filter(None, [told]), sep="\n", file=sys.stderr)
+    return ExitCode.FAILED if failed else ExitCode.OK
+
+
+def _earlier(
+    out: Path,
+    options: Mapping[str, object],
+    sources: Sources,
+    origin: Origin,
+    force: bool,
+    is_lines: bool,
+) -> EarlierRecords | None:
+    """Return the records of earlier runs whose images are others than now; None without any.
+
+    An interrupted run whose images are the same goes on without them. WrongUsage if other options
+    made a finished file, or if images of it are missing now.
+    """
+    finished = is_lines and not force and out.is_file() and origin.is_known
+    journal = partial_of(out, options)
+    if not finished and (not journal.exists() or in_order(journal, sources)):
+        return None
+    try:
+        if finished:
+            origin.check_options()
+            _check_none_is_gone(out, sources)
+        files = [*([out] if finished else []), journal]
+        return EarlierRecords([file for file in files if file.exists()])
+    except (ValueError, LookupError, TypeError):
+        raise WrongUsage(f"--out: {out} has other lines than records; name another file") from None
+
+
+def _check_none_is_gone(out: Path, sources: Sources) -> None:
+    now = {readable(each.name) for each in sources}
+    if gone := [name for name in names_in(out) if name not in now]:
+        more = ", …" if len(gone) > failures.SHOWN else ""
+        raise WrongUsage(
+            f"--out: {out} has records of {len(gone)} images that are not among the sources any "
+            f"more ({', '.join(gone[: failures.SHOWN])}{more}); write to another file, or add "
+            "--force to begin anew without them"
+        )
+
+
+def _write_all(
+    sources: Sources, finished: Path | None, convert: Convert | None, lines: Path, path: Path
+) -> None:
+    """Write the records of earlier runs and of this one in the order of the sources."""
+    records = EarlierRecords([*([finished] if finished else []), lines])
+    names = (each.name for each in sources)
+    if convert is None:
+        records.write(names, path)
+        return
+    ordered = path.with_name(f"{path.name}.lines")
+    try:
+        records.write(names, ordered)
+        convert(ordered, path)
+    finally:
+        ordered.unlink(missing_ok=True)
 
 
 def _name(task: Task) -> str:

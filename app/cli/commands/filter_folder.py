@@ -13,10 +13,11 @@ from app.bulk.engines.engine import Task
 from app.bulk.engines.filtering import Filtering, InFolder
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import failures, zip_file
+from app.bulk.outputs.earlier_records import in_order
 from app.bulk.outputs.folder import ResultsFolder
 from app.bulk.outputs.origin import Origin
 from app.bulk.outputs.places import Places
-from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.results_file import ResultsFile, partial_of
 from app.bulk.progress import Progress
 from app.bulk.results_sink import ResultsSink
 from app.bulk.sources.expansion import Sources
@@ -64,7 +65,8 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
     folder = ResultsFolder(path, asked.force)
     folder.check(roots)
     file = failures.beside(archive or folder.path)
-    origin = Origin(file, {name: each for name, each in options.items() if name != "retry"})
+    depends_on = {name: each for name, each in options.items() if name != "retry"}
+    origin = Origin(file, depends_on, "--retry-failed" if asked.retry else "--output")
     if asked.retry:
         if not file.exists():
             _check_ended(path, file)
@@ -72,20 +74,44 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
             return ExitCode.OK
         origin.check_options()
     left = _tasks(asked, sources, file)
+    own = {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output}
+    goes_on = _goes_on(asked, sources, origin, partial_of(file, own))
+    if goes_on:
+        folder = ResultsFolder(path, replaces=True)
+        left = (each for each in left if not folder.has(each.source, each.target))
     results = ResultsFile(
         file,
         (each.source.name for each in left),
-        {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output},
+        own,
         replaces=True,
         convert=failures.write_failures,
         check=partial(_check, asked, sources, folder, roots),
+        anew=goes_on,
     )
-    code = _completed(asked, sources, results, folder, left, origin)
+    code = _completed(asked, sources, results, folder, left, origin, goes_on)
     if not results.failed:
         file.unlink()
     if archive is not None:
         zip_file.discard(archive)
     return code
+
+
+def _goes_on(asked: Asked, sources: Sources, origin: Origin, journal: Path) -> bool:
+    """Return whether the images without a result are filtered, beside the results of earlier runs.
+
+    That is so if the earlier command ended, or if its images are not the first ones any more: the
+    folder has grown. WrongUsage if other options made the results.
+    """
+    if asked.retry:
+        return False
+    if journal.exists():
+        return not in_order(journal, sources)
+    if asked.force or asked.archive is not None:
+        return False
+    if not origin.is_known or not Path(asked.output).is_dir():
+        return False
+    origin.check_options()
+    return True
 
 
 def _check_ended(folder: Path, file: Path) -> None:
@@ -108,14 +134,15 @@ def _completed(
     folder: ResultsFolder,
     left: Iterator[Task],
     origin: Origin,
+    goes_on: bool,
 ) -> int:
     """Write the results that are missing, then everything that is made of them."""
     try:
-        code = _continued(asked, sources, results, folder, left)
+        code = _continued(asked, sources, results, folder, left, goes_on)
         if asked.archive is not None:
             zip_file.pack(asked.archive, replaces=asked.force)
         else:
-            origin.keep({}, failed=results.failed)
+            origin.keep({})
         results.finish()
     except WrongUsage:
         results.abandon()
@@ -146,12 +173,15 @@ def _continued(
     results: ResultsFile,
     folder: ResultsFolder,
     left: Iterator[Task],
+    goes_on: bool,
 ) -> int:
     first = results.done
     if asked.retry:
         total = sum(1 for _ in failures.failed_names(failures.beside(folder.path)))
     else:
         total = source_flags.counted(sources)
+        if goes_on:
+            first = sum(folder.has(each, target) for each, target in _wanted(asked, sources))
 
     def tasks() -> Iterator[Task]:
         for number, each in enumerate(left):

@@ -9,7 +9,7 @@ import pytest
 from app.bulk.engines.engine import Finished, Task
 from app.bulk.engines.work import identity_of
 from app.bulk.errors import WrongUsage
-from app.bulk.report import json_line
+from app.bulk.report import json_line, record_of
 from app.bulk.sources.expansion import Sources
 from app.cli.commands import classify
 from models.api.schemas import ModelRecord, Record
@@ -19,6 +19,7 @@ from models.networks.served import Model
 from models.settings import Settings
 
 FILES = ["a.jpg", "b.jpg"]
+WRITTEN = {*FILES, "out.jsonl", "out.jsonl.origin.json"}
 
 
 def model(sha256: str = "ab12", labels: tuple[str, ...] = ("cat", "dog")) -> Model:
@@ -79,7 +80,7 @@ def test_records_of_other_weights_or_labels_are_not_added(later: Model, tmp_path
     with pytest.raises(WrongUsage, match="is of another network than is loaded now"):
         written(tmp_path, later)
     assert written(tmp_path, model()) == ExitCode.OK
-    assert {each.name for each in tmp_path.iterdir()} == {*FILES, "out.jsonl"}
+    assert {each.name for each in tmp_path.iterdir()} == WRITTEN
     assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == len(FILES)
 
 
@@ -102,7 +103,7 @@ def test_a_retry_mends_the_finished_file(tmp_path: Path) -> None:
     assert classify._failed(out) == 1
     assert retried(tmp_path, model(), {}, max_pixels=1000) == ExitCode.OK
     assert out.read_bytes() == before.replace(b'"error"', b'"ok"')
-    assert {each.name for each in tmp_path.iterdir()} == {*FILES, "out.jsonl"}
+    assert {each.name for each in tmp_path.iterdir()} == WRITTEN
 
 
 def test_a_retry_by_another_network_or_with_other_options_is_refused(tmp_path: Path) -> None:
@@ -119,4 +120,97 @@ def test_a_retry_by_another_network_or_with_other_options_is_refused(tmp_path: P
     with pytest.raises(WrongUsage, match="is missing or cannot be read"):
         retried(tmp_path, model(), {})
     assert (tmp_path / "out.jsonl").read_bytes() == before
-    assert {each.name for each in tmp_path.iterdir()} == {*FILES, "out.jsonl"}
+    assert {each.name for each in tmp_path.iterdir()} == WRITTEN - {"out.jsonl.origin.json"}
+
+
+class Grown:
+    """Runs of one command over images whose names change; `computed` are those of all runs."""
+
+    def __init__(self, folder: Path, out: str = "out.jsonl") -> None:
+        self.folder, self.out = folder, folder / out
+        self.computed: list[str] = []
+        (folder / "in").mkdir()
+
+    def run(self, names: str, *, ends_after: int = 99, top_k: int = 5, force: bool = False) -> int:
+        """Classify images called like the letters of `names`; `x` fails."""
+        for file in (self.folder / "in").iterdir():
+            file.unlink()
+        for name in names:
+            (self.folder / "in" / f"{name}.jpg").touch()
+        sources = Sources([str(self.folder / "in")])
+        outer = self
+
+        class Noting(Recorded):
+            async def answers(self, tasks: Iterator[Task]) -> AsyncGenerator[list[Finished], None]:
+                async for each in super().answers(tasks):
+                    outer.computed += [Path(record_of(one.line).source or "").stem for one in each]
+                    yield each
+
+        async def start() -> Noting:
+            return Noting(model(), ends_after, "x.jpg")
+
+        return classify._written(
+            Settings(), start, sources, len(names), self.out, force=force, given={"top_k": top_k}
+        )
+
+    def names(self) -> str:
+        """Return the names in the file, after a look at their positions."""
+        records = [record_of(line) for line in self.out.read_bytes().splitlines(True)]
+        assert [each.index for each in records] == list(range(len(records)))
+        return "".join(Path(each.source or "").stem for each in records)
+
+
+def test_a_folder_that_has_grown_goes_on_with_what_is_new(tmp_path: Path) -> None:
+    grown = Grown(tmp_path)
+    assert grown.run("bdx") == ExitCode.FAILED
+    assert grown.run("abcdxz") == ExitCode.FAILED
+    assert (grown.names(), "".join(grown.computed)) == ("abcdxz", "bdxacz")
+    before = grown.out.read_bytes()
+    assert grown.run("abcdxz") == ExitCode.FAILED
+    assert (grown.out.read_bytes(), len(grown.computed)) == (before, 6)
+    assert not [*tmp_path.glob("*.partial")]
+
+
+def test_an_interrupted_run_over_a_folder_that_grew_meanwhile_goes_on(tmp_path: Path) -> None:
+    grown = Grown(tmp_path)
+    with pytest.raises(InterruptedError):
+        grown.run("bdf", ends_after=2)
+    with pytest.raises(InterruptedError):
+        grown.run("abcdef", ends_after=1)
+    assert grown.run("abcdefg") == ExitCode.OK
+    assert (grown.names(), "".join(grown.computed)) == ("abcdefg", "bdacefg")
+    with pytest.raises(InterruptedError):
+        grown.run("0abcdefgh", ends_after=1)
+    assert grown.run("0abcdefgh") == ExitCode.OK
+    assert (grown.names(), "".join(grown.computed)) == ("0abcdefgh", "bdacefg0h")
+
+
+def test_an_interrupted_table_over_a_folder_that_grew_meanwhile_goes_on(tmp_path: Path) -> None:
+    grown = Grown(tmp_path, "out.csv")
+    with pytest.raises(InterruptedError):
+        grown.run("bd", ends_after=1)
+    assert grown.run("abcd") == ExitCode.OK
+    rows = [line.split(",")[:2] for line in grown.out.read_text().splitlines()[1:]]
+    assert [(index, Path(name).stem) for index, name in rows] == [*zip("0123", "abcd", strict=True)]
+    assert "".join(grown.computed) == "bacd"
+
+
+def test_removed_images_and_other_options_are_refused_and_force_begins_anew(tmp_path: Path) -> None:
+    grown = Grown(tmp_path)
+    assert grown.run("abc") == ExitCode.OK
+    before = grown.out.read_bytes()
+    with pytest.raises(WrongUsage, match=r"records of 1 images .*/b\.jpg\); .*--force"):
+        grown.run("acd")
+    with pytest.raises(WrongUsage, match=r"other options: top_k 1 \(was 5\); .*--force"):
+        grown.run("abcd", top_k=1)
+    assert grown.out.read_bytes() == before
+    assert grown.run("acd", force=True) == ExitCode.OK
+    assert grown.names() == "acd"
+
+
+def test_a_file_that_no_command_made_is_not_continued(tmp_path: Path) -> None:
+    grown = Grown(tmp_path)
+    grown.out.write_text("mine")
+    with pytest.raises(WrongUsage, match="exists already; add --force"):
+        grown.run("a")
+    assert grown.out.read_text() == "mine"

@@ -166,7 +166,11 @@ def test_a_retry_of_other_filters_is_refused(
     assert "was made with other options: ops" in capfd.readouterr().err
     assert filtered(sources, made, "--retry-failed") == ExitCode.OK
     assert (made / "more/d.jpg").exists()
-    assert {each.name for each in tmp_path.iterdir()} == {"photos", "made"}
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "photos",
+        "made",
+        "made.failed.jsonl.origin.json",
+    }
 
 
 def test_a_retry_before_the_end_of_the_first_run_is_refused(
@@ -186,3 +190,38 @@ def test_a_retry_before_the_end_of_the_first_run_is_refused(
     (sources / "more/d.jpg").write_bytes(jpeg())
     assert filtered(sources, made, "--retry-failed") == ExitCode.OK
     assert filtered(sources, made, "--retry-failed") == ExitCode.OK
+
+
+def test_a_folder_that_has_grown_goes_on_with_what_is_new(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, made = photos(tmp_path), tmp_path / "made"
+    (sources / "more/d.jpg").unlink()
+    (sources / "b é.jpg").rename(sources / "b.png")
+    assert filtered(sources, made) == ExitCode.OK
+    before = {each: each.stat().st_mtime_ns for each in made.rglob("*.jpg")}
+    (sources / "new.jpg").write_bytes(jpeg(3, 60, 40))
+    (sources / "b.jpg").write_bytes(jpeg(4, 60, 40))
+    assert filtered(sources, made) == ExitCode.OK
+    assert "5 images, 3 of them by an earlier run, 0 failed" in capfd.readouterr().err
+    assert len([*made.rglob("*.jpg")]) == 5
+    assert {each: each.stat().st_mtime_ns for each in before} == before, "computed twice"
+    anew = tmp_path / "anew"
+    assert filtered(sources, anew) == ExitCode.OK
+    for each in anew.rglob("*.jpg"):
+        assert (made / each.relative_to(anew)).read_bytes() == each.read_bytes()
+    assert filtered(sources, made, "--quality", "50") == ExitCode.WRONG_USAGE
+    assert "other options: quality 50 (was None); " in capfd.readouterr().err
+
+
+def test_a_result_whose_name_a_new_image_takes_is_replaced(tmp_path: Path) -> None:
+    sources, made = photos(tmp_path), tmp_path / "made"
+    (sources / "b é.jpg").rename(sources / "a.tif")
+    (sources / "a.jpg").unlink()
+    words = ("--format", "png")
+    filtered(sources, made, *words)
+    first = (made / "a.png").read_bytes()
+    (sources / "a.jpg").write_bytes(jpeg(5, 60, 40))
+    filtered(sources, made, *words)
+    assert (made / "a.tif.png").read_bytes() == first
+    assert (made / "a.png").read_bytes() != first
