@@ -628,11 +628,16 @@ def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(open_page: Open)
         assert values == ["0", "0", "300", "200"]
         page.locator(field.format("left")).fill("120")
         assert page.locator(field.format("width")).input_value() == "180"
+        shows(page.locator("#code"), '"left":120}]')  # the width reaches the edge: it is left out
         slider = page.locator("[data-parameter=height] input[type=range]")
         slider.press("Home")
         assert page.locator(field.format("height")).input_value() == "1"
         shows(page.locator("#facts"), "JPEG")
         assert page.locator("#viewer-error").is_hidden()
+        page.get_by_role("button", name="Remove all filters").click()
+        add_filter(page, "rotate90")
+        add_filter(page, "crop")
+        shows(page.locator("#code"), '{"name":"crop"}]')
 
 
 def test_a_wrong_key_is_said_in_view_wherever_the_page_is_scrolled(open_page: Open) -> None:

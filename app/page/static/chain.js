@@ -3,7 +3,8 @@
  *
  * What is sent are the parameters that differ from their defaults, so that the code to copy is
  * short. `null` leaves a parameter out, which the server reads as its default. A crop begins at the
- * whole picture, and its rectangle never leaves the picture.
+ * whole picture, and its rectangle never leaves the picture; a side that reaches the picture's edge is
+ * left out, so that it also fits other pictures.
  */
 
 import { control, stepOf, titleOf } from "./controls.js";
@@ -39,9 +40,16 @@ export class Chain {
   /** Build the steps of `saved` again; return the names of filters that this server does not have. */
   restore(saved) {
     const known = saved.filter(({ name }) => this.catalogue.has(name));
-    this.steps = known.map((op) => new Step(this.catalogue.get(op.name), op, this));
+    this.steps = [];
+    for (const op of known) this.steps.push(new Step(this.catalogue.get(op.name), op, this));
     this.#show();
     return saved.filter((op) => !known.includes(op)).map(({ name }) => name);
+  }
+
+  /** Return the size of the picture behind all steps, or null where a step changes the size. */
+  get sizeNow() {
+    const same = this.steps.every(({ shape }) => !["turned", "resized"].includes(shape));
+    return same ? this.size : null;
   }
 
   /** Fit the controls of crops to the size of the picture that goes in. */
@@ -131,7 +139,8 @@ class Step {
   constructor(record, op, chain) {
     this.name = record.name;
     this.schemas = record.parameters;
-    this.whole = record.name === "crop" ? chain.size : null;
+    this.shape = record.result_shape;
+    this.whole = record.name === "crop" ? chain.sizeNow : null;
     this.controls = {};
     for (const [name, schema] of Object.entries(record.parameters)) {
       const [shown, usual] = this.whole ? within(schema, name, this.whole) : [schema, schema.default];
@@ -140,6 +149,9 @@ class Step {
         if (this.whole) this.#stayWithin(name);
         chain.onchange(`${chain.steps.indexOf(this)}.${name}`);
       });
+    }
+    for (const [start, length, most] of this.#sides()) {
+      if (op[length] === undefined) this.controls[length].set(most - this.controls[start].get());
     }
     this.node = this.#drawn(record, op.off === true, chain);
   }
@@ -151,9 +163,12 @@ class Step {
   /** Return the step as an entry of `ops`, for a picture that is smaller by `scale`. */
   op(scale = 1) {
     const op = { name: this.name };
+    const rest = this.#sides().filter(([start, length, most]) =>
+      this.controls[start].get() + this.controls[length].get() === most).map((each) => each[1]);
     for (const [name, { get }] of Object.entries(this.controls)) {
       const value = scaled(get(), this.schemas[name], scale);
       const usual = this.schemas[name].default;
+      if (rest.includes(name)) continue;
       if (value !== null && JSON.stringify(value) !== JSON.stringify(usual)) op[name] = value;
     }
     return op;
@@ -177,14 +192,20 @@ class Step {
     return Boolean(found);
   }
 
+  /** Return the sides of a crop: the names of where it starts and how long it is, and the most. */
+  #sides() {
+    return this.whole
+      ? [["left", "width", this.whole[0]], ["top", "height", this.whole[1]]] : [];
+  }
+
   /** Change the other end of a crop where the rectangle would leave the picture. */
   #stayWithin(name) {
-    const [start, length, most] = name === "left" || name === "width"
-      ? ["left", "width", this.whole[0]] : ["top", "height", this.whole[1]];
-    const value = (each) => this.controls[each].get();
-    if (value(start) + value(length) <= most) return;
-    const other = name === start ? length : start;
-    this.controls[other].set(Math.max(name === start ? 1 : 0, most - value(name)));
+    for (const [start, length, most] of this.#sides()) {
+      const value = (each) => this.controls[each].get();
+      if (value(start) + value(length) <= most) continue;
+      const other = name === start ? length : start;
+      this.controls[other].set(Math.max(name === start ? 1 : 0, most - value(name)));
+    }
   }
 
   #drawn(record, off, chain) {
