@@ -1,4 +1,8 @@
-"""Open the listening sockets before anything slow is loaded, so that errors show at once."""
+"""Bind sockets before anything slow is loaded, and listen when the server can answer.
+
+Errors of an address show at once, and a client is refused while the server starts: in the queue of
+a socket that listened earlier it waited for as long as the start took.
+"""
 
 import asyncio
 import logging
@@ -12,24 +16,35 @@ log = logging.getLogger("darkroom.server")
 BACKLOG = 16384
 """Connections that the kernel queues until they are accepted; net.core.somaxconn bounds it."""
 
-
 PAUSE = 0.02
 """Seconds between two looks whether a socket listens."""
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
-    """Listen on every address of `host`; raises OSError with the address that cannot be bound.
+def bind(
+    host: str, port: int, *, family: int = socket.AF_UNSPEC, shared: bool = False
+) -> list[socket.socket]:
+    """Bind a socket to every address of `host`; raises OSError with the address that is in use.
 
     If it is `shared`, other processes of this user may listen at the same port.
     """
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    passive = socket.AI_PASSIVE
+    found = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, flags=passive)
     sockets: list[socket.socket] = []
     try:
         for family, _, _, _, address in dict.fromkeys(found):
             if port == 0 and sockets:
                 address = (address[0], sockets[0].getsockname()[1], *address[2:])
-            made = socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=shared)
-            sockets.append(made)
+            sockets.append(made := socket.socket(family, socket.SOCK_STREAM))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                made.bind(address)
+            except OSError as error:
+                text = f"{error.strerror} (while attempting to bind on address {address!r})"
+                raise OSError(error.errno, text) from None
     except OSError:
         for each in sockets:
             each.close()
@@ -38,7 +53,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
 
 
 def bind_metrics(settings: Settings) -> list[socket.socket]:
-    """Listen at the port for metrics if the settings have one; the OSError has its address."""
+    """Bind the port for metrics if the settings have one; the OSError has its address."""
     if not settings.metrics_port:
         return []
     try:

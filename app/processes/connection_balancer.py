@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.connections.entrance import Entrance, Ticket
+from app.connections.listening import BACKLOG
 from app.processes.connection_counts import Balance
 from models.domain.errors import Draining
 
@@ -91,6 +92,7 @@ class ConnectionBalancer:
         """Whether the event loop watches the socket."""
         self._taking: set[asyncio.Task[object]] = set()
         shared.socket.setblocking(False)
+        shared.socket.listen(BACKLOG)  # now and not before, because connections can be answered
         self._listen()
 
     def close(self) -> None:

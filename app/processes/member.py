@@ -88,6 +88,11 @@ def _front_end(settings: Settings, orders: Orders) -> int:
             raise
         log.critical("%s", fault)
         return ExitCode.WRONG_USAGE  # the supervisor starts no other one
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        log.critical("another server has begun to listen on the port of this server")
+        return ExitCode.WRONG_USAGE
     return ExitCode.OK
 
 

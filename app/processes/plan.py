@@ -19,7 +19,7 @@ from prometheus_client import multiprocess
 
 from app.admission.counts.counters import Counters
 from app.admission.counts.shared_work import checked
-from app.connections.listening import BACKLOG, announce, bind_metrics
+from app.connections.listening import BACKLOG, announce, bind, bind_metrics
 from app.processes.connection_counts import ConnectionCounts
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
@@ -158,11 +158,7 @@ def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socke
     """Bind the main socket, which does not listen yet, and that of the port for metrics."""
     with ExitStack() as stack:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listening = stack.enter_context(socket.socket(family))
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind((settings.host, settings.port))
+        listening = stack.enter_context(bind(settings.host, settings.port, family=family)[0])
         scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
         yield listening, scraped[0] if scraped else None
 
