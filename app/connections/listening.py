@@ -31,14 +31,14 @@ def bind(
     found = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, flags=passive)
     sockets: list[socket.socket] = []
     try:
-        for family, _, _, _, address in dict.fromkeys(found):
+        for kind, _, _, _, address in dict.fromkeys(found):
             if port == 0 and sockets:
                 address = (address[0], sockets[0].getsockname()[1], *address[2:])
-            sockets.append(made := socket.socket(family, socket.SOCK_STREAM))
+            sockets.append(made := socket.socket(kind, socket.SOCK_STREAM))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shared:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
+            if kind == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
                 made.bind(address)

@@ -14,8 +14,9 @@ PROGRESS_WINDOW = 10.0
 """Seconds over which the rate of a client that reads its answer is measured."""
 
 READING = 1.0
-"""Seconds in which a client can read its last answer. A client that still sends when its connection
-is closed to make room sees a reset, and may lose an answer that it has not read."""
+"""Seconds in which a client can read its last answer and send its next request. A client that still
+sends when its connection is closed to make room sees a reset, and may lose an answer that it has
+not read."""
 
 
 class Phase(IntEnum):
@@ -118,6 +119,11 @@ class Phases:
         """Forget a connection that has been closed."""
         self._members[connection.phase].pop(connection, None)
         self._writing.pop(connection, None)
+
+    def seconds_in(self, connection: Connection) -> float:
+        """Return the seconds since a connection has entered its phase."""
+        members = self._members[connection.phase]
+        return self._clock() - members.get(connection, self._clock())
 
     def watch_writing(self, connection: Connection) -> None:
         """Begin to measure how quickly the client reads."""

@@ -96,12 +96,12 @@ class ConnectionBalancer:
         self._listen()
 
     def close(self) -> None:
-        """Accept no more connections; those that were accepted continue."""
+        """Accept the connections that wait in the kernel, and no more; they all continue."""
         self._shared.tally.leave(self._shared.number)
         self._loop.remove_reader(self._shared.socket)
+        while self._take():
+            pass  # to close the socket would reset the connections in its queue
         if self._pause is not None:
-            self._pause.cancel()
-            self._take()  # a client waits, or another front end has accepted it
             self._pause.cancel()
         if self._next is not None:
             connection, host = self._next

@@ -161,6 +161,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, then close silent connections and those that were refused."""
         drain = self._settings.drain_timeout
+        self._announce_end()
         ending = asyncio.get_running_loop().call_later(drain, self._give_up)
         self._grpc.stop(0.0 if self.force_exit else drain + LAST_ANSWERS)
         await super().shutdown(sockets)
@@ -202,7 +203,15 @@ class Server(uvicorn.Server):
             self.should_exit = True
             return
         service.stopping.set()
+        self._announce_end()
         asyncio.get_running_loop().call_later(self._grace, self._close)
+
+    def _announce_end(self) -> None:
+        """Let each answer say that its connection ends, so that its client opens another one."""
+        if CLOSE not in self.config.encoded_headers:
+            self.config.encoded_headers.append(CLOSE)
+            default = self.server_state.default_headers
+            self.server_state.default_headers = [*default, CLOSE]
 
     async def _obey(self, orders: Orders) -> None:
         """Leave on the parent's order."""
@@ -222,8 +231,7 @@ class Server(uvicorn.Server):
         self._grpc.stop(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
         if (jobs := self._app.state.service.jobs) is not None:
             jobs.leaving = True
-        self.config.encoded_headers.append(CLOSE)
-        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+        self._announce_end()
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     def _close(self) -> None:

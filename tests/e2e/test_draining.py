@@ -1,6 +1,7 @@
 """Requests that a server gives up when its drain timeout is over, at real servers."""
 
 import base64
+import http.client
 import json
 import signal
 import socket
@@ -140,3 +141,36 @@ def test_a_call_over_grpc_is_unavailable() -> None:
         read.set()
     assert isinstance(error, grpc.RpcError)
     assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPED)
+
+
+@pytest.mark.parametrize("grace", ["0", "1"])
+def test_no_kept_connection_loses_a_request_while_the_server_ends(grace: str) -> None:
+    """Kept connections send one request after the other, until an answer says that they end."""
+    with serving("--grace", grace, "--weights", "random") as served:
+        port, process = served.port, served.process
+        going, lost = Event(), list[Exception]()
+
+        def send_requests() -> int:
+            n_answers = 0
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+            try:
+                while True:
+                    connection.request("POST", "/info", png(), {"Content-Type": "image/png"})
+                    reply = connection.getresponse()
+                    reply.read()
+                    n_answers += 1
+                    if reply.headers["Connection"] == "close":
+                        return n_answers
+                    if n_answers == 5:
+                        going.set()
+            except (OSError, http.client.HTTPException) as error:
+                lost.append(error)
+            return n_answers
+
+        with ThreadPoolExecutor(16) as clients:
+            answers = [clients.submit(send_requests) for _ in range(16)]
+            assert going.wait(PATIENCE)
+            process.send_signal(signal.SIGTERM)
+            counts = [each.result() for each in answers]
+        assert not lost, counts
+        assert process.wait(PATIENCE) == 0

@@ -15,12 +15,12 @@ from uvicorn.server import ServerState
 
 from app.connections.guard import Guard
 from app.connections.http1.answer_stream import AnswerStream
-from app.connections.http1.cycle import Cycle
+from app.connections.http1.cycle import CLOSE, Cycle
 from app.connections.http1.ending import Ending, disconnect, known
 from app.connections.http1.framing import target
 from app.connections.http1.incoming import Incoming
 from app.connections.http1.place import has_ended, phase_of, sends
-from app.connections.phases import Phase
+from app.connections.phases import READING, Phase
 from models.domain.errors import MalformedRequest, ServiceError
 
 MOST_AHEAD = 32
@@ -64,6 +64,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.answers = AnswerStream(transport)
         self._guard.phases.enter(self, Phase.FRESH)
+        if CLOSE in self.server_state.default_headers:  # the server ends
+            self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection and the requests that wait behind the one that runs."""
@@ -236,7 +238,17 @@ class GuardedProtocol(HttpToolsProtocol):
             self.place()
 
     def shutdown(self) -> None:
-        """End with the server, at once if the last answer has been sent."""
+        """End with the server: after the answers that are owed, or once it is safe.
+
+        A client whose request has begun to arrive, or may be on its way because its last answer is
+        less than a second old, gets an answer, which says that its connection ends.
+        """
+        owes = self.cycle is not None and not self.cycle.response_complete
+        if not owes and self.phase is not Phase.LINGER and not self.transport.is_closing():
+            young = self._guard.phases.seconds_in(self) < READING
+            if young or self.incoming is not None or self.sends():
+                self.loop.call_later(READING / 4, self.shutdown)
+                return
         super().shutdown()
         if self.phase is Phase.LINGER:
             self.transport.close()

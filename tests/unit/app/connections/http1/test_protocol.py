@@ -618,11 +618,28 @@ def test_a_draining_server_waits_for_requests_but_not_for_those_that_were_refuse
     run(scenario)
 
 
+def test_a_draining_server_answers_clients_that_have_begun_or_may_have_sent_a_request() -> None:
+    async def scenario() -> None:
+        for begun in (b"", GET[:9]):
+            line = connected(Reader())
+            await line.send(GET + begun)
+            await line.wait(READING / 2 + len(begun))
+            line.protocol.shutdown()
+            assert not line.transport.closed
+            assert b"read" in await line.send(GET[len(begun) :])
+            await line.wait(READING)
+            line.protocol.shutdown()
+            assert line.transport.closed
+
+    run(scenario)
+
+
 def test_a_client_that_has_all_bytes_and_does_not_end_its_connection_is_reset() -> None:
     async def scenario() -> None:
         line = connected(Reader())
         await line.send(GET)
         line.transport.unsent = 10
+        await line.wait(READING)
         line.protocol.shutdown()
         assert line.phase() is Phase.CLOSING
         await line.wait(CLOSE + 1)
