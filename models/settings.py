@@ -94,6 +94,11 @@ class Settings(BaseSettings):
     cors_origins: Texts = Field(
         (), description="origins whose pages may call the server, as https://example.org; * for all"
     )
+    allowed_hosts: Texts = Field(
+        (),
+        description="names that requests may have in their Host header, beside localhost; * for "
+        "all; by default all, but none on a loopback address",
+    )
     metrics_port: MetricsPort = 0
     metrics_host: str = Field("127.0.0.1", description="address of the port for metrics")
     grpc_port: GrpcPort = 0

@@ -18,6 +18,7 @@ from app.connections.body_rate import PatientReceive
 from app.http.cross_origin import METHODS, cross_origin
 from app.http.headers import header
 from app.http.problems import answer
+from app.routes.foreign_pages import ForeignPages
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import Cancelled, InternalError, ServiceError
@@ -75,7 +76,7 @@ class AccessLog:
     def of(cls, app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
         """Return the middleware around `app` as the settings ask for it."""
         return cls(
-            app,
+            ForeignPages(app, settings),
             metrics,
             settings.body_timeout,
             settings.min_body_rate,

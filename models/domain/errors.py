@@ -64,6 +64,18 @@ class Forbidden(ServiceError):
     status, code, title = 403, "forbidden", "Forbidden"
 
 
+class ForeignOrigin(ServiceError):
+    """A page of another origin sent a request that changes or computes something."""
+
+    status, code, title = 403, "foreign_origin", "Foreign origin"
+
+
+class ForeignHost(ServiceError):
+    """The Host header has a name that is not the server's own."""
+
+    status, code, title = 403, "foreign_host", "Foreign host"
+
+
 class NotAcceptable(ServiceError):
     """No format the client accepts can be produced."""
 

@@ -98,7 +98,7 @@ def test_keys_are_read_again_while_the_server_runs(guarded: Running) -> None:
 
 def test_bodies_that_are_announced_and_do_not_come_keep_nobody_out(server: Running) -> None:
     head = (
-        b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
+        b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
         b"Content-Length: 268435456\r\n\r\n"
     )
     with ExitStack() as stack:

@@ -271,6 +271,19 @@ def test_pages_of_named_origins_may_call_and_read_errors_too(hasty: Running) -> 
     assert "Access-Control-Allow-Origin" not in other.headers
 
 
+def test_pages_of_other_origins_and_names_of_others_are_refused(start: Start) -> None:
+    with start(allowed_hosts="") as running:
+        for path in ("/filter?name=invert", "/jobs?source=file:///a&destination=file:///b"):
+            headers = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
+            reply = running.client.post(path, content=b"x", headers=headers)
+            assert (reply.status_code, reply.json()["code"]) == (403, "foreign_origin")
+            assert reply.json()["request_id"] == reply.headers["X-Request-ID"]
+        for path in ("/jobs", "/", "/models"):
+            reply = running.client.get(path, headers={"Host": "evil.example"})
+            assert (reply.status_code, reply.json()["code"]) == (403, "foreign_host")
+        assert running.client.get("/models").status_code == 200
+
+
 def test_without_a_setting_no_origin_is_named(client: httpx.Client) -> None:
     answer = client.get("/livez", headers={"Origin": "https://pages.example"})
     assert not [name for name in answer.headers if name.startswith("access-control")]

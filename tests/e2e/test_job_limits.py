@@ -113,7 +113,8 @@ def test_a_compressed_tar_becomes_a_plain_one_whose_members_are_read_in_any_orde
 
 def test_one_client_sends_four_bodies_at_a_time(server: Running) -> None:
     head = (
-        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/zip\r\n"
+        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/zip\r\n"
         b"Content-Length: 1000000\r\n\r\nPK\x03\x04"
     )
     line = b'{"data": "data:,"}\n'
@@ -141,7 +142,8 @@ def test_one_client_sends_four_bodies_at_a_time(server: Running) -> None:
 def test_an_archive_is_read_no_further_when_its_client_leaves(start: Start, folder: Path) -> None:
     body = bomb("bz2", 8 << 30, filler=90_000_000)
     head = (
-        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/gzip\r\n"
+        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/gzip\r\n"
         b"Content-Length: %d\r\n\r\n" % len(body)
     )
     with start(data_folder=folder) as server:

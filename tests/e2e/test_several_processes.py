@@ -153,7 +153,7 @@ def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
 def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
     """Open a connection and send a request to filter without its last byte."""
     connection = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
-    head = "POST /filter?name=invert HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
+    head = "POST /filter?name=invert HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
     connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
     return connection
 

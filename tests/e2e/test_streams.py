@@ -45,7 +45,7 @@ class Talk:
 
     def __init__(self, port: int, path: str, kind: str = LINES["Content-Type"]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
         self.socket.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         self.file = self.socket.makefile("rb")
         self.rest = b""

@@ -36,13 +36,13 @@ def endless_headers(target: Target) -> Steps:
     """Send 60 MB of header lines."""
     yield None
     lines = b"".join(b"X-A%06d: %s\r\n" % (n, b"a" * 80) for n in range(1000))
-    yield from _poured(target, b"GET /livez HTTP/1.1\r\nHost: a\r\n", lines)
+    yield from _poured(target, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", lines)
 
 
 def tiny_chunks(target: Target) -> Steps:
     """Send a body of 60 MB in 10,000,000 chunks of one byte."""
     yield None
-    start = b"POST /classify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    start = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     started = time.monotonic()
     with connect(target) as connection:
         try:

@@ -47,7 +47,7 @@ def _id(made: Outcome) -> str:
 
 def _results(target: Target, id_: str) -> str:
     """Return all records of a job as text."""
-    request = f"GET /jobs/{id_}/results?follow=true HTTP/1.0\r\nHost: a\r\n\r\n"
+    request = f"GET /jobs/{id_}/results?follow=true HTTP/1.0\r\nHost: localhost\r\n\r\n"
     with connect(target, 60.0) as connection:
         connection.sendall(request.encode())
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
 from tests.chaos.harness.http import answer, connect
 
-_METRICS = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+_METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _SETTLED_WITHIN = 40.0
 """Seconds within which each request is refused or counted, also on a busy machine."""
 

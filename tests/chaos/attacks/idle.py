@@ -13,7 +13,7 @@ from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
 from tests.chaos.harness.http import close_all, connect
 
 _IDLE_MOST = 60.0
-_LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+_LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def _idle(target: Target, count: int, start: bytes = b"") -> Steps:

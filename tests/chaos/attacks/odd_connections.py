@@ -12,7 +12,7 @@ from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask
 from tests.pictures import jpeg
 
-_HOST = "Host: a\r\n"
+_HOST = "Host: localhost\r\n"
 
 
 def _sent(connection: socket.socket, data: bytes) -> None:

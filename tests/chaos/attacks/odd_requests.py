@@ -10,12 +10,12 @@ import time
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
 from tests.chaos.harness.http import connect
 
-_NEXT = b"GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+_NEXT = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _PATIENCE = 20.0
 
 
 def _head(*lines: str, start: str = "POST /classify HTTP/1.1") -> bytes:
-    return "\r\n".join([start, "Host: a", *lines, "", ""]).encode("latin-1")
+    return "\r\n".join([start, "Host: localhost", *lines, "", ""]).encode("latin-1")
 
 
 _IMAGE = "Content-Type: image/jpeg"

@@ -22,7 +22,7 @@ LASTING = 20
 def head(path: str, kind: str = _LINES) -> bytes:
     """Return the head of a POST whose body is chunked and of unknown length."""
     return (
-        f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nConnection: close\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n"
         "Transfer-Encoding: chunked\r\n\r\n"
     ).encode()
 

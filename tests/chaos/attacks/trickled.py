@@ -56,4 +56,6 @@ def _alive(connection: socket.socket, piece: bytes) -> bool:
 def trickled_headers(target: Target) -> Steps:
     """Send header bytes one a second on 300 connections."""
     yield None
-    yield from _trickle(target, 300, b"POST /classify HTTP/1.1\r\nHost: a\r\nX-A: ", b"a", 60.0)
+    yield from _trickle(
+        target, 300, b"POST /classify HTTP/1.1\r\nHost: localhost\r\nX-A: ", b"a", 60.0
+    )

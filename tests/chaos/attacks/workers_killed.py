@@ -21,7 +21,7 @@ from tests.chaos.harness.http import ask, post
 from tests.chaos.harness.processes import tree
 from tests.pictures import jpeg
 
-_READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+_READYZ = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def _workers(pid: int) -> list[int]:
