@@ -58,7 +58,7 @@ class DataFolder:
             ) from None
 
     def _close_to_others(self) -> None:
-        """Let only the owner read what an earlier release, or another program, has made readable."""
+        """Let only the owner read files that an earlier release has made readable for others."""
         files = (self.root / PAIR, self.root / LOCK, *self.root.glob(f"{DATABASE}*"))
         modes = {self.root: 0o700, self._jobs: 0o700, **dict.fromkeys(files, 0o600)}
         for path, mode in modes.items():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -16,12 +17,15 @@ from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.jobs.submission.asked import Asked
-from app.jobs.submission.places import Places, check_arriving
 from app.jobs.submission.receiving import Received, Receiver, check_media_type
 from app.jobs.submission.room import DataRoom, Reservation, full, too_large
 from app.jobs.submission.sources import Sources
 from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
 from models.settings import Settings
+
+ARRIVING = 4
+"""Bodies that one client may send at a time, to all processes together. The server's own rules for
+slow bodies hold for those of jobs too."""
 
 
 class Acceptance:
@@ -44,7 +48,7 @@ class Acceptance:
         self._settings = settings
         self._chunk = chunk
         self._on_queued = on_queued
-        self._places = Places()
+        self._arriving = Counter[str]()
 
     async def accept(self, asked: Asked, request: Request, kind: str, n_bytes: int) -> Job:
         """Return the queued job of a body of media type `kind`, which announces `n_bytes` or 0.
@@ -55,11 +59,16 @@ class Acceptance:
         if n_bytes > self._settings.max_job_bytes:
             raise too_large(self._settings.max_job_bytes)
         # A flood is refused here, before it comes to the database.
-        with self._places.take(asked.client) as place:
+        check_arriving(self._arriving[asked.client])
+        self._arriving[asked.client] += 1
+        try:
             id_, check = new_id(), partial(self._check, n_bytes)
             reserved = await self._room.reservation(id_, asked.client, asked.key, check)
             async with reserved as room:
-                return await self._received(id_, asked, place.request(request), kind, room)
+                return await self._received(id_, asked, request, kind, room)
+        finally:
+            self._arriving[asked.client] -= 1
+            self._arriving += Counter()  # drops clients without a body
 
     def _check(self, n_bytes: int, found: Counts) -> None:
         """Raise the error of a body that is refused before it is read."""
@@ -169,3 +178,12 @@ def _endings(job: str, asked: Asked) -> list[Ending]:
         for kind, target in targets.items()
         if target is not None
     ]
+
+
+def check_arriving(arriving: int) -> None:
+    """Raise TooManyJobs if a client has as many bodies under way as it may have."""
+    if arriving >= ARRIVING:
+        raise TooManyJobs(
+            f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
+            retry_after=5.0,
+        )

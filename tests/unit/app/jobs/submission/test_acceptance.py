@@ -21,9 +21,8 @@ from app.jobs.store.endings import Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import Job, Span, State
-from app.jobs.submission.acceptance import Acceptance
+from app.jobs.submission.acceptance import ARRIVING, Acceptance
 from app.jobs.submission.asked import Asked, Source
-from app.jobs.submission.places import ARRIVING_OF_ONE
 from app.jobs.submission.room import DataRoom
 from app.jobs.submission.sources import Sources
 from app.storage.local_files import Entry
@@ -78,7 +77,7 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
             return asyncio.ensure_future(accepting.accept(asked(client), request, KIND, 0))
 
         try:
-            flood = [accepted("one", number) for number in range(ARRIVING_OF_ONE + others)]
+            flood = [accepted("one", number) for number in range(ARRIVING + others)]
             other = accepted("other")
             await wait_until(lambda: sum([each.done() for each in flood]) >= others)
             ended.set()
