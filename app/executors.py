@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from app.admission import Admission
 from app.admission.counts.counters import Counters
-from app.admission.line.line import FairLine
 from app.decoders import Limits
 from app.pipeline.memory.codec_memory import CodecMemory, budget_for
 from app.service import Computing
@@ -39,6 +38,10 @@ from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worke
 
 BYTES_PER_PIXEL = 4
 """Bytes for each pixel in the shared memory through which images go to worker processes."""
+
+GPU, REPLICA = 0.02, 0.1
+"""Factor of the time on one core that work is expected to take on a GPU, and on a replica of a
+cluster that may have a GPU, until an image was measured there."""
 
 LEAST_PIXELS_IN_FLIGHT = 200_000_000
 """The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
@@ -182,19 +185,19 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
     where threads of low priority compute them: these take the time that nothing else wants.
     """
     if executor.watch_busy is not None:
-        admission = Admission.from_settings(settings, 1, counters)
+        admission = Admission.from_settings(settings, 1, counters, 1, REPLICA)
         executor.watch_busy(admission.set_busy_images)
-    elif wanted_gpus(settings.gpus):
+    elif gpus := wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
-        admission = Admission.from_settings(settings, size, counters)
+        admission = Admission.from_settings(settings, size, counters, gpus, GPU)
     else:
         n = cores(settings)
         alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
-        most_bulk = max(1, n - 1)
-        admission = Admission.from_settings(settings, 2 * n, counters, most_bulk, alone)
+        bulk = max(1, n - 1)
+        admission = Admission.from_settings(settings, 2 * n, counters, n, 1.0, bulk, alone)
         if can_lower_priority():
-            admission.line.behind = FairLine(n, admission.forecast.room_behind)
-    admission.forecast.absence = executor.absence
+            admission.with_background(n)
+    admission.account.absence = executor.absence
     return admission
 
 

@@ -1,26 +1,33 @@
 """Count what one request holds, from its headers to the end of its answer."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING
 
+from app.admission.account import MICRO, TARGET, Expected
+from app.admission.costs import Kinds
 from app.admission.counts.counters import Key
 from app.admission.counts.fields import Total
 from app.admission.counts.limits import Amount
-from app.admission.line.places import Share, small
-from app.admission.line.turn import Turn
-from app.admission.prediction.capacity import MICRO
-from app.admission.prediction.cost import ImageCost
-from app.admission.prediction.expected_work import ExpectedWork
-from app.admission.prediction.reservations import PART, Reservation
-from app.admission.work import Work
+from app.admission.line import Place, Share
 from models.domain.deadline import Deadline
 from models.domain.errors import TooLarge
-from models.domain.job import Lane, Trace
+from models.domain.job import Lane
 
 if TYPE_CHECKING:
     from app.admission.permits import Admission
+
+RESERVED = 1.0
+"""Seconds for which the work of a request is reserved while its body arrives. A body that was
+announced may never come and costs its client nothing."""
+
+SURE = 1.5
+"""Times the work that was reserved for a request up to which it is admitted without a second look:
+estimates vary."""
 
 FIRST_CHARGE = 1 << 16
 """Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
@@ -28,10 +35,6 @@ longer, so that a body of any size takes few steps."""
 
 Pixels = Callable[[], int | None]
 """Returns the pixels of an image as far as they are known."""
-
-SURE = 1.5
-"""Times the work that was reserved for a request up to which it is admitted without a second look:
-estimates vary."""
 
 
 class Permit:
@@ -46,28 +49,38 @@ class Permit:
         self._key = key
         self.deadline = deadline
         self._held = Amount(0, 0)
-        self.in_background = key == admission.forecast.background
+        self.in_background = key == admission.background
         """Whether the work takes only what others leave: that of jobs does."""
-        self._behind = admission.line.behind if self.in_background else None
-        self._began = False
         self._size = self._charged = 0
-        self._probable: Sequence[Hashable] | None = None
-        self._reservation: Reservation | None = None
-        self._expected = ExpectedWork(admission.forecast, admission.counters, key)
+        self._work = self._images = 0
+        """Microseconds charged for images whose turn was not asked for yet, and their number."""
+        self._reserved = 0
+        self._timer: asyncio.TimerHandle | None = None
         self.request_id = ""
         """The id of the request, set where batches are listed with their requests."""
-        self.kinds: tuple[Hashable, ...] = ()
-        """The kinds of work that the request asked for, even if they were refused."""
+        self.each = 0
+        """Microseconds that an image of the request was expected to take, even if refused."""
+        self._ended = False
 
-    def begin(self, kinds: Sequence[Hashable] | None) -> None:
-        """Count the request as in progress. Work of `kinds` is reserved while its body arrives.
+    def reserve(self, work: int) -> None:
+        """Charge for work of a request whose body is still to come, for some time.
 
-        Requests that come meanwhile must not be told that nothing is before them. What `expect`
-        charges takes its place; a body that is slow to arrive loses it (`reservations.py`).
+        Requests that come meanwhile must not be told that nothing is before them.
         """
-        self._admission.counters.add(Total.REQUESTS, 1)
-        self._began = True
-        self._probable = kinds
+        if work:
+            self._reserved = work
+            self._admission.account.charge(self._key, work, 1)
+            self._timer = asyncio.get_running_loop().call_later(RESERVED, self._unreserve)
+
+    def _unreserve(self) -> int:
+        """Take back what was reserved; return it."""
+        work, self._reserved = self._reserved, 0
+        if work:
+            self._admission.account.charge(self._key, -work, -1)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return work
 
     def arrives(self, n_bytes: int, announced: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
@@ -76,9 +89,6 @@ class Permit:
         come, never because they were announced.
         """
         self._size += n_bytes
-        if self._probable is not None and 0 < announced <= PART * self._size:
-            self._reservation = self._admission.reservations.reserve(self._key, self._probable)
-            self._probable = None
         if self._size <= self._charged:
             return
         charge = max(self._charged, FIRST_CHARGE)
@@ -112,74 +122,63 @@ class Permit:
         self._admission.take(self._key, more)
         self._held = held
 
-    def foresee(self, n_images: int, *kinds: Hashable) -> None:
+    def foresee(self, n_images: int, kinds: Kinds, pixels: int | None = None) -> None:
         """Raise what `grow` and `expect` would raise now for images that are still arriving.
 
         Nothing is held or charged, because a body that trickles must not keep places from others.
         """
-        costs, admission = self._admission.forecast.costs, self._admission
-        work = int(n_images * sum(map(costs.estimate, kinds)) * MICRO)
-        self.must_end_in_time(work, max(map(costs.latency, kinds), default=0.0))
-        admission.look(self._key, Amount(max(0, n_images - self._held.images), 0))
+        each = int(self._admission.account.costs.estimate(kinds, pixels) * MICRO)
+        self.must_end_in_time(each * n_images, each)
+        self._admission.look(self._key, Amount(max(0, n_images - self._held.images), 0))
 
-    def expect(self, n_images: int, *kinds: Hashable) -> None:
-        """Charge for work of these kinds on each of `n_images` images; raises Overloaded.
+    def expect(self, kinds: Kinds, sizes: Sequence[int | None]) -> None:
+        """Charge for work of these kinds on images of these pixels; raises Overloaded.
 
-        Work that was reserved was admitted then, so requests that came later do not refuse it.
+        The pixels of an image are None if its file does not show them. An image that must be
+        fetched is charged when it has come, so it is none of these. Work that was reserved was
+        admitted then, so requests that came later do not refuse it.
         """
-        forecast, self.kinds = self._admission.forecast, kinds
-        work = int(n_images * sum(map(forecast.costs.estimate, kinds)) * MICRO)
-        reserved = self._reservation.end() if self._reservation is not None else 0
+        reserved = self._unreserve()
+        if not sizes or self.in_background:
+            return
+        estimate = self._admission.account.costs.estimate
+        each = [int(estimate(kinds, pixels) * MICRO) for pixels in sizes]
+        work, largest = sum(each), max(each)
+        self.each = largest
         if not reserved or work > SURE * reserved:
-            self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
-        self._expected.add(n_images, kinds, work)
-        if not all(map(forecast.costs.knows, kinds)):
-            self._admission.unsure.add(self)
-        forecast.capacity.look()
+            self.must_end_in_time(work, largest)
+        self._work += work
+        self._images += len(each)
+        self._admission.account.charge(self._key, work, len(each))
 
-    def estimate_again(self) -> None:
-        """Charge the expected work again, because the cost of some kind has been learnt."""
-        self._expected.estimate_again()
-
-    @contextmanager
-    def awaiting(self) -> Iterator[None]:
-        """Count one image as waiting for its origin while the block runs.
-
-        An origin may answer late: its work is not before others, and the server not busy with it.
+    def must_end_in_time(self, work: int, largest: int, longest: float = TARGET) -> None:
+        """Raise Overloaded if `work` more microseconds of work would end after the deadline, or
+        wait for more than `longest` seconds.
         """
-        self._expected.awaits(1)
-        try:
-            yield
-        finally:
-            self._expected.awaits(-1)
-
-    def answered(self, n_images: int) -> None:
-        """Count one item of the request as answered; it counts as `n_images` images.
-
-        They are held until the answer is sent, but no work on them is left.
-        """
-        if self._began:
-            self._expected.answered(n_images, self._held.images)
-
-    def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
-        """Raise Overloaded if `work` more microseconds of work would end after the deadline."""
         admission = self._admission
         remaining = self.deadline.remaining(admission.clock())
-        error = admission.forecast.too_late(self._key, remaining, work, latency, self.client)
+        error = admission.account.too_late(self._key, remaining, work, largest, longest)
         if error is not None:
             raise error
 
-    def turn(self, *kinds: Hashable, pixels: Pixels = lambda: None, batched: bool = False) -> Turn:
+    def turn(self, kinds: Kinds, pixels: Pixels = lambda: None, *, batched: bool = False) -> "Turn":
         """Return the turn of one image among those of all clients, held while its block runs.
 
-        `pixels` is asked when the image must wait. `batched`: a CPU computes it sooner in a full
+        `pixels` is asked when the image has come. `batched`: a CPU computes it sooner in a full
         batch.
         """
-        cost = ImageCost(self._admission.forecast.costs, kinds, pixels)
-        client, deadline, behind = self.client, self.deadline, self._behind
-        line = behind or self._admission.line
-        share = small if behind else partial(self._share, batched)
-        return line.turn(client, cost.estimate, deadline, share, cost.measured, cost.group)
+        return Turn(self, self._admission, Expected(self._key, kinds, pixels), batched=batched)
+
+    def moved(self) -> int | None:
+        """Return the microseconds that were charged for one image whose turn is asked for or that
+        has ended; count them no more. None if none were charged.
+        """
+        if not self._images:
+            return None
+        part = self._work // self._images
+        self._work -= part
+        self._images -= 1
+        return part
 
     @property
     def lane(self) -> Lane:
@@ -188,56 +187,29 @@ class Permit:
         """
         if self.in_background:
             return Lane.BACKGROUND
-        share = self._share()
+        share = self.share()
         waits = share is Share.LARGE and self._admission.line.waits(self.client)
         return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE
 
-    def _share(self, batched: bool = False) -> Share:
-        share = self._admission.forecast.share(self._key)
+    def share(self, *, batched: bool = False) -> Share:
+        """Return how much of the server the client holds; `batched` as in `turn`."""
+        share = self._admission.share(self._key)
         return Share.FILLING if batched and share is Share.LARGE else share
-
-    def work(self, kind: Hashable, pixels: int) -> Work:
-        """Return the work on one image of known size; it ends with its `with` block."""
-        admission, before = self._admission, self._expected.begin(kind)
-        now = int(admission.forecast.costs.estimate(kind, pixels) * MICRO)
-        if now != before:
-            admission.forecast.charge(self._key, now - before)
-        wait = admission.forecast.wait_here(admission.line.past)
-        work = Work(self, kind, pixels, now, admission.clock() + wait)
-        admission.forecast.capacity.begin(work)
-        return work
-
-    def end(self, work: Work, trace: Trace | None, expired: bool = False) -> None:
-        """End the work on one image; with a trace it was completed, and its cost is learnt."""
-        forecast = self._admission.forecast
-        forecast.capacity.end(work)
-        forecast.charge(self._key, -work.charged)
-        costs, new = forecast.costs, not forecast.costs.knows(work.kind)
-        learns = new or self._behind is None  # else it took also the time of others
-        if expired and learns:
-            costs.expired(work.kind, work.pixels, self._admission.clock() - work.starts)
-        if trace is not None:
-            kind, pixels = work.kind, work.pixels
-            done = costs.learn(kind, pixels, trace) if learns else costs.estimate(kind, pixels)
-            if new:
-                self._admission.estimate_again()
-            forecast.done(int(done * MICRO))
 
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
-        admission = self._admission
-        if not self._began:
+        if self._ended:
             return
+        self._ended = True
+        admission = self._admission
         admission.give_back(self._key, self._held)
         self._held = Amount(0, 0)
         if self._charged:
             self._arrived()
-        self._expected.end()
-        if self._reservation is not None:
-            self._reservation.end()
-        admission.unsure.discard(self)
+        self._unreserve()
+        admission.account.charge(self._key, -self._work, -self._images)
+        self._work = self._images = 0
         admission.counters.add(Total.REQUESTS, -1)
-        self._began = False
 
     def _arrived(self) -> None:
         self._admission.arrived(self._key, self._charged)
@@ -248,3 +220,89 @@ class Permit:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class Turn:
+    """The turn of one image in the fair line, and the account of its work while it has one.
+
+    It is an asynchronous context manager, and no generator because those are slower.
+    """
+
+    __slots__ = ("_admission", "_asked", "_batched", "_image", "_line", "_permit", "_place")
+
+    def __init__(
+        self, permit: Permit, admission: "Admission", image: Expected, *, batched: bool
+    ) -> None:
+        self._permit = permit
+        self._admission = admission
+        self._image = image
+        self._batched = batched
+        self._line = (admission.line.behind if permit.in_background else None) or admission.line
+        self._asked = False
+        self._place: Place | None = None
+
+    async def take(self) -> None:
+        """Wait for a place; raises Overloaded if the image cannot end before its deadline."""
+        account, image, permit = self._admission.account, self._image, self._permit
+        if self._line is not self._admission.line:
+            self._place = await self._line.take(permit.client, self._estimate, permit.deadline)
+            return
+        charged = None if self._asked else permit.moved()
+        self._asked = True
+        if not permit.in_background:  # nothing waits for work in the background
+            image.charged = int(self._estimate() * MICRO)
+            if charged is None:
+                permit.must_end_in_time(image.charged, image.charged, longest=math.inf)
+        account.wait_for_turn(image, charged)
+        share = partial(permit.share, batched=self._batched)
+        try:
+            self._place = await self._line.take(
+                permit.client, self._estimate, permit.deadline, share
+            )
+        except BaseException:
+            account.end(image, completed=False)
+            raise
+        account.begin(image)
+
+    __aenter__ = take
+
+    def _estimate(self) -> float:
+        image = self._image
+        return self._admission.account.costs.estimate(image.kinds, image.pixels())
+
+    def leave(self, *, completed: bool = False) -> None:
+        """Give the place to other images for good; the image may take another one later."""
+        place, self._place = self._place, None
+        if place is None:
+            return
+        if self._line is self._admission.line:
+            self._admission.account.end(self._image, completed=completed)
+        self._line.leave(place)
+
+    def end(self) -> None:
+        """Note that the image has ended; its work is charged no more if it asked for no place."""
+        if not self._asked and (charged := self._permit.moved()) is not None:
+            self._admission.account.charge(self._image.key, -charged, -1)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.leave(completed=error is None)
+
+    @asynccontextmanager
+    async def left(self) -> AsyncIterator[None]:
+        """Let other images have this turn while the block waits for something that is scarcer."""
+        place, accounted = self._place, self._line is self._admission.line
+        assert place is not None
+        if accounted:
+            self._admission.account.pause(self._image)
+        self._line.suspend(place)
+        try:
+            yield
+        finally:
+            self._line.resume(place)
+            if accounted:
+                self._admission.account.begin(self._image)

@@ -4,56 +4,87 @@ Behind it work waits (backpressure) and is bounded by its deadline, never refuse
 """
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
 
+from app.admission.account import HORIZON, Account
 from app.admission.clients import LOCAL
-from app.admission.counts.contention import Contention
-from app.admission.counts.counters import Counters, Key
-from app.admission.counts.fields import ByKey, Total
-from app.admission.counts.limits import Amount, Limits
+from app.admission.counts.counters import Counters, Key, now_ns
+from app.admission.counts.fields import ByKey, Mark, Total
+from app.admission.counts.limits import Amount, Limits, within_share
 from app.admission.counts.rates import Rate
-from app.admission.line.line import FairLine
+from app.admission.line import FairLine, Share
 from app.admission.permit import Permit
-from app.admission.prediction.forecast import Forecast
-from app.admission.prediction.reservations import Reservations
-from app.admission.prediction.targets import Target, TargetKinds
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited
 from models.settings import Settings
+
+CONTENTION = 10_000_000_000
+"""Nanoseconds after the refusal of one client in which no other client may hold everything."""
+
+SHARED = 10.0
+"""Seconds for which the server counts as shared after several clients had work."""
+
+RESERVED = 2.0
+"""Seconds after several clients had work in which one that holds more than half counts as bulk."""
+
+MOST_TARGETS, LONGEST_TARGET = 512, 512
+"""Paths with queries whose cost is remembered, and the bytes of one: clients choose them."""
+
+IN_BODY = ("multipart/form-data", "application/json", "application/x-www-form-urlencoded")
+"""Media types of bodies that may say what is wanted; for all others the path and query say it."""
+
+INFERENCE = "/v2/"
+"""Begins the paths of the Open Inference Protocol, whose inputs and outputs stand in the body."""
+
+Target = tuple[str, bytes]
+"""A path and a query. Requests for the same target want the same work, if their bodies say nothing
+about that."""
+
+
+def target_of(path: str, query: bytes, media_type: str) -> Target | None:
+    """Return a request's target; None where its body may say what is wanted.
+
+    `media_type` is that of the body, in lower case and without parameters.
+    """
+    in_body = media_type in IN_BODY or path[: len(INFERENCE)] == INFERENCE
+    long = len(path) + len(query) > LONGEST_TARGET
+    return None if in_body or long else (path, query)
 
 
 class Admission:
     """Admits requests while the limits allow it and their deadlines can be met.
 
-    `rate` is what one client may send. `forecast` predicts how long admitted work waits, `line` is
-    where it waits. Front ends with the same `counters` share the limits. Lives on one event loop.
+    `rate` is what one client may send. `account` is the work that was admitted, `line` is where it
+    waits. Front ends with the same `counters` share the limits. Lives on one event loop.
     """
 
     def __init__(
         self,
         limits: Limits,
         counters: Counters | None = None,
-        forecast: Forecast | None = None,
+        account: Account | None = None,
         line: FairLine | None = None,
         clock: Callable[[], float] = time.monotonic,
         rate: Rate | None = None,
+        busy_images: int = 1,
     ) -> None:
         self.limits = limits
         self.counters = counters or Counters()
-        self.forecast = forecast or Forecast(self.counters, busy_images=1)
+        self.account = account or Account(self.counters, 1, clock=clock)
         self.line = line or FairLine(limits.images)
-        self.forecast.overtaking = self.line.overtaking
+        self.account.waiting = self.line.delayed
+        self.line.stay = self.account.stay
         self.clock = clock
         self.rate = rate
-        self.unsure: set[Permit] = set()
-        """Permits for work of which some kind had an unknown cost when they were given."""
+        self.busy_images = busy_images
+        """Images that keep the server just busy."""
+        self.background: Key | None = None
+        """The client whose images take what others leave: the jobs."""
+        self._reserved_until = self._foreground_until = -1.0
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
-        self.targets = TargetKinds()
-        self.reservations = Reservations(self.forecast, clock)
-        self._contention = Contention(self.counters)
-        self.entered = 0
-        """Permits that were given: where it has grown, a decision of `refusal` is out of date."""
+        self._targets: OrderedDict[Target, int] = OrderedDict()
         self.draining = False
 
     @classmethod
@@ -62,17 +93,29 @@ class Admission:
         settings: Settings,
         at_once: int,
         counters: Counters,
+        cores: int,
+        speed: float = 1.0,
         most_bulk: int | None = None,
         alone: int = 0,
     ) -> "Admission":
         """Return admission with the limits of the settings; `at_once` images keep all cores busy.
-        `most_bulk` and `alone` are explained in `FairLine`.
+        `most_bulk` and `alone` are explained in `FairLine`, `cores` and `speed` in `Account`.
         """
-        forecast = Forecast(counters, min(at_once, settings.max_images_in_flight))
-        room, wait = forecast.room, forecast.wait_here
-        line = FairLine(at_once, room, wait, most_bulk=most_bulk, alone=alone)
-        rate = Rate.parse(settings.rate_limit)
-        return cls(Limits.from_settings(settings), counters, forecast, line, rate=rate)
+        account = Account(counters, cores, speed)
+        line = FairLine(at_once, account.room, most_bulk=most_bulk, alone=alone)
+        rate, busy = Rate.parse(settings.rate_limit), min(at_once, settings.max_images_in_flight)
+        limits = Limits.from_settings(settings)
+        return cls(limits, counters, account, line, rate=rate, busy_images=busy)
+
+    def with_background(self, images: int) -> None:
+        """Give images of jobs a line of their own: threads of low priority compute them.
+
+        They take the time that nothing else wants, and no other image waits for them.
+        """
+        account = self.account
+        self.line.behind = FairLine(
+            images, lambda: HORIZON * account.cores / self.counters.front_ends
+        )
 
     @property
     def held(self) -> Amount:
@@ -87,7 +130,8 @@ class Admission:
 
     def set_busy_images(self, at_once: int, alone: int) -> None:
         """Let more or fewer images through, because workers came or went."""
-        self.forecast.set_busy_images(min(at_once, self.limits.images))
+        self.busy_images = min(at_once, self.limits.images)
+        self.account.set_cores(at_once)
         self.line.set_images(at_once, alone)
 
     def refusal(
@@ -99,42 +143,49 @@ class Admission:
         for a stream, whose images wait for room), `target` its path and query if they say what is
         wanted. Nothing is held. Only the refusal of a small share is noted, as `take` does.
         """
-        key = self._key(client)
-        work, latency = self.forecast.least_work(self.targets.of(target))
-        error = self.forecast.too_late(key, seconds, work, latency, client)
+        key, work = self._key(client), self._work_of(target)
+        error = self.account.too_late(key, seconds, work, work)
         if error is not None or n_bytes is None:
             return error
         return self._would_be_over(key, Amount(1, n_bytes))
+
+    def note_target(self, target: Target | None, work: int) -> None:
+        """Remember the microseconds that an image of a request for `target` should take."""
+        if target is None or not work:
+            return
+        self._targets[target] = work
+        self._targets.move_to_end(target)
+        if len(self._targets) > MOST_TARGETS:
+            self._targets.popitem(last=False)
+
+    def _work_of(self, target: Target | None) -> int:
+        return 0 if target is None else self._targets.get(target, 0)
 
     def enter(
         self,
         client: str = LOCAL,
         deadline: Deadline = NEVER,
         rated: bool = False,
-        kinds: Sequence[Hashable] | None = None,
-        foreseen: int | None = None,
+        target: Target | None = None,
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
-        `rated`: the request was charged against its client's rate. `kinds` are those of its work
-        if its headers tell them; with None no work is reserved. `foreseen` is what `entered` was
-        when `refusal` found that its work ends in time. Raises Overloaded, and Draining (no jobs).
+        `rated`: the request was charged against its client's rate. The work that the last request
+        for the same `target` took is reserved while the body arrives. Raises Overloaded, and
+        Draining (not for jobs).
         """
-        if self.draining and self._key(client) != self.forecast.background:
+        key = self._key(client)
+        if self.draining and key != self.background:
             raise Draining("this server is stopping; ask another one")
-        permit = Permit(self, client, self._key(client), deadline)
         if not rated:
             self.charge_rate(client, 1)
-        if foreseen != self.entered:
-            permit.must_end_in_time()
-        self.entered += 1
-        permit.begin(kinds)
+        permit = Permit(self, client, key, deadline)
+        if not permit.in_background:
+            work = self._work_of(target)
+            permit.must_end_in_time(work, work)
+            permit.reserve(work)
+        self.counters.add(Total.REQUESTS, 1)
         return permit
-
-    def estimate_again(self) -> None:
-        """Charge again for all work whose cost was unknown, because a cost has been learnt."""
-        for permit in list(self.unsure):
-            permit.estimate_again()
 
     def charge_rate(self, client: str, n_images: int) -> None:
         """Count images against the rate of a client; raises RateLimited."""
@@ -166,7 +217,7 @@ class Admission:
         self._hold(key, amount.images, amount.bytes)
         images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
-        self.forecast.note_clients(key, own, images)
+        self._note_clients(key, own, images)
         error = self._over(key, amount, own, images, n_bytes)
         if error is not None:
             self.give_back(key, amount)
@@ -192,11 +243,11 @@ class Admission:
             reason = "images_in_flight" if images > limits.images else "bytes_in_flight"
         elif amount.images and limits.client_images and own > limits.client_images:
             reason = "client_images"
-        elif amount.images and not self._contention.fair(own, images, limits.images):
+        elif amount.images and not self._fair(own, images, limits.images):
             reason = "client_share"
         else:
             return None
-        self._contention.note(own - amount.images, limits.images)
+        self._note_refused(own - amount.images, limits.images)
         return self._overloaded(
             key,
             f"{images - amount.images} images ({n_bytes - amount.bytes} bytes) are in flight, "
@@ -219,12 +270,12 @@ class Admission:
             reason = "arriving_bytes"
         elif limits.client_bytes and own > limits.client_bytes:
             reason = "client_bytes"
-        elif not self._contention.fair(own, total, limits.arriving):
+        elif not self._fair(own, total, limits.arriving):
             reason = "client_share"
         else:
             return
         self.arrived(key, n_bytes)
-        self._contention.note(own - n_bytes, limits.arriving)
+        self._note_refused(own - n_bytes, limits.arriving)
         raise self._overloaded(
             key,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
@@ -239,7 +290,7 @@ class Admission:
 
     def _overloaded(self, key: Key, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
-        wait = self.forecast.wait(key, 0) or 1.0
+        wait = self.account.wait(key, 0) or 1.0
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
     def _hold(self, key: Key, images: int, n_bytes: int) -> None:
@@ -248,3 +299,51 @@ class Admission:
             self.counters.add_for(key, ByKey.IMAGES, images)
         if n_bytes:
             self.counters.add(Total.BYTES, n_bytes)
+
+    # Shares of clients
+
+    def _fair(self, own: int, total: int, limit: int) -> bool:
+        """Return whether a client may hold `own` of the `total` amount that is held."""
+        others = max(0, total - own)
+        if within_share(own, others, limit, contended=True):
+            return True
+        contended = now_ns() - self.counters.newest(Mark.CONTENDED) < CONTENTION
+        return within_share(own, others, limit, contended)
+
+    def _note_refused(self, own: int, limit: int) -> None:
+        """Note that a client with `own` was refused; large shares shrink if that is little."""
+        if own * 16 <= limit:
+            self.counters.mark(Mark.CONTENDED, now_ns())
+
+    def _note_clients(self, key: Key, own: int, total: int) -> None:
+        """Note that a client with `own` of the `total` images in flight asks for more."""
+        now = self.clock()
+        if own < total:
+            self.account.shared_until = now + SHARED
+        if key != self.background:
+            self._foreground_until = now + RESERVED
+            if own < total - self._in_background():
+                self._reserved_until = now + RESERVED
+
+    def share(self, key: Key) -> Share:
+        """Return whether a client holds more than half of all images, and whether others want some.
+
+        A client with one image is small, and so is one alone that keeps the device just busy. The
+        one in the background is never small while others want some, and does not count for them.
+        """
+        total = self.counters.total(Total.IMAGES)
+        own = self.counters.of(key, ByKey.IMAGES)
+        if key == self.background:
+            if own < total or self.clock() < self._foreground_until:
+                return Share.BULK
+            return Share.LARGE if own > self.busy_images else Share.SMALL
+        total -= self._in_background()
+        if own <= 1 or 2 * own <= total:
+            return Share.SMALL
+        if own < total or self.clock() < self._reserved_until:
+            return Share.BULK
+        return Share.LARGE if own > self.busy_images else Share.SMALL
+
+    def _in_background(self) -> int:
+        """Return the images in flight that take what others leave."""
+        return 0 if self.background is None else self.counters.of(self.background, ByKey.IMAGES)

@@ -6,10 +6,11 @@ control for all. Only an image that waits longer than its deadline allows is ref
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from app.admission.costs import Kinds
 from app.admission.permit import Permit
 from app.admission.permits import Admission
 from models.domain.alarms import alarms, interrupted
@@ -37,7 +38,7 @@ class StreamPermits:
         admission: Admission,
         client: str,
         seconds: float,
-        kinds: Sequence[Hashable],
+        kinds: Kinds,
         parts: int = 1,
         request_id: str = "",
     ) -> None:
@@ -71,8 +72,10 @@ class StreamPermits:
 
         await self._patiently(count)
 
-    async def complete(self, permit: Permit, n_bytes: int) -> None:
+    async def complete(self, permit: Permit, n_bytes: int, sizes: Sequence[int | None]) -> None:
         """Admit an image of `n_bytes` that is complete, and begin its time.
+
+        `sizes` has its pixels, None if its file does not show them; of a URL, nothing.
 
         Raises Overloaded and TooLarge.
         """
@@ -82,7 +85,7 @@ class StreamPermits:
             await self._patiently(partial(permit.grow, 1, n_bytes))
         await self._patiently(partial(permit.grow, self._parts - 1, 0))
         permit.deadline = self._deadline()
-        await self._patiently(partial(permit.expect, 1, *self._kinds))
+        await self._patiently(partial(permit.expect, self._kinds, sizes))
         permit.deadline = self._deadline()
 
     def _entered(self) -> Permit:

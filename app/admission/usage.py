@@ -41,12 +41,12 @@ class Usage:
     def gauges(self) -> Iterator[tuple[str, str, float]]:
         """Yield name, explanation and value of each gauge of admission that has no limit."""
         admission = self.admission
-        forecast, total = admission.forecast, admission.counters.total
+        account, total = admission.account, admission.counters.total
         yield "in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)
         yield "in_flight_bytes", "Upload bytes admitted and not yet answered.", total(Total.BYTES)
         text = "Requests for images, with those still arriving."
         yield "requests_under_way", text, total(Total.REQUESTS)
-        yield "predicted_wait_seconds", "Time until all admitted work is done.", forecast.backlog()
-        text = "Estimated seconds of work that are done in a second; 0: not measured yet."
-        yield "capacity", text, forecast.capacity.per_second
+        yield "predicted_wait_seconds", "Time until all admitted work is done.", account.backlog()
+        text = "Seconds of work that are done in a second while images wait: the cores, or fewer."
+        yield "capacity", text, account.rate
         yield "line_images", "Images of this front end in line.", admission.line.waiting

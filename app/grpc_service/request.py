@@ -19,7 +19,7 @@ from app.intake.inference.images import Content, files, of_one_size
 from app.intake.inference.inference_request import InferenceRequest, Read, admitted, wanted_of
 from app.intake.inference.layout import PREFIX, Layout, check_size, layout_of, values_of
 from app.intake.inference.models import InferenceModel
-from app.intake.wanted import kinds
+from app.intake.wanted import kinds, known_pixels
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
 
@@ -57,7 +57,7 @@ async def collect(
     documents.check(document)
     layout = layout_of(documents.the_input(document, model), model, settings)
     wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
-    permit.foresee(layout.n, *kinds(wanted))
+    permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     found: Read = document, layout, await _contents(given, layout, settings)
     return admitted(found, permit, model)
 

@@ -18,7 +18,7 @@ from app.intake import framing
 from app.intake.item import Found, Item
 from app.intake.json_items import ROOM, json_line
 from app.intake.spool import Blob
-from app.intake.wanted import Admitted
+from app.intake.wanted import Admitted, pixels_of
 from models.domain.errors import (
     Cancelled,
     Draining,
@@ -135,8 +135,10 @@ class ImageStream:
         try:
             if self._permit is None:
                 self._permit = await self._permits.enter()
-            size = content.size if isinstance(content, Blob) else 0
-            await self._permits.complete(self._permit, size)
+            size, sizes = 0, list[int | None]()
+            if isinstance(content, Blob):
+                size, sizes = content.size, [pixels_of(content, self._settings.max_pixels)]
+            await self._permits.complete(self._permit, size, sizes)
         except (Overloaded, RateLimited, TooLarge, Draining) as error:
             self._ends = isinstance(error, Draining)
             self._dropped()

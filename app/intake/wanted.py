@@ -5,15 +5,23 @@ filtered version (`Version`), `/process` several parts of both kinds (`Parts`), 
 description (`Describe`).
 """
 
-from collections.abc import Hashable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.admission import Permit
+from app.admission.costs import Kind, Kinds
 from app.intake.item import Item, Url
 from app.intake.output_format import OutputFormat
-from models.codec import Encoding, ImageFormat
+from app.intake.spool import Blob
+from models.codec import Encoding, ImageFormat, claimed_pixels
+from models.codec.size_hint import START
 from models.domain.errors import ServiceError
+from workers.filters.expected_time import nanoseconds
 from workers.operations import Classify, FilterChain
+
+NETWORK = 0.02
+"""Seconds that a network is expected to take for an image on one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +118,15 @@ class ImageRequest:
         return any(isinstance(item.content, Url) for item in self.items)
 
     @property
-    def kinds(self) -> list[Hashable]:
-        """Return the batch keys of the work that every image needs."""
+    def kinds(self) -> Kinds:
+        """Return the kinds of work that every image needs."""
         return kinds(self.wanted)
+
+    def sizes(self, most: int) -> Sequence[int | None]:
+        """Return the pixels of each image that has come; see `pixels_of`."""
+        known = known_pixels(self.wanted)
+        contents = (item.content for item in self.items)
+        return [known or pixels_of(each, most) for each in contents if isinstance(each, Blob)]
 
     @property
     def network(self) -> str | None:
@@ -141,16 +155,38 @@ def images_of_each(wanted: Wanted) -> int:
     return wanted.n_parts if isinstance(wanted, Parts) else 1
 
 
-def kinds(wanted: Wanted) -> list[Hashable]:
-    """Return the batch keys of the work that one image needs."""
+def kinds(wanted: Wanted) -> Kinds:
+    """Return the kinds of work that one image needs."""
     if isinstance(wanted, Classify):
-        return [wanted.batch_key]
-    if isinstance(wanted, Version | ClassifyTensors):
-        return [wanted.operation.batch_key]
+        return (_network(wanted),)
+    if isinstance(wanted, ClassifyTensors):
+        return (_network(wanted.operation),)
+    if isinstance(wanted, Version):
+        return (_filters(wanted.operation),)
     if isinstance(wanted, Describe):
-        return []
-    labels = [wanted.labels.batch_key] if isinstance(wanted.labels, Classify) else []
-    return [*labels, *(each.operation.batch_key for each in wanted.versions)]
+        return ()
+    labels = (_network(wanted.labels),) if isinstance(wanted.labels, Classify) else ()
+    return (*labels, *(_filters(each.operation) for each in wanted.versions))
+
+
+def _network(operation: Classify) -> Kind:
+    return Kind(operation.batch_key, NETWORK)
+
+
+def _filters(chain: FilterChain) -> Kind:
+    """Return the kind of a chain; parameters that make it much slower make another kind."""
+    expected = 2.0 ** round(math.log2(nanoseconds(chain.filters)))
+    return Kind(chain.batch_key, nanoseconds=expected)
+
+
+def pixels_of(content: Blob, most: int) -> int | None:
+    """Return the pixels of an image by the start of its file.
+
+    They are None where the file does not show them, and where it claims more than `most`: such an
+    image will be refused, and what it claims must not count as work that others wait for.
+    """
+    claimed = claimed_pixels(content.start(START))
+    return claimed if claimed is not None and claimed <= most else None
 
 
 def known_pixels(wanted: Wanted) -> int | None:

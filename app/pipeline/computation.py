@@ -115,9 +115,7 @@ class Computation:
         *,
         owned: bool = False,
     ) -> Result:
-        with permit.work(operation.batch_key, image.n_pixels) as work:
-            job = Job(operation, image, permit.deadline, permit.lane, owned, permit.request_id)
-            completed = await self._backend.run(job)
-            work.trace = completed.trace
+        job = Job(operation, image, permit.deadline, permit.lane, owned, permit.request_id)
+        completed = await self._backend.run(job)
         stages.add(completed.trace)
         return completed.result

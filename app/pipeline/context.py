@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 from app.admission import Permit, Turn
 from app.intake.item import Item
 from app.intake.spool import Blob
+from app.intake.wanted import pixels_of
 from app.pipeline.results.timings import Timings
-from models.codec import claimed_pixels
-from models.codec.size_hint import START
 from models.domain.alarms import Timeout, interrupted
 from models.domain.errors import InternalError, ServiceError
 
@@ -22,9 +21,7 @@ T = TypeVar("T")
 class ExpectedPixels:
     """The pixels of an image by the start of its file; None before its bytes have come.
 
-    They are None as well where the file claims more than `most`: such an image will be refused, and
-    what it claims must not count as work that others wait for. `known` are those of an image that
-    is no file.
+    `known` are those of an image that is no file; for `most` see `pixels_of`.
     """
 
     __slots__ = ("_most", "_pixels", "content")
@@ -38,8 +35,7 @@ class ExpectedPixels:
         """Return the pixels; the file is looked at once."""
         content, self.content = self.content, None
         if content is not None and self._pixels is None:
-            claimed = claimed_pixels(content.start(START))
-            self._pixels = claimed if claimed is not None and claimed <= self._most else None
+            self._pixels = pixels_of(content, self._most)
         return self._pixels
 
 

@@ -70,7 +70,7 @@ class ImageDecoder:
             return content
         if isinstance(content, ServiceError):
             raise content
-        with stages.measure("fetch"), permit.awaiting():
+        with stages.measure("fetch"):
             fetched = await self._fetcher.fetch(content.url, permit.deadline, permit.fetches_for)
         try:
             permit.grow(0, fetched.size)

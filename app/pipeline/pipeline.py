@@ -24,7 +24,6 @@ from app.intake.wanted import (
     Parts,
     Version,
     Wanted,
-    images_of_each,
     kinds,
     known_pixels,
 )
@@ -140,10 +139,10 @@ class Pipeline:
         began = time.monotonic() if self.spans is not None else 0.0
         pixels = ExpectedPixels(self._max_pixels, known_pixels(wanted))
         batched = isinstance(wanted, Classify | ClassifyTensors)  # filters do not fill batches
-        turn = permit.turn(*kinds(wanted), pixels=pixels, batched=batched)
+        turn = permit.turn(kinds(wanted), pixels, batched=batched)
         context = ImageContext(item, permit, Timings(), alarm_of(permit), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
-        permit.answered(images_of_each(wanted))
+        turn.end()
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
         if self.spans is not None:

@@ -74,9 +74,8 @@ def overloaded() -> EarlyRefusal:
     settings = Settings()
     counters = Counters()
     admission = Admission(Limits(512, 1 << 30, 1 << 29), counters)
-    admission.forecast.capacity.per_second = 2.0
-    admission.forecast.charge(counters.key("client 127.0.0.9"), 30_000_000)
-    admission.forecast.charge(counters.key("client 127.0.0.1"), 30_000_000)
+    admission.account.charge(counters.key("client 127.0.0.9"), 30_000_000, 30)
+    admission.account.charge(counters.key("client 127.0.0.1"), 30_000_000, 30)
     app = FastAPI()
     for router in (classify.router, filter.router, process.router, inference.router):
         app.include_router(router)

@@ -25,16 +25,15 @@ TWICE = [*JPEG.items(), ("x-other", "1"), ("x-other", "2")]
 def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """Start a server for which nothing computes, for longer than any deadline.
 
-    The wait that it predicts does not depend on what it has measured: by the headers alone the work
-    of a request is known from the last one like it, and where the application refuses, not yet.
+    The wait that it predicts does not depend on what it has admitted.
     """
-    forecast = server.app.state.service.admission.forecast
-    forecast.absence = lambda: 1000.0
-    monkeypatch.setattr(forecast, "wait", lambda _key, _more: 1000.0)
+    account = server.app.state.service.admission.account
+    account.absence = lambda: 1000.0
+    monkeypatch.setattr(account, "wait", lambda _key, _more: 1000.0)
     try:
         yield server
     finally:
-        forecast.absence = lambda: 0.0
+        account.absence = lambda: 0.0
 
 
 def lines(reply: httpx.Response) -> list[tuple[str, str]]:
@@ -51,7 +50,7 @@ def test_the_early_answer_is_the_applications_to_the_byte(refusing: Running, pat
     assert early.status_code == late.status_code == 503
     told = early.json()
     assert (told.get("detail") or told["error"]).startswith(
-        "the work before this request takes about 1000.0 s"
+        "this request would end in about 2000.0 s"
     )
     assert early.content == late.content
     assert lines(early) == lines(late)

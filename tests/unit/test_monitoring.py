@@ -32,7 +32,7 @@ HISTOGRAM_SAMPLES = ("_bucket", "_sum", "_count")
 def given() -> set[str]:
     """Return the names of the samples that the collectors of a server give."""
     metrics = Metrics()
-    admission = Admission.from_settings(Settings(), 4, Counters())
+    admission = Admission.from_settings(Settings(), 4, Counters(), 2)
     one = partial(int, 1)
     usage = Usage(admission, pixels=one, fetches=one, codec_memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)

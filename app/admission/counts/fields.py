@@ -21,19 +21,19 @@ class Total(IntEnum):
     CONNECTIONS = 6
     """Open connections of clients."""
     WORK = 7
-    """Estimated microseconds of work that is admitted and not completed."""
-    DONE = 8
-    """Estimated microseconds of work completed since the start."""
+    """Expected microseconds of work that is admitted and not completed."""
+    PAST = 8
+    """The same of images that have passed their line."""
     LARGE_MEMORY = 9
     """Estimated bytes that large images take which are in progress, the largest ones excepted."""
     HUGE_MEMORY = 10
     """Estimated bytes that those images take which need more than half of a budget."""
     UNREAD = 11
     """Bytes of encoded images that their clients have not read."""
-    AWAITED = 12
-    """Images that are admitted and wait for their origins: no work on them can be done yet."""
-    ANSWERED = 13
-    """Images in flight whose answers are known: only their clients are waited for."""
+    EXPECTED = 12
+    """Images whose work is counted in WORK."""
+    THROUGH = 13
+    """Images that have passed their line, and are decoded, computed and encoded."""
 
 
 class ByKey(IntEnum):

@@ -20,7 +20,7 @@ from app.intake.inference.layout import Layout, check_size, layout_of, values_of
 from app.intake.inference.models import ERROR, LOGITS, InferenceModel
 from app.intake.item import Item
 from app.intake.json_items import JSON_AT_ONCE, ROOM
-from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds
+from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds, known_pixels
 from app.parsing.arriving import ArrivingJson, Text
 from app.parsing.json_arrays import JsonArray, numbers, without_arrays
 from app.parsing.parsing_thread import in_parsing_thread
@@ -120,7 +120,7 @@ async def _from_binary(
             f"the body has {announced}"
         )
     wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
-    permit.foresee(layout.n, *kinds(wanted))
+    permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     if layout.height:
         contents = await of_one_size(reader.pieces(behind), layout, settings)
     else:

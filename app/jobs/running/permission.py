@@ -31,7 +31,7 @@ class Permission:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        admission.forecast.background = admission.counters.key(f"client {JOBS}")
+        admission.background = admission.counters.key(f"client {JOBS}")
 
     @asynccontextmanager
     async def image(self, seconds: float, client: str) -> AsyncIterator[Permit]:

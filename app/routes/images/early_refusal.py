@@ -20,7 +20,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.admission.clients import client_of
-from app.admission.prediction.targets import target_of
+from app.admission.permits import target_of
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
 from app.http.headers import media_type
@@ -145,7 +145,6 @@ class EarlyRefusal:
             target = target_of(path, query, media_type(kind))
             error = admission.refusal(client, seconds, n_bytes, target)
         if error is None:
-            scope["foreseen"] = admission.entered
             return None
         return self._recent.note(request, error, path, self._counted(error, route))
 

@@ -49,7 +49,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     else:
         wanted = decide()
     asked = ImageRequest(intake.items, wanted)
-    _charge(asked, permit)
+    _charge(asked, permit, service.settings.max_pixels)
     form = form_of(accept, intake.single)
     rendering = rendering_of(request, asked, service, timings, intake.options, form)
     if wants_tag(request, form, service.settings):
@@ -71,9 +71,9 @@ def _check_parts(n_items: int, settings: Settings, parts: int) -> None:
         )
 
 
-def _charge(asked: ImageRequest, permit: Permit) -> None:
+def _charge(asked: ImageRequest, permit: Permit, most_pixels: int) -> None:
     """Count the parts of all images and the work they will cost; raises Overloaded."""
     n_items, count = len(asked.items), asked.count
     if count > n_items:
         permit.grow(count - n_items, 0)
-    permit.expect(n_items, *asked.kinds)
+    permit.expect(asked.kinds, asked.sizes(most_pixels))

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from app.admission import Permit
 from app.admission.clients import client_of
 from app.admission.keys import ApiKeys
-from app.admission.prediction.targets import target_of
+from app.admission.permits import target_of
 from app.http.headers import content_type, media_type
 from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
@@ -56,9 +56,8 @@ class ImageRoute(APIRoute):
         deadline = deadline_of(scope, service.settings)
         admission = service.admission
         target = target_of(scope["path"], scope["query_string"], media_type(kind))
-        kinds = None if stream else admission.targets.of(target)
-        rated, foreseen = scope.get("rated", False), scope.get("foreseen")
-        with admission.enter(client, deadline, rated, kinds, foreseen) as permit:
+        rated, reserved = scope.get("rated", False), None if stream else target
+        with admission.enter(client, deadline, rated, reserved) as permit:
             scope["permit"] = permit
             if service.settings.debug_batches:
                 permit.request_id = scope["request_id"]
@@ -71,7 +70,7 @@ class ImageRoute(APIRoute):
             try:
                 response = await self.endpoint(Request(scope, receive, send))
             finally:
-                admission.targets.note(target, permit.kinds)
+                admission.note_target(target, permit.each)
             if not isinstance(response, StreamedBody) or response.counted:
                 # Its body is written at once, or is counted as unread. A client that does not read
                 # it must not keep images from others; one that has read it may ask again at once,

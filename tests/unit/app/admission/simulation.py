@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.admission import Admission, Limits
+from app.admission.account import Account
+from app.admission.costs import Kind
 from app.admission.counts.counters import Counters
-from app.admission.line.line import FairLine
-from app.admission.prediction.forecast import Forecast
+from app.admission.line import FairLine
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
-from models.domain.job import Lane, ReleaseReason, Trace
+from models.domain.job import Lane
 
 PIXELS = 1_000_000
 
@@ -104,11 +105,12 @@ class Simulation:
         clock = asyncio.get_running_loop().time
         self.clock = clock
         self.counters = Counters()
-        self.forecast = Forecast(self.counters, 2 * cores, clock)
-        room, wait = self.forecast.room, self.forecast.wait_here
-        line = FairLine(2 * cores, room, wait, clock, max(1, cores - 1))
-        limits = Limits(images, 1 << 30, 1 << 29)
-        self.admission = Admission(limits, self.counters, self.forecast, line, clock=clock)
+        self.account = Account(self.counters, cores, clock=clock)
+        line = FairLine(2 * cores, self.account.room, clock, max(1, cores - 1))
+        limits, busy = Limits(images, 1 << 30, 1 << 29), 2 * cores
+        self.admission = Admission(
+            limits, self.counters, self.account, line, clock=clock, busy_images=busy
+        )
         self.cores = Cores(cores, ageing)
         self.seconds = seconds
         self.chance = random.Random(1)
@@ -120,34 +122,24 @@ class Simulation:
         seen: Seen,
         cost: float = 1.0,
         memory: AbstractAsyncContextManager[object] | None = None,
-        arriving: float = 0.0,
     ) -> None:
-        """Simulate a request of one image, before a deadline; it may wait for `memory`.
-
-        Half of its body comes with its headers, the rest `arriving` seconds later.
-        """
-        start = self.clock()
+        """Simulate a request of one image, before a deadline; it may wait for `memory`."""
+        start, kinds = self.clock(), (Kind(cost),)
         deadline = Deadline.after(seconds, start)
         try:
-            with self.admission.enter(client, deadline, kinds=(cost,)) as permit:
-                if arriving:
-                    permit.arrives(50_000, announced=100_000)
-                    await asyncio.sleep(arriving)
-                    permit.complete(50_000)
-                else:
-                    permit.complete(100_000)
-                permit.expect(1, cost)
+            with self.admission.enter(client, deadline) as permit:
+                permit.complete(100_000)
+                permit.expect(kinds, [PIXELS])
                 async with AsyncExitStack() as held:
                     await held.enter_async_context(asyncio.timeout_at(deadline.alarm))
-                    await held.enter_async_context(turn := permit.turn(cost))
+                    turn = permit.turn(kinds, lambda: PIXELS)
+                    await held.enter_async_context(turn)
                     if memory is not None:
                         async with turn.left():
                             await held.enter_async_context(memory)
-                    with permit.work(cost, PIXELS) as work:
-                        took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
-                        async with self.cores.one(permit.lane):
-                            await asyncio.sleep(took)
-                        work.trace = Trace(0, 0, 0, took, 0, 1, 8, ReleaseReason.IDLE)
+                    took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
+                    async with self.cores.one(permit.lane):
+                        await asyncio.sleep(took)
         except Overloaded:
             seen.refused.append((self.clock(), self.clock() - start))
         except TimeoutError:

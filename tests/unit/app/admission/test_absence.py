@@ -12,7 +12,7 @@ from tests.fakes import FakeClock
 def test_what_cannot_end_before_the_worker_is_back_is_refused_with_that_time() -> None:
     clock = FakeClock(100.0)
     admission = Admission(Limits(8, 1000, 1000), clock=clock)
-    admission.forecast.absence = lambda: 4.0
+    admission.account.absence = lambda: 4.0
     with pytest.raises(Overloaded) as caught:
         admission.enter(deadline=Deadline.after(3.0, clock()))
     assert caught.value.retry_after == 4.0

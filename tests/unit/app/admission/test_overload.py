@@ -22,6 +22,7 @@ def test_goodput_stays_and_what_is_accepted_ends_in_time(load: int, deadline: fl
         goodput = seen.rate(start + 4, start + 12)
         assert goodput >= CAPACITY * (0.95 if load > 1 else 0.8), "at 1 arrivals are the limit"
         assert seen.died_of_accepted < 0.01
+        assert max(seconds for _, seconds in seen.good) < 5
         late = [at - start for at, seconds in seen.refused if seconds > 0.05]
         assert all(at < 2 for at in late), "the first seconds measure what the server can do"
 
@@ -45,25 +46,11 @@ def test_what_was_let_in_is_not_refused_later_by_noise(seconds: float) -> None:
     simulate(scenario())
 
 
-def test_requests_that_come_together_are_refused_before_their_bodies_have_arrived() -> None:
-    async def scenario() -> None:
-        server, seen = Simulation(), Seen()
-        await server.closed_loop("a", 4, 5, 10.0, Seen())
-        async with asyncio.TaskGroup() as group:
-            for _ in range(1000):
-                group.create_task(server.request("a", 10.0, seen, arriving=0.5))
-        assert all(late == 0 for _, late in seen.refused)
-        assert not seen.died
-        assert 0.5 < len(seen.good) / (CAPACITY * 10) < 0.9
-
-    simulate(scenario())
-
-
-def test_a_server_that_has_measured_nothing_refuses_late_rather_than_let_die() -> None:
+def test_a_server_whose_images_take_ten_times_what_was_declared_lets_few_die() -> None:
     async def scenario() -> None:
         server, seen = Simulation(seconds=0.2), Seen()
         await server.closed_loop("a", 1000, 40, 30.0, seen)
-        assert seen.died_of_accepted < 0.01
+        assert seen.died_of_accepted < 0.03
         assert len(seen.good) > 0.9 * 10 * 40
 
     simulate(scenario())
@@ -151,81 +138,21 @@ def test_bulk_gets_its_part_beside_small_clients_that_ask_for_more_than_the_serv
     simulate(scenario())
 
 
-def test_short_images_of_a_client_do_not_wait_for_its_long_ones() -> None:
-    async def scenario() -> None:
-        server, long, short = Simulation(), Seen(), Seen()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(64):
-                group.create_task(server.request("a", 60.0, long, 10.0))
-            await asyncio.sleep(0.3)
-            for _ in range(10):
-                for _ in range(15):
-                    group.create_task(server.request("a", 60.0, short, 0.2))
-                await asyncio.sleep(1)
-        assert len(long.good) == 64
-        assert max(seconds for _, seconds in short.good) < 3, "the long ones take 16 seconds"
-
-    simulate(scenario())
-
-
-def test_short_images_of_a_client_do_not_wait_for_its_long_ones_that_wait_for_memory() -> None:
-    async def scenario() -> None:
-        server, long, short = Simulation(), Seen(), Seen()
-        await server.open_loop("a", CAPACITY / 2, 3, 30.0, Seen())
-        await server.request("a", 30.0, Seen(), 0.2)
-        memory = asyncio.Semaphore(2)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(64):
-                group.create_task(server.request("a", 60.0, long, 10.0, memory))
-            await asyncio.sleep(2)
-            for _ in range(10):
-                for _ in range(5):
-                    group.create_task(server.request("a", 10.0, short, 0.2))
-                await asyncio.sleep(1)
-        assert len(long.good) == 64
-        assert not short.refused, "the long ones take 16 seconds"
-        assert max(seconds for _, seconds in short.good) < 3
-
-    simulate(scenario())
-
-
-def test_long_images_are_refused_that_would_wait_too_long_for_memory() -> None:
+def test_images_that_wait_for_memory_are_part_of_the_wait() -> None:
     async def scenario() -> None:
         server, first, more = Simulation(), Seen(), Seen()
         await server.request("a", 30.0, Seen(), 10.0)
-        memory = asyncio.Semaphore(2)
+        memory = asyncio.Semaphore(1)
         async with asyncio.TaskGroup() as group:
             for _ in range(64):
                 group.create_task(server.request("a", 60.0, first, 10.0, memory))
             await asyncio.sleep(2)
             for _ in range(10):
-                group.create_task(server.request("a", 10.0, more, 10.0, memory))
+                group.create_task(server.request("a", 3.0, more, 10.0, memory))
         assert len(more.refused) == 10
         assert max(seconds for _, seconds in more.refused) == 0
-
-    simulate(scenario())
-
-
-@pytest.mark.parametrize("seconds", [1.5, 3.5, 7.0])
-def test_short_images_are_answered_while_few_long_ones_of_their_client_are_computed(
-    seconds: float,
-) -> None:
-    """The long ones hardly complete, so little work does, but the server is as fast as before."""
-
-    async def scenario() -> None:
-        server, long, short = Simulation(seconds=0.05), Seen(), Seen()
-        for _ in range(20):
-            await server.request("a", 30.0, Seen(), 0.5)
-        await server.request("a", 30.0, Seen(), 20 * seconds)
-        memory = asyncio.Semaphore(2)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(4):
-                group.create_task(server.request("a", 30.0, long, 20 * seconds, memory))
-            await asyncio.sleep(0.3)
-            await server.open_loop("a", 15, 30, 30.0, short)
-        assert len(long.good) == 4
-        assert not short.refused
-        assert max(each for _, each in short.good) < 3 * seconds
+        assert not first.died
+        assert max(seconds for _, seconds in first.good) < 13, "half as fast as expected"
 
     simulate(scenario())
 
@@ -246,7 +173,7 @@ def test_nothing_is_left_behind() -> None:
     async def scenario() -> None:
         server, seen = Simulation(images=50), Seen()
         await server.open_loop("a", 10 * CAPACITY, 10, 1.0, seen)
-        for field in (Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS, Total.WORK):
+        for field in Total:
             assert server.counters.total(field) == 0, field
 
     simulate(scenario())

@@ -1,208 +1,224 @@
-"""Refusals that are decided from a request's headers."""
+"""Refusals for a deadline or a long wait: from the first image on, and without contradiction."""
 
 import asyncio
+import re
 from contextlib import suppress
 
 import pytest
 
-from app.admission import Admission, Amount, Limits
+from app.admission import Admission, Amount, Limits, Permit
+from app.admission.account import TARGET, Account
+from app.admission.costs import Kind
+from app.admission.counts.counters import Counters
 from app.admission.counts.fields import Total
-from app.admission.prediction.reservations import LONGEST as RESERVED
-from app.admission.prediction.reservations import PART
-from app.admission.prediction.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
+from app.admission.permits import LONGEST_TARGET, MOST_TARGETS, target_of
 from app.http.headers import media_type
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
-from models.domain.job import ReleaseReason, Trace
-from tests.unit.app.admission.simulation import PIXELS, Simulation, simulate
+from tests.fakes import FakeClock
 
-SLOW, QUICK = ("/filter", b"name=slow"), ("/filter", b"name=quick")
-
-
-def trace(seconds: float) -> Trace:
-    return Trace(0, 0, 0, seconds, 0, 1, 8, ReleaseReason.IDLE)
+QUICK, SLOW = (Kind("quick", 0.001),), (Kind("slow", 2.0),)
+PIXELS = 1000
+HEADERS = ("/filter", b"name=slow")
 
 
-def busy(server: Simulation) -> Admission:
-    """Return an admission with one second of admitted work, of which one second is done in a
-    second.
-    """
-    admission = server.admission
-    admission.forecast.costs.learn("slow", PIXELS, trace(1.0))
-    admission.forecast.costs.learn("quick", PIXELS, trace(0.01))
-    admission.targets.note(SLOW, ("slow",))
-    admission.targets.note(QUICK, ("quick",))
-    admission.forecast.capacity.per_second = 1.0
-    admission.forecast.charge(server.counters.key("client other"), 1_000_000)
-    return admission
+class Server:
+    """A server of two cores; `clock` is its time."""
+
+    def __init__(self, images: int = 64) -> None:
+        self.clock = FakeClock(100.0)
+        counters = Counters()
+        self.account = Account(counters, 2, clock=self.clock)
+        limits = Limits(images, 1 << 30, 1 << 29)
+        self.admission = Admission(limits, counters, self.account, clock=self.clock)
+
+    def ask(
+        self, client: str, seconds: float, kinds: tuple[Kind, ...] = SLOW, images: int = 1
+    ) -> Permit:
+        """Admit a request that has come whole."""
+        permit = self.admission.enter(client, Deadline.after(seconds, self.clock()))
+        try:
+            permit.grow(images, 10)
+            permit.expect(kinds, [PIXELS] * images)
+        except Overloaded:
+            permit.release()
+            raise
+        return permit
 
 
-def test_the_work_of_the_same_target_is_what_must_fit_before_the_deadline() -> None:
+def test_the_first_request_whose_deadline_cannot_be_met_is_refused_although_none_was_measured() -> (
+    None
+):
+    server = Server()
+    for _ in range(3):
+        server.ask("a", 60.0)
+    with pytest.raises(Overloaded) as refused:
+        server.ask("a", 1.5)
+    assert refused.value.retry_after == pytest.approx(3.0, rel=0.01), "6 s of work on two cores"
+    server.ask("a", 60.0)
+
+
+def test_a_limit_of_few_images_changes_neither_the_refusal_nor_its_retry_after() -> None:
+    server, kinds = Server(images=4), (Kind("k", 1.5),)
+    for _ in range(3):
+        server.ask("a", 60.0, kinds)
+    with pytest.raises(Overloaded, match="deadline"):
+        server.ask("a", 1.5, kinds)
+    server.ask("a", 60.0, kinds)
+    with pytest.raises(Overloaded) as refused:
+        server.ask("a", 60.0, kinds)
+    assert refused.value.reason == "images_in_flight"
+    assert refused.value.retry_after == pytest.approx(3.0, rel=0.01)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1.0, 30.0])
+def test_while_a_core_is_free_nothing_is_refused(seconds: float) -> None:
+    server = Server()
+    server.ask("a", seconds)
+    server.ask("a", seconds)
+
+
+def test_a_machine_that_is_busy_with_other_programs_refuses_no_photo() -> None:
+    """Each photo takes 5 s in place of 20 ms, and half of them are in flight at the same time."""
+
     async def scenario() -> None:
-        admission = busy(Simulation())
-        assert admission.refusal("a", 1.8, 100, QUICK) is None
-        error = admission.refusal("a", 1.8, 100, SLOW)
-        assert error is not None
-        assert error.reason == "deadline"
-        assert admission.refusal("a", 30.0, 100, SLOW) is None
-
-    simulate(scenario())
-
-
-def test_work_that_the_headers_do_not_tell_counts_as_the_least_that_is_known() -> None:
-    async def scenario() -> None:
-        admission = busy(Simulation())
-        assert admission.refusal("a", 1.8, 100, None) is None
-        assert admission.refusal("a", 1.8, 100, ("/filter", b"unseen")) is None
-        assert admission.refusal("a", 0.3, 100, None) is not None
-
-    simulate(scenario())
-
-
-def test_a_request_whose_headers_were_just_checked_is_not_checked_again() -> None:
-    async def scenario() -> None:
-        admission = busy(Simulation())
-        late = Deadline(admission.clock() + 0.3)
-        with pytest.raises(Overloaded):
-            admission.enter("a", late)
-        admission.enter("a", late, foreseen=admission.entered).release()
-
-    simulate(scenario())
-
-
-@pytest.mark.parametrize("checked", [True, False])
-def test_requests_whose_headers_are_checked_at_once_do_not_all_enter(checked: bool) -> None:
-    async def scenario() -> None:
-        server = Simulation()
-        admission, entered = busy(server), 0
-        foreseen = []
-        for _ in range(10):
-            assert admission.refusal("a", 6.0, 100, SLOW) is None
-            foreseen.append(admission.entered if checked else None)
-        for each in foreseen:
-            deadline = Deadline.after(6.0, server.clock())
-            with suppress(Overloaded):
-                permit = admission.enter("a", deadline, kinds=("slow",), foreseen=each)
-                permit.arrives(50, announced=100)
-                entered += 1
-        assert entered == 3  # the prediction has a margin
-
-    simulate(scenario())
-
-
-def test_images_and_bytes_over_the_limits_are_refused_as_admission_refuses_them() -> None:
-    async def scenario() -> None:
-        admission = Admission(Limits(images=2, bytes=100, arriving=100))
-        with admission.admit(1, 90, "b"):
-            error = admission.refusal("a", 30.0, 20, None)
-            assert error is not None
-            assert error.reason == "bytes_in_flight"
-            assert admission.refusal("a", 30.0, 10, None) is None
-            with admission.admit(1, 0, "c"):
-                error = admission.refusal("a", 30.0, 0, None)
-                assert error is not None
-                assert error.reason == "images_in_flight"
-        assert admission.held == Amount(0, 0)
+        server = Server()
+        for _ in range(30):
+            permit = server.ask("a", 30.0, QUICK)
+            other = server.ask("b", 30.0, QUICK)
+            turn, beside = permit.turn(QUICK, lambda: PIXELS), other.turn(QUICK, lambda: PIXELS)
+            async with turn, beside:
+                server.clock.now += 5.0
+            permit.release()
+            other.release()
 
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("deadline", [0.5, 2.0, 7.9, 9.0, 60.0, 99.9])
+def test_a_message_never_contradicts_itself(deadline: float) -> None:
+    server, refused = Server(), list[str]()
+    for _ in range(40):
+        try:
+            server.ask("a", deadline, (Kind("k", 0.7),))
+        except Overloaded as error:
+            refused.append(str(error))
+            server.clock.now += 0.1
+    assert refused
+    for each in refused:
+        numbers = re.search(r"about ([\d.]+) .*(?:is in|at most) ([\d.]+);", each)
+        assert numbers is not None
+        assert float(numbers[1]) > float(numbers[2]), each
+
+
+def test_a_wait_of_more_than_some_seconds_is_refused_whatever_the_deadline_is() -> None:
+    server = Server()
+    for _ in range(100):
+        with suppress(Overloaded):
+            server.ask("a", 3600.0)
+    admitted = server.admission.held.images
+    assert admitted == pytest.approx(TARGET, abs=1), "each takes two seconds of one of two cores"
+    with pytest.raises(Overloaded, match="admits more while that is at most") as refused:
+        server.ask("a", 3600.0)
+    assert refused.value.retry_after == pytest.approx(TARGET, abs=1.1)
+
+
+def test_the_work_of_one_client_is_before_that_of_another_only_as_far_as_both_have_some() -> None:
+    server = Server()
+    for _ in range(4):
+        server.ask("flood", 60.0)
+    with pytest.raises(Overloaded):
+        server.ask("flood", 5.0)
+    server.ask("other", 5.0, QUICK)
+
+
+def test_a_request_is_refused_by_its_headers_where_the_same_target_took_too_long() -> None:
+    server = Server()
+    server.admission.note_target(HEADERS, 2_000_000)
+    server.ask("a", 60.0)
+    server.ask("a", 60.0)
+    assert server.admission.refusal("a", 5.0, 100, ("/filter", b"name=quick")) is None
+    error = server.admission.refusal("a", 5.0, 100, HEADERS)
+    assert error is not None
+    assert error.reason == "deadline"
+    assert error.lasts == pytest.approx(0.5, abs=0.1)
+    assert server.admission.refusal("a", 60.0, 100, HEADERS) is None
+
+
+def test_what_a_target_takes_is_reserved_while_the_body_of_a_request_arrives() -> None:
+    async def scenario() -> None:
+        server = Server()
+        total = server.admission.counters.total
+        server.admission.note_target(HEADERS, 2_000_000)
+        deadline = Deadline.after(3.0, server.clock())
+        entered = [server.admission.enter("a", deadline, target=HEADERS) for _ in range(2)]
+        with pytest.raises(Overloaded):
+            server.admission.enter("a", deadline, target=HEADERS)
+        assert total(Total.EXPECTED) == 2
+        entered[0].grow(1, 0)
+        entered[0].expect(SLOW, [PIXELS])
+        assert total(Total.EXPECTED) == 2
+        entered[1]._unreserve()
+        assert total(Total.EXPECTED) == 1, "its body is slow to arrive"
+        for each in entered:
+            each.release()
+        assert total(Total.EXPECTED) == total(Total.WORK) == 0
+
+    asyncio.run(scenario())
+
+
+def test_images_and_bytes_over_the_limits_are_refused_as_admission_refuses_them() -> None:
+    admission = Admission(Limits(images=2, bytes=100, arriving=100))
+    with admission.admit(1, 90, "b"):
+        error = admission.refusal("a", 30.0, 20, None)
+        assert error is not None
+        assert error.reason == "bytes_in_flight"
+        assert admission.refusal("a", 30.0, 10, None) is None
+        with admission.admit(1, 0, "c"):
+            error = admission.refusal("a", 30.0, 0, None)
+            assert error is not None
+            assert error.reason == "images_in_flight"
+    assert admission.held == Amount(0, 0)
+
+
 def test_a_decision_counts_nothing() -> None:
+    server = Server()
+    server.ask("a", 60.0)
+    total = server.admission.counters.total
+    before = [total(field) for field in Total]
+    server.admission.refusal("a", 1.8, 100, HEADERS)
+    server.admission.refusal("a", 30.0, 100, None)
+    assert [total(field) for field in Total] == before
+
+
+def test_an_image_that_never_asks_for_its_turn_is_charged_no_more_when_it_has_ended() -> None:
     async def scenario() -> None:
-        server = Simulation()
-        admission = busy(server)
-        before = [server.counters.total(field) for field in Total]
-        admission.refusal("a", 1.8, 100, SLOW)
-        admission.refusal("a", 30.0, 100, QUICK)
-        assert [server.counters.total(field) for field in Total] == before
+        server = Server()
+        total = server.admission.counters.total
+        with server.ask("a", 60.0, images=2) as permit:
+            permit.turn(SLOW).end()
+            assert total(Total.EXPECTED) == 1
+            async with (turn := permit.turn(SLOW, lambda: PIXELS)):
+                assert total(Total.EXPECTED) == total(Total.THROUGH) == 1
+            turn.end()
+            assert total(Total.EXPECTED) == total(Total.WORK) == total(Total.PAST) == 0
 
-    simulate(scenario())
+    asyncio.run(scenario())
 
 
-def test_work_is_reserved_while_a_body_arrives_and_charged_once_when_it_is_there() -> None:
+def test_an_image_that_had_to_be_fetched_is_charged_when_it_has_come() -> None:
     async def scenario() -> None:
-        server = Simulation()
-        admission = busy(server)
-        before = server.counters.total(Total.WORK)
-        with admission.enter("a", Deadline.after(30.0, server.clock()), kinds=("slow",)) as permit:
-            assert server.counters.total(Total.WORK) == before, "nothing has come"
-            permit.arrives(PART - 1, announced=PART * PART)
-            assert server.counters.total(Total.WORK) == before, "too little has come"
-            permit.arrives(1, announced=PART * PART)
-            reserved = server.counters.total(Total.WORK) - before
-            assert reserved == admission.forecast.least_work(("slow",))[0] > 0
-            permit.complete(100)
-            permit.expect(1, "slow")
-            assert server.counters.total(Total.WORK) - before == reserved
-        assert server.counters.total(Total.WORK) == before
-
-    simulate(scenario())
-
-
-def test_reserved_work_is_let_in_although_later_requests_came_before_its_body() -> None:
-    async def scenario() -> None:
-        server = Simulation()
-        admission, far = busy(server), Deadline.after(5.0, server.clock())
-        with admission.enter("a", far, kinds=("slow",)) as permit:
-            permit.arrives(50, announced=100)
-            admission.forecast.charge(server.counters.key("client a"), 5_000_000)
-            assert admission.refusal("a", 5.0, 100, SLOW) is not None
-            permit.complete(100)
-            permit.expect(1, "slow")
+        server = Server()
+        total = server.admission.counters.total
+        with server.admission.admit(1, 0, "a", Deadline.after(5.0, server.clock())) as permit:
+            permit.expect(SLOW, [])
+            assert total(Total.WORK) == 0
+            for _ in range(3):
+                server.ask("a", 60.0)
             with pytest.raises(Overloaded):
-                permit.expect(1, "slow")  # nothing is reserved for it
+                await permit.turn(SLOW, lambda: PIXELS).take()
 
-    simulate(scenario())
-
-
-def test_work_of_unknown_cost_for_which_nothing_was_reserved_is_refused_as_before() -> None:
-    async def scenario() -> None:
-        server = Simulation()
-        admission = busy(server)
-        with admission.enter("a", Deadline.after(1.4, server.clock())) as permit:
-            admission.forecast.charge(server.counters.key("client a"), 5_000_000)
-            permit.complete(100)
-            with pytest.raises(Overloaded):
-                permit.expect(1)
-
-    simulate(scenario())
-
-
-def test_a_body_that_is_slow_to_arrive_loses_the_work_that_was_reserved_for_it() -> None:
-    async def scenario() -> None:
-        server = Simulation()
-        admission = busy(server)
-        before = server.counters.total(Total.WORK)
-        with admission.enter("a", kinds=("slow",)) as permit:
-            permit.arrives(50, announced=100)
-            await asyncio.sleep(RESERVED - 0.01)
-            assert admission.refusal("b", 30.0, 100, QUICK) is None
-            assert server.counters.total(Total.WORK) > before
-            await asyncio.sleep(0.01)
-            assert admission.refusal("b", 30.0, 100, QUICK) is None
-            assert server.counters.total(Total.WORK) == before
-        assert server.counters.total(Total.WORK) == before
-
-    simulate(scenario())
-
-
-def test_reserved_work_is_taken_back_also_if_no_other_request_comes() -> None:
-    async def scenario() -> None:
-        server = Simulation()
-        admission = busy(server)
-        before = server.counters.total(Total.WORK)
-        with admission.enter("a", kinds=("slow",)) as permit:
-            permit.arrives(50, announced=100)
-            await asyncio.sleep(RESERVED / 2)
-            with admission.enter("b", kinds=("slow",)) as other:
-                other.arrives(50, announced=100)
-                await asyncio.sleep(RESERVED / 2 + 0.01)
-                reserved = admission.forecast.least_work(("slow",))[0]
-                assert server.counters.total(Total.WORK) == before + reserved
-                await asyncio.sleep(RESERVED / 2)
-                assert server.counters.total(Total.WORK) == before
-
-    simulate(scenario())
+    asyncio.run(scenario())
 
 
 def test_bodies_that_may_hold_options_have_no_target() -> None:
@@ -210,37 +226,39 @@ def test_bodies_that_may_hold_options_have_no_target() -> None:
     assert target_of("/filter", b"name=sobel", "") == ("/filter", b"name=sobel")
     assert target_of("/filter", b"", media_type("Multipart/Form-Data; boundary=b")) is None
     assert target_of("/filter", b"", "application/json") is None
+    assert target_of("/filter", b"x" * LONGEST_TARGET, "") is None
 
 
-def test_targets_are_forgotten_oldest_first_and_long_ones_are_never_remembered() -> None:
-    targets = TargetKinds()
-    for number in range(MOST_TARGETS + 1):
-        targets.note(("/filter", b"%d" % number), (number,))
-    assert targets.of(("/filter", b"0")) == ()
-    assert targets.of(("/filter", b"1")) == (1,)
-    targets.note(("/filter", b"x" * LONGEST), ("x",))
-    assert targets.of(("/filter", b"x" * LONGEST)) == ()
-
-
-def test_a_refusal_lasts_until_the_work_that_is_done_meanwhile_makes_room() -> None:
-    async def scenario() -> None:
-        server = Simulation()
-        admission = busy(server)
-        error = admission.refusal("a", 1.8, 100, SLOW)
-        assert error is not None
-        assert error.lasts > 0
-        key = server.counters.key("client other")
-        done = int(error.lasts * 1_000_000)
-        admission.forecast.charge(key, -done + 10_000)
-        assert admission.refusal("a", 1.8, 100, SLOW) is not None
-        admission.forecast.charge(key, -20_000)
-        assert admission.refusal("a", 1.8, 100, SLOW) is None
-
-    simulate(scenario())
-
-
-def test_inference_requests_do_not_share_the_kinds_of_another() -> None:
+def test_inference_requests_do_not_share_the_cost_of_another() -> None:
     """Their bodies say whether the costly logits or labels are wanted, whatever their type is."""
     for path in ("/v2/models/resnet18/infer", "/v2/models/resnet18/versions/1/infer"):
         assert target_of(path, b"", "application/octet-stream") is None
     assert target_of("/classify", b"", "application/octet-stream") == ("/classify", b"")
+
+
+def test_targets_are_forgotten_oldest_first() -> None:
+    admission = Admission(Limits(8, 1 << 20, 1 << 20))
+    for number in range(MOST_TARGETS + 1):
+        admission.note_target(("/filter", b"%d" % number), 1 + number)
+    assert len(admission._targets) == MOST_TARGETS
+    assert ("/filter", b"0") not in admission._targets
+
+
+def test_images_that_take_longer_than_declared_are_expected_to_delay_those_of_their_kind() -> None:
+    async def scenario() -> None:
+        server, kinds = Server(), (Kind("k", 0.1),)
+        permits = [server.ask("a", 60.0, kinds) for _ in range(6)]
+        turns = [each.turn(kinds, lambda: PIXELS) for each in permits]
+        for turn in turns[:2]:
+            await turn.take()
+        server.admission.line.set_images(2, 0)
+        waiting = [asyncio.create_task(turn.take()) for turn in turns[2:]]
+        await asyncio.sleep(0)
+        server.clock.now += 2.0
+        with pytest.raises(Overloaded) as refused:
+            server.ask("a", 5.0, kinds)
+        assert refused.value.retry_after == pytest.approx((2 * 1.0 + 4 * 3.0) / 2, rel=0.01)
+        for each in waiting:
+            each.cancel()
+
+    asyncio.run(scenario())

@@ -9,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
+from app.admission.costs import Kind
 from app.admission.counts.counters import Counters
 from app.admission.counts.fields import ByKey, Total
 from app.admission.counts.limits import within_share
-from app.admission.line.line import FairLine
-from app.admission.line.places import Share
-from app.admission.prediction.cost import MOST_KINDS, CostModel
-from app.admission.prediction.forecast import RESERVED, Forecast
+from app.admission.line import FairLine, Share
+from app.admission.permits import RESERVED
 from models.domain.deadline import NEVER
 from models.domain.errors import Overloaded, TooLarge
-from models.domain.job import Lane, ReleaseReason, Trace
+from models.domain.job import Lane
 from models.settings import Settings
 from tests.unit.app.admission.simulation import Seen, Simulation, simulate
+
+KINDS = (Kind("k"),)
 
 
 def door(images: int = 64, **limits: int) -> Admission:
@@ -109,71 +110,53 @@ def test_the_larger_of_two_clients_is_bulk() -> None:
 
 def test_the_background_has_a_lane_and_does_not_count_for_others() -> None:
     admission = door()
-    admission.forecast.background = admission.counters.key("client jobs")
+    admission.background = admission.counters.key("client jobs")
     job = admission.admit(1, 0, "jobs")
-    assert admission.forecast.share(admission.forecast.background) is Share.SMALL, "alone"
+    assert admission.share(admission.background) is Share.SMALL, "alone"
     many = [admission.admit(1, 0, "a") for _ in range(8)]
     assert {each.lane for each in many} == {Lane.INTERACTIVE}
     assert job.lane is Lane.BACKGROUND
-    assert admission.forecast.share(admission.forecast.background) is Share.BULK
+    assert admission.share(admission.background) is Share.BULK
 
 
 def test_the_background_waits_a_while_after_others_were_there() -> None:
     now = [0.0]
-    counters = Counters()
-    forecast = Forecast(counters, busy_images=2, clock=lambda: now[0])
-    admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, FairLine(2))
-    forecast.background = admission.counters.key("client jobs")
+    limits = Limits(64, 1 << 30, 1 << 29)
+    admission = Admission(limits, clock=lambda: now[0], busy_images=2)
+    jobs_key = admission.background = admission.counters.key("client jobs")
     jobs = [admission.admit(1, 0, "jobs") for _ in range(4)]
-    assert forecast.share(forecast.background) is Share.LARGE, "it fills the device"
+    assert admission.share(jobs_key) is Share.LARGE, "it fills the device"
     with admission.admit(1, 0, "a"):
-        assert forecast.share(forecast.background) is Share.BULK
-    assert forecast.share(forecast.background) is Share.BULK
+        assert admission.share(jobs_key) is Share.BULK
+    assert admission.share(jobs_key) is Share.BULK
     now[0] = RESERVED + 0.01
-    assert forecast.share(forecast.background) is Share.LARGE
+    assert admission.share(jobs_key) is Share.LARGE
     for each in jobs:
         each.release()
 
 
 def test_a_background_that_yields_waits_for_no_others_and_they_not_for_it() -> None:
     async def scenario() -> None:
-        counters = Counters()
-        forecast = Forecast(counters, busy_images=2)
-        admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, FairLine(1))
-        admission.line.behind = FairLine(4)
-        forecast.background = admission.counters.key("client jobs")
+        admission = Admission(Limits(64, 1 << 30, 1 << 29), line=FairLine(1), busy_images=2)
+        admission.with_background(4)
+        admission.background = admission.counters.key("client jobs")
         job, other = admission.admit(4, 0, "jobs"), admission.admit(1, 0, "a")
         async with AsyncExitStack() as held:
             async with asyncio.timeout(10):
                 for _ in range(4):
-                    await held.enter_async_context(job.turn("k"))
-                await held.enter_async_context(other.turn("k"))
+                    await held.enter_async_context(job.turn(KINDS))
+                await held.enter_async_context(other.turn(KINDS))
 
     asyncio.run(scenario())
 
 
-def test_the_time_of_a_background_that_yields_teaches_no_costs() -> None:
-    counters = Counters()
-    forecast = Forecast(counters, busy_images=2)
-    admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, FairLine(1))
-    admission.line.behind = FairLine(4)
-    forecast.background = admission.counters.key("client jobs")
-    for client, seconds in (("a", 0.1), ("jobs", 9.0)):
-        permit = admission.admit(1, 0, client)
-        with permit.work("k", 100) as work:
-            work.trace = trace(seconds)
-    assert forecast.costs.estimate("k", 100) == pytest.approx(0.1, rel=1e-3)
-
-
 def test_a_client_alone_is_bulk_while_its_images_wait_in_line() -> None:
     async def scenario() -> None:
-        counters = Counters()
-        forecast, line = Forecast(counters, busy_images=2), FairLine(2)
-        admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, line)
+        admission = Admission(Limits(64, 1 << 30, 1 << 29), line=FairLine(2), busy_images=2)
         permit = admission.admit(4, 0, "a")
-        async with permit.turn("k"), permit.turn("k"):
+        async with permit.turn(KINDS), permit.turn(KINDS):
             lanes = [permit.lane]
-            waiting = asyncio.create_task(permit.turn("k").__aenter__())
+            waiting = asyncio.create_task(permit.turn(KINDS).__aenter__())
             await asyncio.sleep(0)
             lanes.append(permit.lane)
             assert lanes == [Lane.INTERACTIVE, Lane.BULK], "at first it filled the cores"
@@ -182,169 +165,15 @@ def test_a_client_alone_is_bulk_while_its_images_wait_in_line() -> None:
     asyncio.run(scenario())
 
 
-def trace(seconds: float, batch: int = 1) -> Trace:
-    return Trace(9, 0, 0, seconds, 0, batch, 8, ReleaseReason.FULL)
-
-
-def test_the_cost_of_an_image_is_its_part_of_its_batch_and_grows_with_its_pixels() -> None:
-    costs = CostModel()
-    assert costs.estimate("blur") == 0
-    for _ in range(50):
-        costs.learn("blur", 1_000_000, trace(0.8, batch=8))
-    assert costs.estimate("blur") == pytest.approx(0.108, rel=0.01)
-    assert costs.estimate("blur", 4_000_000) == pytest.approx(0.432, rel=0.01)
-    assert costs.estimate("never seen") == pytest.approx(0.108, rel=0.01)
-
-
-def test_one_pixel_that_was_measured_does_not_make_a_photo_cost_hours() -> None:
-    costs = CostModel()
-    costs.learn("new", 1, trace(0.001))
-    assert costs.estimate("new", 10_000) == pytest.approx(0.001, rel=0.01)
-    assert costs.estimate("new", 20_000_000) == pytest.approx(0.256, rel=0.01)
-    costs.learn("blur", 1_000_000, trace(0.1))
-    assert costs.estimate("blur", 1) == pytest.approx(0.108 / 8)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_server_that_waits_for_its_clients_shows_no_capacity_and_refuses_nobody() -> None:
-    clock, counters = Clock(), Counters()
-    forecast = Forecast(counters, busy_images=4, clock=clock)
-    for _ in range(20):
-        clock.now += 1.0
-        forecast.done(5000)
-    assert forecast.capacity.per_second == 0
-    forecast.charge(counters.key("a"), 10_000_000)
-    assert forecast.backlog() == forecast.wait(counters.key("a"), 0) == 0
-
-
-def test_capacity_is_what_a_busy_server_does_and_a_standstill_is_not_believed() -> None:
-    clock, counters = Clock(), Counters()
-    forecast = Forecast(counters, busy_images=4, clock=clock)
-    counters.add(Total.IMAGES, 4)
-    for _ in range(40):
-        clock.now += 0.3
-        forecast.done(600_000)
-    assert forecast.capacity.per_second == pytest.approx(2.0, rel=0.01)
-    for _ in range(40):
-        clock.now += 3
-        forecast.done(1000)
-    assert forecast.capacity.per_second == 0.2
-
-
-def test_a_server_that_waits_for_origins_shows_no_capacity() -> None:
-    clock, counters = Clock(), Counters()
-    forecast = Forecast(counters, busy_images=4, clock=clock)
-    counters.add(Total.IMAGES, 244)
-    counters.add(Total.AWAITED, 240)
-    for _ in range(5):
-        clock.now += 0.3
-        forecast.done(300_000)
-    assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
-    counters.add(Total.AWAITED, 1)
-    for _ in range(20):
-        clock.now += 1.0
-        forecast.done(5000)
-    assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
-
-
-def test_a_server_that_waits_for_clients_to_read_shows_no_capacity() -> None:
-    clock, counters = Clock(), Counters()
-    forecast = Forecast(counters, busy_images=4, clock=clock)
-    counters.add(Total.IMAGES, 4)
-    for _ in range(5):
-        clock.now += 0.3
-        forecast.done(300_000)
-    counters.add(Total.ANSWERED, 1)
-    for _ in range(20):
-        clock.now += 1.0
-        forecast.done(5000)
-    assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
-
-
-@pytest.mark.parametrize("parts", [1, 3])
-def test_answers_that_nobody_reads_leave_no_work_to_others(parts: int) -> None:
-    admission = door()
-    costs, counters = admission.forecast.costs, admission.counters
-    costs.learn("blur", 1_000_000, trace(4.0))
-    with admission.admit(2 * parts, 0, "a") as permit:
-        permit.expect(2, *["blur"] * parts)
-        for _ in range(50):  # the estimate falls before the work begins
-            costs.learn("blur", 1_000_000, trace(1.0))
-        for _ in range(parts):
-            with permit.work("blur", 1_000_000):
-                pass
-        permit.answered(parts)
-        one = int(costs.estimate("blur") * 1_000_000)
-        assert counters.total(Total.WORK) == pytest.approx(parts * one, abs=parts)
-        permit.answered(parts)  # the other one failed before any work on it began
-        assert counters.total(Total.WORK) == 0
-        assert counters.total(Total.IMAGES) == counters.total(Total.ANSWERED) == 2 * parts
-    assert counters.total(Total.ANSWERED) == 0
-
-
-def test_an_image_that_is_answered_after_its_request_has_ended_is_not_counted() -> None:
-    admission = door()
-    permit = admission.admit(1, 0, "a")
-    permit.release()
-    permit.answered(1)
-    assert admission.counters.total(Total.ANSWERED) == 0
-
-
-def test_work_that_waits_for_an_origin_is_not_before_the_work_of_others() -> None:
-    admission = door()
-    costs, counters = admission.forecast.costs, admission.counters
-    for _ in range(50):
-        costs.learn("blur", 1_000_000, trace(1.0))
-    each = int(costs.estimate("blur") * 1_000_000)
-    with admission.admit(3, 0, "a") as permit:
-        permit.expect(3, "blur")
-        with permit.awaiting():
-            assert counters.total(Total.AWAITED) == 1
-            with permit.awaiting(), permit.awaiting():
-                assert counters.total(Total.WORK) == 0
-            assert counters.total(Total.WORK) == pytest.approx(2 * each, abs=2)
-            with permit.work("blur", 1_000_000):
-                assert counters.total(Total.WORK) == pytest.approx(2 * each, rel=0.3)
-        assert counters.total(Total.AWAITED) == 0
-        assert counters.total(Total.WORK) == pytest.approx(2 * each, abs=2)
-    assert counters.total(Total.WORK) == 0
-
-
-def test_a_request_that_ends_before_its_fetches_leaves_no_work_behind() -> None:
-    admission = door()
-    for _ in range(50):
-        admission.forecast.costs.learn("blur", 1_000_000, trace(1.0))
-    permit = admission.admit(1, 0, "a")
-    permit.expect(1, "blur")
-    with permit.awaiting():
-        permit.release()
-    assert admission.counters.total(Total.WORK) == 0
-    assert admission.counters.total(Total.AWAITED) == 0
-
-
-def test_what_is_remembered_of_kinds_is_bounded() -> None:
-    costs = CostModel()
-    for n in range(MOST_KINDS + 10):
-        costs.learn(n, 1000, trace(0.1))
-    assert not costs.knows(0)
-    assert costs.knows(MOST_KINDS + 9)
-
-
 def test_clients_take_turns_whatever_they_have_in_line() -> None:
     async def scenario() -> None:
         line, order = FairLine(1), list[str]()
 
         async def image(client: str) -> None:
-            async with line.turn(client, lambda: 0.1, NEVER):
-                order.append(client)
-                await asyncio.sleep(0)
+            place = await line.take(client, lambda: 0.1, NEVER)
+            order.append(client)
+            await asyncio.sleep(0)
+            line.leave(place)
 
         tasks = [asyncio.create_task(image("a")) for _ in range(6)]
         await asyncio.sleep(0)
@@ -369,11 +198,11 @@ def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed: int)
                 chance.choice(tasks).cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         counters = server.counters
-        fields = (Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS, Total.WORK)
+        fields = [Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS]
+        fields += [Total.WORK, Total.PAST, Total.EXPECTED, Total.THROUGH]
         assert [counters.total(field) for field in fields] == [0] * len(fields)
         for field in (ByKey.IMAGES, ByKey.ARRIVING, ByKey.WORK):
             assert not counters.all_of(field).any()
-        assert not server.admission.unsure
         assert server.admission.line.waiting == 0
         after = Seen()
         await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))

@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from app.admission import Admission
+from app.admission.costs import Kind
 from app.admission.counts.counters import Counters
 from app.cluster.front_end import FrontEnd, WholeBodies, busy_images
 from darkroom.autoscaling import by_images
@@ -60,13 +61,14 @@ def test_all_replicas_together_are_kept_busy() -> None:
 
 
 def test_more_images_pass_the_line_when_replicas_come() -> None:
-    admission = Admission.from_settings(Settings(), 1, Counters())
+    admission = Admission.from_settings(Settings(), 1, Counters(), 1)
     turns: list[str] = []
 
     async def pass_line(number: int) -> None:
-        async with admission.line.turn("a", lambda: 100.0, admission_deadline()):
-            turns.append(f"{number}")
-            await asyncio.sleep(0.05)
+        with admission.enter() as permit:
+            async with permit.turn((Kind("k", 100.0),)):
+                turns.append(f"{number}")
+                await asyncio.sleep(0.05)
 
     async def test() -> None:
         admission.set_busy_images(3, 0)
@@ -76,13 +78,7 @@ def test_more_images_pass_the_line_when_replicas_come() -> None:
         await asyncio.gather(*tasks)
 
     asyncio.run(test())
-    assert admission.forecast.capacity.busy_images == 3
-
-
-def admission_deadline() -> Any:
-    from models.domain.deadline import NEVER
-
-    return NEVER
+    assert admission.busy_images == 3
 
 
 def test_a_front_end_with_other_weights_than_its_workers_is_not_healthy() -> None:

@@ -141,7 +141,7 @@ def test_a_stream_that_is_closed_at_a_large_line_gives_its_memory_back(
 
     async def scenario() -> None:
         admission = Admission(Limits(images=8, bytes=1 << 30, arriving=1 << 30))
-        permits = StreamPermits(admission, "client", 9.0, [])
+        permits = StreamPermits(admission, "client", 9.0, ())
         read = stream.ImageStream(
             receive, "application/x-ndjson", permits, StreamWindow(1), Settings()
         )

@@ -126,7 +126,7 @@ def test_what_admission_refuses_is_refused_before_the_tensor_is_read(full: str) 
         other = admission.admit(97, 0, "other")  # 3 of the 4 images still fit
     asking = admission.enter("me", Deadline.after(30.0, admission.clock()))
     if full == "time":
-        admission.forecast.absence = lambda: 1000.0
+        admission.account.absence = lambda: 1000.0
     reading = collect(request(body, receive, {HEADER: length}), asking, SETTINGS, MODEL)
     with pytest.raises(Overloaded):
         asyncio.run(reading)

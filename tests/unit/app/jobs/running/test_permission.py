@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from app.admission import Admission, Limits
-from app.admission.line.line import FairLine
 from app.jobs.running.permission import BEHIND, Permission
 
 
@@ -14,7 +13,7 @@ def test_an_image_that_yields_to_requests_has_more_time(yields: bool, seconds: f
     async def scenario() -> None:
         admission = Admission(Limits(images=2, bytes=100, arriving=100), clock=lambda: 1000.0)
         if yields:
-            admission.line.behind = FairLine(2)
+            admission.with_background(2)
         async with Permission(admission).image(120.0, "b") as permit:
             assert permit.deadline.remaining(1000.0) == seconds
             assert permit.fetches_for == "b"

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.admission.line.line import FairLine
+from app.admission import Admission, Limits
+from app.admission.costs import Kind
+from app.admission.line import FairLine
 from app.intake.spool import Blob
 from app.intake.wanted import Parts
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
@@ -19,7 +21,6 @@ from app.pipeline.results.reusable import OVERHEAD
 from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.codec import ImageFormat
-from models.domain.deadline import NEVER
 from models.domain.errors import Undecodable, WeightsMissing
 from models.domain.job import Labels, Lane
 from workers.operations import Classify
@@ -38,6 +39,7 @@ class Fixture:
         self.metrics = Metrics()
         self.results = KnownResults(limit, lambda: self.version, self.files, self.metrics)
         self.line = FairLine(places)
+        self.permit = Admission(Limits(64, 1 << 20, 1 << 20), line=self.line).enter()
         self.computed = 0
         self.computing = 0
         """Images that are computed now."""
@@ -74,7 +76,7 @@ class Fixture:
         found = self.results.known(key, stages)
         if found is None:
             start = self.work if work is None else lambda: work
-            turn = self.line.turn("client", lambda: 1.0, NEVER)
+            turn = self.permit.turn((Kind("k", 1.0),))
             async with turn:
                 found = await self.results.once(key, lane, turn, stages, start)
         elif work is not None:

@@ -93,7 +93,7 @@ def test_with_a_rate_limit_no_request_may_be_decided_twice() -> None:
 def test_the_length_of_a_stream_is_not_held_and_its_images_wait_for_room(images: int) -> None:
     decide = overloaded()
     admission = decide._service.admission
-    admission.forecast.capacity.per_second = 1e9  # only memory and images are short
+    admission.account.rate = 1e9  # only memory and images are short
     admission.counters.add(Total.IMAGES, images)
     admission.counters.add(Total.BYTES, admission.limits.bytes - 1000)
     assert refused(decide, length=b"2000")

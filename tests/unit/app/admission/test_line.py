@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 
-from app.admission.line.line import FairLine
-from app.admission.line.places import Place, Places, Share
+import pytest
+
+from app.admission.line import FairLine, Place, Places, Share
 from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import Overloaded
 from tests.server import PATIENCE
 
 
@@ -14,9 +15,7 @@ class Line:
     """A fair line, the names of the images that were let through, and what each image costs."""
 
     def __init__(self, least: int = 1, most_bulk: int | None = None) -> None:
-        self.line = FairLine(
-            least, predict=lambda work: work, clock=lambda: 100.0, most_bulk=most_bulk
-        )
+        self.line = FairLine(least, clock=lambda: 100.0, most_bulk=most_bulk)
         self.order: list[str] = []
         self.cost = 0.0
         self.deadline = NEVER
@@ -24,8 +23,6 @@ class Line:
         """What each client holds now."""
         self.places: list[Place] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.left = AsyncExitStack()
-        """Turns that are left as long as this is open."""
 
     async def ask(self, *names: str) -> None:
         """Let images wait; the first letter of a name is its client."""
@@ -83,6 +80,25 @@ def test_bulk_leaves_a_place_free_for_others_and_takes_it_when_it_is_bulk_no_mor
     asyncio.run(scenario())
 
 
+def test_an_image_whose_turn_comes_too_late_is_refused_and_not_computed_in_vain() -> None:
+    async def scenario() -> None:
+        line = Line()
+        line.cost = 1.0
+        await line.ask("a1")
+        line.deadline = Deadline(100.0 + 0.4)
+        await line.ask("a2")
+        line.deadline = Deadline(100.0 + 1.1)
+        await line.ask("a3")
+        line.line.leave(line.places.pop(0))
+        with pytest.raises(Overloaded, match=r"came 0.4 seconds before .* takes about 1.0"):
+            await line.tasks.pop(1)
+        await line.end_all()
+        assert line.order == ["a1", "a3"]
+        assert line.line.waiting == 0
+
+    asyncio.run(scenario())
+
+
 def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
     async def scenario() -> None:
         line = Line()
@@ -100,55 +116,25 @@ def test_an_image_that_leaves_its_turn_lets_others_through_and_comes_back() -> N
         waits = asyncio.Event()
 
         async def large() -> None:
-            async with (turn := line.turn("a", lambda: 1.0, NEVER)):
-                async with turn.left():
-                    await waits.wait()
-                order.append("large")
+            place = await line.take("a", lambda: 1.0, NEVER)
+            line.suspend(place)
+            await waits.wait()
+            line.resume(place)
+            order.append("large")
+            line.leave(place)
 
         async def small() -> None:
-            async with line.turn("b", lambda: 1.0, NEVER):
-                order.append("small")
+            place = await line.take("b", lambda: 1.0, NEVER)
+            order.append("small")
+            line.leave(place)
             waits.set()
 
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(large())
             group.create_task(small())
         assert order == ["small", "large"]
-        async with asyncio.timeout(PATIENCE), line.turn("c", lambda: 1.0, NEVER):
-            pass  # nothing is counted any more
-
-    asyncio.run(scenario())
-
-
-def test_a_cheap_image_is_predicted_to_overtake_the_long_ones_of_its_client() -> None:
-    async def scenario() -> None:
-        line = Line()
-        line.cost = 2.0
-        await line.ask(*[f"a{number}" for number in range(11)])
-        assert line.line.overtaking("a", 0.125) == 2.0 + 0.125
-        assert line.line.overtaking("a", 2.0) is None
-        assert line.line.overtaking("b", 0.125) is None
-        line.cost = 0.125
-        await line.ask("a11")
-        assert line.line.overtaking("a", 0.125) == 2.0 + 0.125 + 0.125
-        await line.ask("b1", "b2")
-        assert line.line.overtaking("a", 0.125) == 2.0 + 2 * (0.125 + 0.125)
-        await line.end_all()
-        assert [name for name in line.order if name[0] == "a"][:2] == ["a0", "a11"]
-
-    asyncio.run(scenario())
-
-
-def test_nothing_is_predicted_to_overtake_images_that_will_be_overdue() -> None:
-    async def scenario() -> None:
-        line = Line()
-        line.cost = 2.0
-        line.deadline = Deadline(100.0 + 25.0)
-        await line.ask(*[f"a{number}" for number in range(9)])
-        assert line.line.overtaking("a", 0.125) == 2.0 + 0.125
-        await line.ask("a9")
-        assert line.line.overtaking("a", 0.125) is None
-        await line.end_all()
+        async with asyncio.timeout(PATIENCE):
+            await line.take("c", lambda: 1.0, NEVER)  # nothing is counted any more
 
     asyncio.run(scenario())
 
@@ -168,26 +154,6 @@ def test_a_client_that_leaves_lets_those_through_that_waited_behind_its_large_sh
     asyncio.run(scenario())
 
 
-def test_images_that_wait_for_memory_delay_large_ones_of_their_client_and_no_cheap_ones() -> None:
-    async def scenario() -> None:
-        line = Line()
-        line.cost = 2.0
-        for _ in range(10):
-            turn = line.line.turn("a", lambda: 2.0, NEVER)
-            await turn.take()
-            await line.left.enter_async_context(turn.left())
-        assert line.line.overtaking("a", 2.0) is None
-        assert line.line.overtaking("a", 0.125) == 0.125
-        line.deadline = Deadline(100.0 + 5.0)
-        await line.ask("a0", "a1")
-        assert line.line.overtaking("a", 0.125) == 2.0 + 2.0 + 0.125, "a1 would be overdue"
-        await line.end_all()
-        await line.left.aclose()
-        assert line.line.past == 20.0
-
-    asyncio.run(scenario())
-
-
 def test_a_client_alone_fills_its_batches_although_its_images_take_long() -> None:
     places = Places(least=2, room=lambda: 0.4, most_bulk=1, alone=6)
     passed: list[Place] = []
@@ -196,7 +162,7 @@ def test_a_client_alone_fills_its_batches_although_its_images_take_long() -> Non
         """Let images pass while they fit; return how many there are."""
         while places.fits(share):
             large = places.is_large(share, others=False)
-            passed.append(Place(cost, large, lambda: cost, set()))
+            passed.append(Place(cost, large))
             places.add(passed[-1])
         return places.images
 
@@ -219,6 +185,6 @@ def test_images_that_only_fill_batches_keep_no_other_client_waiting() -> None:
     places = Places(least=1, room=lambda: 0.4, most_bulk=1, alone=6)
     for _ in range(6):
         assert places.fits(Share.FILLING)
-        places.add(Place(0.3, places.is_large(Share.FILLING, others=True), lambda: 0.3, set()))
+        places.add(Place(0.3, places.is_large(Share.FILLING, others=True)))
     assert not places.fits(Share.FILLING)
     assert places.fits(Share.SMALL)

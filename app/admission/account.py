@@ -1,0 +1,287 @@
+"""Keep account of the work that is admitted, and tell how long it takes until it is done.
+
+The unit is the second of one core, or of one GPU. The cost of an image is its part of the cores
+while it is past the line, from its decoding to its encoding: with N images there and C cores, each
+of them gets min(N, C) / N core-seconds in a second (processor sharing: Kleinrock, 1967,
+https://doi.org/10.1145/321386.321388). All of them together get min(N, C) in a second by
+construction, wherever they wait for each other. So costs and the rate at which work is done always
+agree while the mixture of images stays, and a machine that other programs use too shows itself in
+the costs alone. The integral of min(N, C) / N is kept, so measuring an image takes two readings.
+
+Work is admitted while the wait is short: a queue of more than a few seconds serves no client
+better, and its images die at their deadlines (a standing queue: Nichols and Jacobson, 2012,
+"Controlling queue delay", https://queue.acm.org/detail.cfm?id=2209336). CoDel measures the wait of
+the image that leaves the queue. Here the wait is predicted for each request, because clients
+differ: each waits for its own work, and for as much work of each other client.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.admission.costs import CostModel, Kinds
+from app.admission.counts.counters import Counters, Key
+from app.admission.counts.fields import ByKey, Total
+from models.domain.errors import Overloaded
+
+TARGET = 4.0
+"""Seconds that a request may wait for the work before it; beyond that it is refused."""
+
+MARGIN = 2.0
+"""Factor of the predicted wait that must fit before a deadline: other clients may come and take
+turns with the work that is already admitted, and other programs may take half of the machine."""
+
+FRESH = 0.02
+"""Seconds for which sums over clients and over images past the line are reused."""
+
+MEMORY = 5.0
+"""Seconds after which what was seen of the rate has 1/e of its influence left."""
+
+GROWTH = 1.5
+"""Times what an image has taken so far that it is expected to take, once it took longer than was
+expected before."""
+
+HORIZON, HORIZON_SHARED = 0.2, 0.05
+"""Seconds of work that may be past the line, where clients do not take turns any more; the second
+one where several clients had work lately: the work of one then delays the others less."""
+
+NEVER = 1e9
+"""Seconds from which a deadline is none."""
+
+MICRO = 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class Expected:
+    """The work on one image that is charged to its client, in microseconds, until it is done."""
+
+    key: Key
+    kinds: Kinds
+    pixels: Callable[[], int | None]
+    charged: int = 0
+    began: float | None = None
+    """The integral at which the image passed the line, None while it is not past it."""
+    got: float = 0.0
+    """Seconds that it had before, if it left its place to others for a while."""
+
+
+class Account:
+    """The expected work of all front ends; each writes what it admits into the shared counters.
+
+    `cores` is the number of images that are computed at the same time, `speed` that of `CostModel`.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        cores: int,
+        speed: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._counters = counters
+        self._clock = clock
+        self.cores = self.rate = float(cores)
+        """`rate` is the seconds of work that are done in a second while images wait. It is `cores`,
+        and less if images wait for something else than cores, for instance for memory."""
+        self.costs = CostModel(speed, clock)
+        self.absence: Callable[[], float] = lambda: 0.0
+        """Returns the seconds until a worker computes again; work that is admitted waits for it."""
+        self.waiting: Callable[[], int] = lambda: 0
+        """Returns how many images of this front end wait in line or for memory."""
+        self.shared_until = -1.0
+        """Until when the server counts as shared, after several clients had work."""
+        self._integral = 0.0
+        self._at = clock()
+        self._past: dict[Expected, None] = {}
+        self._waiting: dict[Expected, None] = {}
+        self._got: dict[Key, int] = {}
+        self._got_all = 0
+        self._clients = np.zeros(1, np.int64)
+        self._looked = -1.0
+
+    def set_cores(self, cores: int) -> None:
+        """Count this many cores from now on, because workers came or went."""
+        self._advance()
+        self.cores = self.rate = float(cores)
+
+    # Charging
+
+    def charge(self, key: Key, work: int, images: int = 0) -> None:
+        """Count work of a client, and its images, as admitted; negative numbers count less."""
+        if work:
+            self._counters.add(Total.WORK, work)
+            self._counters.add_for(key, ByKey.WORK, work)
+        if images:
+            self._counters.add(Total.EXPECTED, images)
+
+    def _charge_again(self, image: Expected, seconds: float) -> int:
+        """Charge an image by another estimate; return by how much it is more."""
+        more = int(seconds * MICRO) - image.charged
+        image.charged += more
+        self.charge(image.key, more)
+        return more
+
+    def wait_for_turn(self, image: Expected, charged: int | None) -> None:
+        """Charge an image that asks for its turn; `charged` of it are charged already, if any."""
+        self.charge(image.key, image.charged - (charged or 0), int(charged is None))
+        self._waiting[image] = None
+
+    def begin(self, image: Expected) -> None:
+        """Note that an image has passed the line, or has come back to its place."""
+        self._advance()
+        image.began = self._integral
+        self._waiting.pop(image, None)
+        self._past[image] = None
+        self._counters.add(Total.THROUGH, 1)
+        self._counters.add(Total.PAST, image.charged)
+
+    def pause(self, image: Expected) -> None:
+        """Note that an image leaves its place for a while, or for good."""
+        assert image.began is not None
+        self._advance()
+        image.got += self._integral - image.began
+        image.began = None
+        del self._past[image]
+        self._counters.add(Total.THROUGH, -1)
+        self._counters.add(Total.PAST, -image.charged)
+
+    def end(self, image: Expected, *, completed: bool) -> None:
+        """Note that the work on an image has ended; its cost is learnt if it was completed."""
+        if image.began is not None:
+            self.pause(image)
+            learn = self.costs.learn if completed else self.costs.at_least
+            learn(image.kinds, image.pixels() or 1, image.got)
+        self._waiting.pop(image, None)
+        self.charge(image.key, -image.charged, -1)
+        image.charged, image.got = 0, 0.0
+
+    def _advance(self) -> None:
+        """Continue the integral to now; while no worker is there, nothing is done."""
+        now = self._clock()
+        seconds, self._at = now - self._at, now
+        through = self._counters.total(Total.THROUGH)
+        if through <= 0 or self.absence():
+            return
+        busy = min(float(through), self.cores)
+        self._integral += seconds * busy / through
+        if self.waiting():
+            self.rate += (busy - self.rate) * (1 - math.exp(-seconds / MEMORY))
+
+    def _look(self) -> None:
+        """Add up what clients have, and what images past the line had; rarely, as it takes 20 µs.
+
+        An image that had more than it was expected to cost counts as all that it had.
+        """
+        now = self._clock()
+        if now - self._looked < FRESH:
+            return
+        self._looked = now
+        self._advance()
+        self._got = {}
+        changed = False
+        for image in self._past:
+            assert image.began is not None
+            seconds = image.got + self._integral - image.began
+            got = int(seconds * MICRO)
+            if got > image.charged > 0:
+                longer = GROWTH * seconds
+                changed |= self.costs.at_least(image.kinds, image.pixels() or 1, longer)
+                self._counters.add(Total.PAST, self._charge_again(image, longer))
+            self._got[image.key] = self._got.get(image.key, 0) + min(got, image.charged)
+        if changed:
+            for image in self._waiting:
+                if image.charged:
+                    self._charge_again(image, self.costs.estimate(image.kinds, image.pixels()))
+        self._got_all = sum(self._got.values())
+        self._clients = self._counters.all_of(ByKey.WORK)
+
+    # Waits
+
+    def stay(self, seconds: float) -> float:
+        """Return how long an image that costs these seconds is past the line, beside the others."""
+        return seconds * max(1.0, (self._counters.total(Total.THROUGH) + 1) / self.cores)
+
+    def room(self) -> float:
+        """Return the seconds of work that this front end may have past its line."""
+        horizon = HORIZON if self._clock() > self.shared_until else HORIZON_SHARED
+        return horizon * self.cores / self._counters.front_ends
+
+    def backlog(self) -> float:
+        """Return the seconds until all admitted work is done."""
+        self._look()
+        left = self._counters.total(Total.WORK) - self._got_all
+        return self.absence() + max(0, left) / MICRO / self.rate
+
+    def wait(self, key: Key, more: int) -> float:
+        """Return the seconds before `more` work of a client begins; 0 while a core is free.
+
+        Clients take turns, so only as much of each other client's work comes first as this one has
+        itself, and what is past the line already.
+        """
+        counters, absence = self._counters, self.absence()
+        if counters.total(Total.EXPECTED) < self.cores:
+            return absence
+        self._look()
+        total = counters.total(Total.WORK)
+        own = counters.of(key, ByKey.WORK)
+        before = total - self._got_all
+        if own < total:
+            ahead = int(np.minimum(self._clients, own + more).sum()) - self._got.get(key, 0)
+            others = self._got_all - self._got.get(key, 0)
+            busy = counters.total(Total.THROUGH) >= self.cores
+            past = max(0, counters.total(Total.PAST) - others) if busy else 0
+            before = min(before, max(own - self._got.get(key, 0), ahead) + past)
+        return absence + max(0, before) / MICRO / self.rate
+
+    def too_late(
+        self,
+        key: Key,
+        remaining: float,
+        work: int = 0,
+        largest: int = 0,
+        longest: float = TARGET,
+    ) -> Overloaded | None:
+        """Return the refusal of `work` more for a client, if it would end after its deadline, which
+        is `remaining` seconds away, or wait for more than `longest` seconds. `largest` is the part
+        of its largest image.
+
+        What can begin at once is never refused: whether its deadline can be met shows itself.
+        """
+        if remaining > NEVER:
+            return None
+        start = self.wait(key, work)
+        if start <= 0:
+            return None
+        end = start * MARGIN + max(largest / MICRO, work / MICRO / self.rate)
+        if end > remaining:
+            return _refusal(
+                f"this request would end in about {longer(end, remaining)} seconds, behind the "
+                "work that was admitted before it, and its deadline is in "
+                f"{remaining:.1f}; try again later or allow more time (X-Deadline-Ms)",
+                start,
+                (end - remaining) / MARGIN,
+            )
+        queued = start - self.absence()
+        if queued <= longest:
+            return None
+        return _refusal(
+            "the work that was admitted before this request takes about "
+            f"{longer(queued, longest)} seconds, and the server admits more while that is at most "
+            f"{longest:g}; try again later",
+            start,
+            queued - longest,
+        )
+
+
+def longer(seconds: float, allowed: float) -> str:
+    """Return the seconds in tenths, so that they are more than the `allowed` ones as written."""
+    return f"{max(seconds, float(f'{allowed:.1f}') + 0.1):.1f}"
+
+
+def _refusal(detail: str, retry_after: float, lasts: float) -> Overloaded:
+    error = Overloaded(detail, retry_after=retry_after, reason="deadline")
+    error.lasts = lasts
+    return error
