@@ -65,8 +65,13 @@ def bind_metrics(settings: Settings) -> list[socket.socket]:
 
 async def listens(bound: socket.socket) -> None:
     """Wait until another process lets a socket that it shares with this one listen."""
-    while not bound.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # noqa: ASYNC110
+    while not is_listening(bound):  # noqa: ASYNC110
         await asyncio.sleep(PAUSE)
+
+
+def is_listening(bound: socket.socket) -> bool:
+    """Return whether a socket listens already."""
+    return bool(bound.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def announce(settings: Settings, sockets: Iterable[socket.socket]) -> None:

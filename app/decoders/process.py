@@ -26,8 +26,10 @@ class DecoderProcess:
         self.pid = pid
         self.area = area
         self.images = 0
-        self.idle_since = self.give_up_at = 0.0
-        """Times on the event loop's clock: since when it has no image, and when it is stuck."""
+        self.idle_since = 0.0
+        """Since when it has no image, on the event loop's clock."""
+        self.looks, self.patience = 0, 0.0
+        """How often the watchdog has looked at its image, and the seconds until it is stuck."""
         self.stuck = False
         self.closed = False
         """Whether the process closed the connection by its end; False if its answer was refused."""

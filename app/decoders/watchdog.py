@@ -3,12 +3,19 @@
 import asyncio
 
 from app.decoders.process import DecoderProcess
+from models.heartbeat import hangs
 
 STUCK = 60.0
 """Seconds after which a process that neither uses up its CPU time nor answers is killed."""
 
-EVERY = 10.0
-"""Seconds between two looks, and without an image after which a shared area is freed."""
+STOPPED = 2.0
+"""Seconds after which a process that a signal has stopped is killed: no load explains that."""
+
+LOOK = 0.5
+"""Seconds between two looks while a process works."""
+
+REST = 10.0
+"""Seconds without an image after which a shared area is freed."""
 
 
 class Watchdog:
@@ -25,9 +32,9 @@ class Watchdog:
 
     def begin(self, process: DecoderProcess, seconds: float) -> None:
         """Watch a process that has `seconds` of CPU time for its image."""
-        process.give_up_at = asyncio.get_running_loop().time() + STUCK + seconds
+        process.looks, process.patience = 0, STUCK + seconds
         self._working.add(process)
-        self._look_later()
+        self._look_later(LOOK)
 
     def end(self, process: DecoderProcess) -> None:
         """Stop watching a process whose image is done."""
@@ -39,19 +46,24 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_later(self) -> None:
+    def _look_later(self, seconds: float) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self._look)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
+        """Kill processes that are stuck. A stopped one is no fault of its image, which another one
+        decodes. Silence is counted in looks: an event loop that was busy has not looked.
+        """
         self._timer = None
         now = asyncio.get_running_loop().time()
         for process in self._working:
-            if now >= process.give_up_at:
-                process.stuck = True
+            process.looks += 1
+            silence = process.looks * LOOK
+            if hangs(process.pid, silence, STOPPED, process.patience):
+                process.stuck = silence >= process.patience
                 process.kill()
         for process in self._idle:
-            if process.area.used and now - process.idle_since >= EVERY:
+            if process.area.used and now - process.idle_since >= REST:
                 process.area.release()
         if self._working or any(process.area.used for process in self._idle):
-            self._look_later()
+            self._look_later(LOOK if self._working else REST)

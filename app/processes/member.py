@@ -20,8 +20,8 @@ from app.processes.orders import Orders
 from app.processes.uvicorn_config import wrong_settings
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
+from models.heartbeat import Heartbeat
 from models.settings import Settings
-from workers.heartbeat import Heartbeat
 from workers.ipc.encoded_network import encode_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer

@@ -23,7 +23,7 @@ from app.connections.http1.bare_refusals import BareRefusals
 from app.connections.http1.cycle import CLOSE
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
-from app.connections.listening import announce, bind, bind_metrics, listens
+from app.connections.listening import announce, bind, bind_metrics, is_listening, listens
 from app.connections.phases import Timer
 from app.grpc_service.starting import Grpc, reserved
 from app.processes import reconfigure
@@ -31,6 +31,7 @@ from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
 from app.processes.grpc_port import accepting
+from app.processes.introduction import introduce
 from app.processes.orders import Orders
 from app.processes.uvicorn_config import LAST_ANSWERS, config_of, wrong_settings
 from app.routes.images.early_refusal import EarlyRefusal
@@ -91,8 +92,13 @@ class Server(uvicorn.Server):
         freeze()
         settings, service = self._settings, self._app.state.service
         if self._shared is not None and self._orders is not None:
+            first = self._orders.first.get("number") == 0 and not is_listening(self._shared.socket)
+            if first:  # one line for the server, and none for each front end
+                introduce(self._app.state.service, self._settings)
             self._orders.ready()
             await listens(self._shared.socket)
+        elif self._shared is None:
+            introduce(self._app.state.service, self._settings)
         limits = ConnectionLimits.of(settings, (most := raise_limit()) - reserved(settings, most))
         (metrics := service.metrics).connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)

@@ -96,7 +96,6 @@ BULK = (
 WORKERS = (
     "start_times",
     "host_lock",
-    "heartbeat",
     "malloc",
     "kernels",
     "preprocess",

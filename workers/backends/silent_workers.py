@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from workers.heartbeat import Heartbeat, hangs
+from models.heartbeat import Heartbeat, hangs
 from workers.ipc.worker_client import Line, WorkerConnection
 
 LOOK = 0.25

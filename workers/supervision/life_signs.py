@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from workers.heartbeat import Heartbeat, hangs
+from models.heartbeat import Heartbeat, hangs
 
 MOST = 4096
 """Bytes of a message: a pipe passes on up to that many in one piece (pipe(7))."""

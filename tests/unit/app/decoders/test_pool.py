@@ -472,7 +472,7 @@ def test_pixels_stay_as_they_were_when_their_process_decodes_other_images() -> N
 def test_the_memory_of_an_area_is_freed_when_its_process_rests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.decoders.watchdog.EVERY", 0.0)
+    monkeypatch.setattr("app.decoders.watchdog.REST", 0.0)
 
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
@@ -485,7 +485,7 @@ def test_the_memory_of_an_area_is_freed_when_its_process_rests(
 
 
 def test_a_process_that_is_stuck_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.decoders.watchdog.EVERY", 0.0)
+    monkeypatch.setattr("app.decoders.watchdog.LOOK", 0.01)
     monkeypatch.setattr("app.decoders.watchdog.STUCK", -LIMITS.seconds)
 
     async def test(pool: DecoderPool) -> None:
@@ -496,6 +496,16 @@ def test_a_process_that_is_stuck_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
             await pixels(pool, drawn())
 
     assert run(test).ended == {"stuck": 1}
+
+
+def test_an_image_whose_process_is_stopped_is_decoded_by_another_one_soon() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        (idle,) = pool._idle
+        os.kill(idle.pid, signal.SIGSTOP)
+        assert (await asyncio.wait_for(pixels(pool, drawn()), 10.0)).shape == (32, 32, 3)
+
+    assert run(test).ended == {"killed": 1}
 
 
 def test_a_frame_that_nothing_asked_for_ends_its_process() -> None:

@@ -66,7 +66,7 @@ def test_a_stopped_worker_makes_a_server_unready_until_it_reports_again(
                 look(ours, 0)
                 assert ours.load().alive
                 assert ours.absence() == 0
-                monkeypatch.setattr("workers.heartbeat.is_stopped", lambda _pid: True)
+                monkeypatch.setattr("models.heartbeat.is_stopped", lambda _pid: True)
             await ours.aclose()
 
     run(test)

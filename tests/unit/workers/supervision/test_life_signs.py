@@ -78,7 +78,7 @@ def test_a_process_that_can_work_hangs_after_fewer_seconds_than_one_that_starts(
 
 
 def test_a_process_that_is_stopped_hangs_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.heartbeat.is_stopped", lambda _pid: True)
+    monkeypatch.setattr("models.heartbeat.is_stopped", lambda _pid: True)
 
     async def test(signs: Signs) -> None:
         signs.look(STARTING)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from models.heartbeat import Heartbeat, hangs, is_stopped
 from tests.server import until
-from workers.heartbeat import Heartbeat, hangs, is_stopped
 
 NO_PROCESS = 1 << 30
 """More than the largest process id."""

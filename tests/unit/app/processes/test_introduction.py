@@ -1,0 +1,44 @@
+"""The line at the start of a server, and the warning of one that everybody may use."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from app.admission.keys import ApiKeys
+from app.processes.introduction import introduce
+from models.settings import Settings
+from tests.in_process import served
+
+
+@pytest.mark.parametrize(
+    ("host", "with_keys", "warned"),
+    [
+        ("127.0.0.1", False, False),
+        ("::1", False, False),
+        ("localhost", False, False),
+        ("0.0.0.0", False, True),
+        ("::", False, True),
+        ("192.0.2.7", False, True),
+        ("0.0.0.0", True, False),
+    ],
+)
+def test_a_server_says_what_it_serves_with_and_warns_where_everybody_may_use_it(
+    host: str, with_keys: bool, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "darkroom.server")
+
+    async def test() -> None:
+        async with served() as app:
+            service = app.state.service
+            file = tmp_path / "keys"
+            file.write_text("a:secret\n")
+            service.keys = ApiKeys(file) if with_keys else None
+            introduce(service, Settings(host=host, port=8080, api_keys_file=file))
+
+    asyncio.run(test())
+    line = caplog.records[0].getMessage()
+    keys = str(tmp_path / "keys") if with_keys else "none"
+    assert line == f"device fake; networks resnet18 (fake); address {host}:8080; API keys {keys}"
+    assert [each.levelname for each in caplog.records[1:]] == ["WARNING"] * warned
