@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from models.networks.registry import NETWORKS
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import NetworkSpec
 from workers.engines.builder import build, build_empty, on_one_thread
@@ -23,6 +24,10 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _COUNTER = "num_batches_tracked"
 """The batches that a batch norm saw in training. Older files lack the number; nothing reads it."""
 _NAMED_PROBLEMS = 3
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "weights")
+"""Names under which trainings keep the weights beside their optimiser and their counters."""
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.")
+"""Beginnings of names that DataParallel, torch.compile and frameworks of training add."""
 
 
 @on_one_thread()
@@ -35,6 +40,8 @@ def load_state(path: Path, n_labels: int, spec: NetworkSpec = RESNET18) -> State
     """
     state = _tensors(path)
     if problems := list(_problems(state, spec)):
+        if kind := _recognised(state, spec):
+            raise ValueError(f"{path} {kind}")
         more = f" and {len(problems) - _NAMED_PROBLEMS} more" * (len(problems) > _NAMED_PROBLEMS)
         raise ValueError(
             f"{path} does not hold the weights of torchvision's {spec.name}: "
@@ -83,6 +90,13 @@ def _tensors(path: Path) -> State:
         raise ValueError(_unreadable(path, error)) from error
     if isinstance(found, dict) and all(isinstance(t, Tensor) for t in found.values()):
         return found
+    inside = found if isinstance(found, dict) else {}
+    if name := next((each for each in _WRAPPERS if isinstance(inside.get(each), dict)), ""):
+        raise ValueError(
+            f"{path} is a checkpoint of a training, which has its weights as {name!r}: save them "
+            f"alone, by `torch.save(torch.load({path.name!r}, weights_only=True)[{name!r}], "
+            "'weights.pth')`"
+        )
     keys = f" of {', '.join(map(str, [*found][:5]))}" if isinstance(found, dict) else ""
     raise ValueError(
         f"{path} holds one {type(found).__name__}{keys}, not a state dict of tensors: "
@@ -93,6 +107,11 @@ def _tensors(path: Path) -> State:
 def _unreadable(path: Path, error: Exception) -> str:
     if path.suffix.lower() == ".safetensors":
         return f"{path} is not a safetensors file: {error}"
+    if "TorchScript" in str(error):
+        return (
+            f"{path} is a program of TorchScript, which is not run: save "
+            "`torch.jit.load(…).state_dict()` instead"
+        )
     if refused := re.search(
         r"Unsupported (?:global|class|operand): ?(?:GLOBAL )?(\S+)", str(error)
     ):
@@ -122,6 +141,24 @@ def _problems(state: State, spec: NetworkSpec) -> Iterator[str]:
         elif not torch.isfinite(tensor.float()).all():
             yield f"{name} has values that are not finite"
     yield from (f"{name} is not part of it" for name in state if name not in expected)
+
+
+def _recognised(state: State, spec: NetworkSpec) -> str:
+    """Return what a state dict that does not fit is, and what to do; empty if it is not known."""
+    for prefix in _PREFIXES:
+        if state and all(name.startswith(prefix) for name in state):
+            return (
+                f"has names that begin with {prefix!r}, as a wrapper around the network saves "
+                "them: save the weights of the network inside, by "
+                f"`{{name.removeprefix({prefix!r}): tensor for name, tensor in state.items()}}`"
+            )
+    for other in NETWORKS.values():
+        if other.name != spec.name and not any(_problems(state, other)):
+            return (
+                f"has the weights of {other.name}, not of {spec.name}: set "
+                f"DARKROOM_NETWORKS={other.name}"
+            )
+    return ""
 
 
 def _last(spec: NetworkSpec) -> str:

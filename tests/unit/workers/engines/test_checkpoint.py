@@ -173,7 +173,9 @@ def test_a_whole_pickled_network_is_refused(folder: Path) -> None:
 
 def test_a_training_checkpoint_is_refused_with_what_it_holds(folder: Path) -> None:
     path = saved({"model": {"conv1.weight": torch.zeros(1)}, "epoch": 3}, folder / "training.pth")
-    with pytest.raises(ValueError, match="one dict of model, epoch, not a state dict"):
+    with pytest.raises(
+        ValueError, match="checkpoint of a training, which has its weights as .model."
+    ):
         load_state(path, N_CLASSES)
 
 
@@ -222,3 +224,34 @@ def test_the_digest_of_a_state_changes_with_one_value_and_not_with_the_order(sta
     assert state_sha256(dict(reversed(state.items()))) == digest
     state["fc.bias"][0] += 1
     assert state_sha256(state) != digest
+
+
+@pytest.mark.parametrize("name", ["state_dict", "model"])
+def test_a_checkpoint_of_a_training_is_recognised(folder: Path, state: State, name: str) -> None:
+    path = saved({"epoch": 3, name: state}, folder / "own.ckpt")
+    with pytest.raises(ValueError, match=f"checkpoint of a training.*as '{name}': save them alone"):
+        load_state(path, N_CLASSES)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
+def test_names_of_a_wrapper_are_recognised(folder: Path, state: State, prefix: str) -> None:
+    wrapped = {f"{prefix}{name}": tensor for name, tensor in state.items()}
+    with pytest.raises(ValueError, match=f"names that begin with '{prefix}'"):
+        load_state(saved(wrapped, folder / "own.pt"), N_CLASSES)
+
+
+def test_the_weights_of_another_network_are_recognised(folder: Path) -> None:
+    other = torchvision.models.resnet34(num_classes=N_CLASSES).state_dict()
+    with pytest.raises(ValueError, match="weights of resnet34, not of resnet18: set DARKROOM_NET"):
+        load_state(saved(other, folder / "own.pth"), N_CLASSES)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_program_is_recognised_and_not_run(folder: Path) -> None:
+    class Doubling(torch.nn.Module):
+        def forward(self, given: Tensor) -> Tensor:
+            return given * 2
+
+    torch.jit.script(Doubling()).save(str(folder / "own.pt"))
+    with pytest.raises(ValueError, match="is a program of TorchScript, which is not run"):
+        load_state(folder / "own.pt", N_CLASSES)
