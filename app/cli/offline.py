@@ -20,10 +20,13 @@ from workers.kernels.compilation import compiled
 from workers.kernels.cubins import CubinStore, shipped
 from workers.kernels.loader import modules
 from workers.supervision.gpu_discovery import wanted_gpus
-from workers.supervision.profiling import DRAWN, drawing, keep_busy, utilisation
+from workers.supervision.profiling import DRAWN, drawing, keep_busy, kernel_times, utilisation
 from workers.supervision.startup import start_worker
 from workers.weights_digest import WeightsUnavailable, verified_sha256
 from workers.weights_store import WeightsStore
+
+KERNELS = 12
+"""Kernels that `darkroom profile` lists."""
 
 
 def manage_weights(settings: Settings, action: str, name: str) -> int:
@@ -123,11 +126,13 @@ def profile(settings: Settings, operation: Operation, seconds: float, path: Path
     with traced(path):
         images = asyncio.run(work(seconds))
     worker.stop()
-    found = utilisation(json.loads(path.read_text()))
+    trace = json.loads(path.read_text())
+    found, kernels = utilisation(trace), kernel_times(trace)
     return {
         "trace": str(path),
         "device": worker.load().device,
         "images": images,
         "images_per_second": round(images / seconds, 1),
         "utilisation": None if found is None else asdict(found),
+        "kernel_milliseconds": {name: round(kernels[name], 2) for name in [*kernels][:KERNELS]},
     }

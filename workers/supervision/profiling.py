@@ -111,6 +111,18 @@ def utilisation(trace: Mapping[str, Any]) -> Utilisation | None:
     )
 
 
+def kernel_times(trace: Mapping[str, Any]) -> dict[str, float]:
+    """Return the milliseconds of each kernel of a Chrome trace, the longest first.
+
+    Filters and networks have kernels of their own names; nothing is listed on a CPU.
+    """
+    total: dict[str, float] = {}
+    for event in trace["traceEvents"]:
+        if event.get("cat") == "kernel":
+            total[event["name"]] = total.get(event["name"], 0.0) + event["dur"] / 1e3
+    return dict(sorted(total.items(), key=lambda each: -each[1]))
+
+
 def _spans(trace: Mapping[str, Any], category: str, part: str) -> Iterable[Span]:
     for event in trace["traceEvents"]:
         if event.get("cat") == category and part in event["name"]:

@@ -49,17 +49,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     source_flags.declare(parser)
     source_flags.declare_engine(parser)
-    parser.add_argument("--top-k", type=int, help="classes per image (default: 5)")
+    parser.add_argument("--top-k", type=int, metavar="N", help="classes per image (default: 5)")
     output = parser.add_argument(
-        "--output", help="labels, or logits or embedding of the first network (default: labels)"
+        "--output",
+        metavar="WHAT",
+        help="labels, or logits or embedding of the first network (default: labels)",
     )
     complete_with(output, [each.value for each in NetworkOutput])
     vectors = parser.add_argument(
-        "--vector-format", help="of logits and embeddings: numbers or base64 (default: numbers)"
+        "--vector-format",
+        metavar="NAME",
+        help="of logits and embeddings: numbers or base64 (default: numbers)",
     )
     complete_with(vectors, ["numbers", "base64"])
     out = parser.add_argument(
         "--out",
+        "-o",
         metavar="FILE",
         help="write records there, when all are done: .csv, .parquet, else JSON Lines; the same "
         "command again continues after an interruption (default: print)",
@@ -96,7 +101,8 @@ def run(
     except InvalidParameter as error:
         wrong = error.errors[0]
         flag = wrong.path.replace("_", "-")
-        raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given})") from None
+        meant = f"; did you mean --out {wrong.given}?" if flag == "output" else ""
+        raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given}){meant}") from None
     sources = SourceFlags(files, include, exclude, lists, nul).sources()
     total = source_flags.counted(sources)
     start = choice.starter(settings, work, how, total)

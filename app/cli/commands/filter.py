@@ -51,6 +51,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--output",
         "--out",
         required=True,
+        metavar="PATH",
         help="a file, a folder (made if it is missing; for one file end its name with /), a ZIP "
         "(.zip), or - (standard output)",
     )
@@ -63,10 +64,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     names = [each.value for each in OUTPUT_FORMATS]
     group = parser.add_argument_group("encoding of the results")
     text = "format of the output (default: that of the output's name, else that of the source)"
-    group.add_argument("--format", choices=names, help=text)
+    group.add_argument("--format", choices=names, metavar="NAME", help=text)
     for field in fields(Encoding):
         text = str(EncodingOptions.model_fields[field.name].description)
-        switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
+        switch: dict[str, Any] = (
+            {"action": "store_true"} if field.default is False else {"metavar": "VALUE"}
+        )
         group.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
     add_settings(parser, LOCAL)
 

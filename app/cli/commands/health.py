@@ -37,7 +37,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "http://localhost:8000)",
     )
     parser.add_argument(
-        "--timeout", type=float, default=5.0, help="seconds to wait for an answer (default: 5)"
+        "--timeout",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="seconds to wait for an answer (default: 5)",
     )
     parser.add_argument(
         "--json", dest="as_json", action="store_true", help="print one line of JSON"

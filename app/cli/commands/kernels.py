@@ -19,6 +19,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--architectures",
         default=DEFAULT,
+        metavar="LIST",
         help="compute capabilities without their point, between commas; "
         f"takes about 40 s of CPU time each (default: {DEFAULT})",
     )

@@ -25,12 +25,16 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help="duration of the load (default: 1)"
+        "--seconds", type=float, default=1.0, metavar="N", help="duration of the load (default: 1)"
     )
     filters = parser.add_argument_group("filters to run instead of classifying")
     chain.declare(filters, required=False)
     parser.add_argument(
-        "-o", "--output", default="trace.json", help="Chrome trace (default: trace.json)"
+        "-o",
+        "--output",
+        default="trace.json",
+        metavar="FILE",
+        help="Chrome trace (default: trace.json)",
     )
     parser.add_argument("--force", action="store_true", help="replace an existing trace")
     add_settings(parser, (*WEIGHTS, *LOCAL, "optimize"))

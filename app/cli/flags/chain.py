@@ -22,7 +22,7 @@ _PATH = re.compile(r"^ops\[(\d+)\](?:\.(.*))?$")
 def declare(parser: argparse._ActionsContainer, *, required: bool) -> None:
     """Add `--ops` and `--op`, which exclude each other."""
     group = parser.add_mutually_exclusive_group(required=required)
-    complete_with(group.add_argument("--ops", help=OPS), [*FILTERS])
+    complete_with(group.add_argument("--ops", metavar="FILTERS", help=OPS), [*FILTERS])
     op = group.add_argument("--op", action="append", default=[], metavar="FILTER", help=OP)
     complete_with(op, [*FILTERS])
 

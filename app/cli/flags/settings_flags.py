@@ -31,6 +31,37 @@ WEIGHTS = (
 )
 """The settings that choose the networks, their weights and their labels."""
 
+SIZES = ("result_cache", "codec_memory", "decode_memory", "encode_memory")
+"""Settings that are numbers of bytes, and whose names do not say so."""
+
+KINDS = {
+    "host": "ADDRESS",
+    "metrics_host": "ADDRESS",
+    "front_ends": "N",
+    "gpus": "N",
+    "gpu_workers": "N",
+    "decoders": "N",
+    "trusted_proxies": "NETWORKS",
+    "fetch_allowed_networks": "NETWORKS",
+    "cors_origins": "URLS",
+    "fetch_ports": "LIST",
+    "fetch_allowed_hosts": "LIST",
+    "networks": "LIST",
+    "storage_allow": "ADDRESSES",
+    "storage_allow_write": "ADDRESSES",
+    "jobs_database": "URL",
+    "weights": "NAME|FILE",
+    "weights_labels": "FILE",
+    "weights_sha256": "DIGEST",
+    "log_level": "NAME",
+    "log_format": "NAME",
+    "optimize": "NAME",
+    "precision": "NAME",
+    "rate_limit": "N/N",
+    "min_body_rate": "BYTES",
+}
+"""The words for values of settings whose type does not tell."""
+
 ALIASES = {"settings_file": ("--env-file",)}
 """Further flags of a setting."""
 
@@ -51,6 +82,21 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
             _add_setting(group, name)
 
 
+def _value(name: str, kind: object) -> str:
+    """Return the word for a value in the help: its unit or its kind."""
+    words = name.split("_")
+    if "folder" in words:
+        return "FOLDER"
+    if kind in (Path, Path | None):
+        return "FILE"
+    if "bytes" in words or name in SIZES:
+        return "BYTES"
+    if "pixels" in words:
+        return "PIXELS"
+    kinds = {int: "N", float: "SECONDS", bool: "true|false"}
+    return KINDS.get(name) or (kinds.get(kind) if isinstance(kind, type) else None) or "TEXT"
+
+
 def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
     field = Settings.model_fields[name]
     default = "~/.cache/darkroom" if field.default_factory else field.default
@@ -59,7 +105,7 @@ def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
     flags = ["--" + name.replace("_", "-"), *ALIASES.get(name, ())]
     made = group.add_argument(
         *flags,
-        metavar=name.rsplit("_", 1)[-1].upper(),
+        metavar=_value(name, field.annotation),
         help=f"{field.description} (default: {shown})".replace("%", "%%"),
     )
     if field.annotation in (Path, Path | None):

@@ -1,9 +1,11 @@
 """Help, suggestions and errors of the command line."""
 
+from pathlib import Path
+
 import pytest
 
 from app.cli.catalogue import COMMANDS
-from app.cli.parser import run
+from app.cli.parser import complete_parser, run
 from models.exit_codes import ExitCode
 from models.setting_sections import SECTIONS
 from models.settings import Settings
@@ -113,3 +115,24 @@ def test_titles_are_bold_where_colours_are_wanted(
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[1mexamples:\x1b[0m" in printed(capsys, "filters", "--help")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_values_are_named_by_their_kind_and_not_by_the_flag(name: str) -> None:
+    parser = complete_parser()
+    (commands,) = (each for each in parser._actions if each.dest == "command")
+    assert isinstance(commands.choices, dict)
+    for action in commands.choices[name]._actions:
+        flags = {each.lstrip("-").replace("-", "_").upper() for each in action.option_strings}
+        if action.nargs != 0 and action.option_strings and not action.choices:
+            assert action.metavar, flags
+            assert action.metavar not in flags
+
+
+def test_a_file_for_output_points_to_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jpg").touch()
+    words = ["classify", str(tmp_path / "a.jpg"), "--output", "labels.csv"]
+    assert run(words) == ExitCode.WRONG_USAGE
+    assert "did you mean --out labels.csv?" in capsys.readouterr().err

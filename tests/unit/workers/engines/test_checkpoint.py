@@ -174,7 +174,7 @@ def test_a_whole_pickled_network_is_refused(folder: Path) -> None:
 def test_a_training_checkpoint_is_refused_with_what_it_holds(folder: Path) -> None:
     path = saved({"model": {"conv1.weight": torch.zeros(1)}, "epoch": 3}, folder / "training.pth")
     with pytest.raises(
-        ValueError, match="checkpoint of a training, which has its weights as .model."
+        ValueError, match=r"checkpoint of a training, which has its weights as .model."
     ):
         load_state(path, N_CLASSES)
 

@@ -13,7 +13,7 @@ from tests.fakes import GUARD, FakeEngine, fake_job
 from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
-from workers.supervision.profiling import IN_FLIGHT, keep_busy, utilisation
+from workers.supervision.profiling import IN_FLIGHT, keep_busy, kernel_times, utilisation
 
 
 def event(category: str, name: str, begin: float, length: float) -> dict[str, Any]:
@@ -40,6 +40,7 @@ def test_overlap_idle_time_and_shares_are_those_of_the_spans() -> None:
     assert found.overlap == pytest.approx({"upload": 0.5, "download": 0.5})
     assert found.idle == pytest.approx(10e-6)
     assert found.gap == pytest.approx(10e-6)
+    assert [*kernel_times(trace).items()] == [("crop", 0.07), ("conv", 0.01)]
 
 
 def test_a_trace_without_a_device_says_nothing() -> None:
