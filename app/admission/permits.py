@@ -18,6 +18,7 @@ from app.admission.line import FairLine, Share
 from app.admission.permit import Permit
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited
+from models.domain.uncounted import counts
 from models.settings import Settings
 
 CONTENTION = 10_000_000_000
@@ -190,7 +191,7 @@ class Admission:
     def charge_rate(self, client: str, n_images: int) -> None:
         """Count images against the rate of a client; raises RateLimited."""
         rate = self.rate
-        if rate is None or client == LOCAL or not n_images:
+        if rate is None or client == LOCAL or not n_images or not counts():
             return
         if wait := self.counters.rates.take(client, n_images, rate):
             raise RateLimited(

@@ -23,6 +23,7 @@ from app.responses.body import StreamedBody
 from app.routes.access_log import NAME
 from app.service import Service, service_in
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
+from models.domain.uncounted import counts
 
 
 class ImageRoute(APIRoute):
@@ -40,7 +41,8 @@ class ImageRoute(APIRoute):
             await self._admitted(scope, receive, send)
         except (Draining, Overloaded, RateLimited, Unauthorized, Forbidden) as error:
             reason = error.reason if isinstance(error, Overloaded) else error.code
-            service_in(scope).metrics.rejections.labels(reason).inc()
+            if counts():
+                service_in(scope).metrics.rejections.labels(reason).inc()
             raise
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
