@@ -1,5 +1,6 @@
 """The gRPC server of one front end, on the event loop of its HTTP server."""
 
+import asyncio
 import logging
 import os
 
@@ -19,6 +20,10 @@ STREAMS = 100
 
 WINDOW = 1 << 16
 """Bytes of a message that a client may send before it is read."""
+
+ARRIVING = 0.5
+"""Seconds in which calls that clients have sent before the stop still begin. grpcio refuses calls
+that it has received and not yet given to Python as UNAVAILABLE, and a busy event loop is late."""
 
 MILLISECONDS = 1000
 
@@ -73,7 +78,9 @@ class GrpcServer:
         return cls(server, gate)
 
     async def stop(self, seconds: float) -> None:
-        """Take no more calls, and end those that have not ended `seconds` later."""
+        """Take no more calls, and end the calls that have not ended `seconds` later."""
+        if self.gate.clients:
+            await asyncio.sleep(min(ARRIVING, seconds))
         await self._server.stop(seconds)
         await self.gate.drained()
 

@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 256
 """Connections of one front end, three quarters of them from one client. Further ones are closed."""
 
-LAST = 1.0
+LAST = 5.0
 """Seconds in which clients get the last bytes of a server that has stopped."""
 
 Address = tuple[str, int]
