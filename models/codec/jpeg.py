@@ -7,14 +7,13 @@ range. An engine meets those by itself; with restart markers each interval may b
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from operator import mul
 
 from models.codec.jpeg_scan import scan_end
-from models.codec.jpeg_tail import HuffmanTable, ends_with_a_unit, huffman_table
 from models.domain.image import Subsampling
 
 MAX_SIDE = 65_500
@@ -68,7 +67,7 @@ class BaselineJpeg:
     `length` counts its bytes from SOI to EOI: what a file has behind them is no decoder's business.
     `described`: it has segments that may hold EXIF or a colour profile. `restarts`: its scan has
     restart markers; what stands before each of them need not be what the blocks there need, and
-    decoders differ on what is too much or too little. `ends_with_a_unit` decodes the last bytes.
+    decoders differ on what is too much or too little.
     """
 
     width: int
@@ -77,7 +76,6 @@ class BaselineJpeg:
     length: int
     described: bool
     restarts: bool = False
-    ends_with_a_unit: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
 
 
 class _Unfit(Exception):
@@ -86,12 +84,12 @@ class _Unfit(Exception):
 
 @dataclass(slots=True)
 class _Header:
-    """What the segments before the scan have defined; `tables` are by class and number."""
+    """What the segments before the scan have defined; `shortest` codes are by class and number."""
 
     frame: bytes = b""
     interval: int | None = None
     quantization: set[int] = field(default_factory=set)
-    tables: dict[int, HuffmanTable] = field(default_factory=dict)
+    shortest: dict[int, int] = field(default_factory=dict)
     other_colours: bool = False
     described: bool = False
 
@@ -161,8 +159,8 @@ def _read(header: _Header, marker: int, stream: bytes, start: int, end: int) -> 
         header.quantization |= names
     elif marker == _DHT and len(body) <= _MAX_HUFFMAN_BYTES:
         tables = _huffman_tables(body)
-        _require(header.tables.keys().isdisjoint(tables))
-        header.tables |= tables
+        _require(header.shortest.keys().isdisjoint(tables))
+        header.shortest |= tables
     elif marker == _SOF0 and not header.frame and len(body) >= 9:
         header.frame = body
     elif marker == _DRI and header.interval is None and len(body) == 2:
@@ -192,12 +190,12 @@ def _quantization_tables(body: bytes) -> frozenset[int]:
 
 
 @lru_cache(maxsize=_CACHED)
-def _huffman_tables(body: bytes) -> Mapping[int, HuffmanTable]:
-    """Return the tables by class and number.
+def _huffman_tables(body: bytes) -> Mapping[int, int]:
+    """Class and number of each table, and the bits of its shortest code.
 
     Symbols are those baseline needs and come once each: no table outgrows one made for baseline.
     """
-    tables: dict[int, HuffmanTable] = {}
+    tables: dict[int, int] = {}
     start = 0
     while start < len(body):
         name, counts = body[start], body[start + 1 : start + 17]
@@ -207,7 +205,7 @@ def _huffman_tables(body: bytes) -> Mapping[int, HuffmanTable]:
         _require(0 < len(symbols) == sum(counts) == len(set(symbols)))
         _require(not symbols.translate(None, _AC_SYMBOLS if name & 0x10 else _DC_SYMBOLS))
         _require(sum(map(mul, counts, _KRAFT)) < 1 << 16)
-        tables[name] = huffman_table(counts, symbols)
+        tables[name] = 16 - len(counts.lstrip(b"\0")) + 1
     return tables
 
 
@@ -233,21 +231,18 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
         and scan[-3:] == _SEQUENTIAL
     )
     mcu_width, mcu_height, blocks = _MCU[subsampling]
-    pairs = [_tables(header, selector) for selector in scan[2:-3:2]]
-    bits = sum(map(mul, blocks, [dc.shortest + ac.shortest for dc, ac in pairs]))
+    bits = sum(map(mul, blocks, [_least_bits(header, selector) for selector in scan[2:-3:2]]))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     interval = header.interval or mcus
     end = scan_end(stream, start, interval, mcus, bits)
     if end is None:
         raise _Unfit
-    unit = [pair for pair, n in zip(pairs, blocks, strict=True) for _ in range(n)]
-    ends = partial(ends_with_a_unit, stream, start, end - 2, unit)
-    return BaselineJpeg(width, height, subsampling, end, header.described, mcus > interval, ends)
+    return BaselineJpeg(width, height, subsampling, end, header.described, mcus > interval)
 
 
-def _tables(header: _Header, selector: int) -> tuple[HuffmanTable, HuffmanTable]:
-    """Return the tables of a block, for DC and AC."""
+def _least_bits(header: _Header, selector: int) -> int:
+    """Return the bits of a block coded by these two tables, at least: one DC and one AC code."""
     try:
-        return header.tables[selector >> 4], header.tables[selector & 15 | 0x10]
+        return header.shortest[selector >> 4] + header.shortest[selector & 15 | 0x10]
     except KeyError:
         raise _Unfit from None

@@ -13,8 +13,6 @@ from models.domain.image import Jpeg
 def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     """Return a baseline sRGB JPEG, whole and well formed; None for files that must be decoded here.
 
-    Files that seem to be cut must be: the CPU's decoder tells whether they are.
-
     All JPEGs with restart markers must be. Surplus bytes before such a marker cannot be seen
     without decoding; a hardware decoder silently makes other pixels of them than libjpeg-turbo, and
     a check by decoding at an eighth of the size takes 71 % of the time of decoding. Of 196 photos
@@ -23,7 +21,7 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     Raises what `probe` raises.
     """
     found = inspect(data)
-    if found is None or found.restarts or not found.ends_with_a_unit():
+    if found is None or found.restarts:
         return None
     info, profile, notice, exif, *_ = plain_header(data, found, max_pixels)
     if not info.fast_jpeg or (profile and not is_matrix_profile(profile)):

@@ -10,7 +10,6 @@ import torch
 from PIL import Image as PillowImage
 
 from models.codec import encoded
-from models.codec.jpeg import inspect
 from models.domain.image import Jpeg, Pixels
 from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
@@ -66,16 +65,9 @@ def jpeg(pixels: Pixels, **options: object) -> bytes:
 
 
 def as_jpeg(data: bytes) -> Jpeg:
-    """Return a file as the JPEG that a front end sends.
-
-    A front end does not send all files of noise, because their last blocks show no end.
-    """
+    """Return a file as the JPEG that a front end sends."""
     found = encoded(data, max_pixels=MAX_PIXELS)
-    if found is None:
-        plain = inspect(data)
-        assert plain is not None
-        stream = np.frombuffer(data, np.uint8, plain.length)
-        return Jpeg(stream, plain.height, plain.width, 1, plain.subsampling)
+    assert found is not None
     assert isinstance(found.image, Jpeg)
     return found.image
 
