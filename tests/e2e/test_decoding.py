@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 
 from tests import hostile
 from tests.e2e.conftest import Running, Start
-from tests.server import until
+from tests.server import PATIENCE, until
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -48,12 +49,26 @@ def send(number: signal.Signals, pids: set[int]) -> None:
 
 
 def test_bombs_leave_fifteen_neighbours_alone(client: httpx.Client) -> None:
+    """Each good client at another address has its answer within 15 s; a refused one asks again."""
     bombs = [hostile.png_of_empty_pixels(), hostile.jpeg_of_scans()]
     good = [hostile.small("PNG", (300, 200))] * 8 + [hostile.small("JPEG", (300, 200))] * 7
-    with ThreadPoolExecutor(40) as threads:
+    end = time.monotonic() + 15.0
+
+    def answered(data: bytes) -> int:
+        reply = classified(neighbours, data)
+        while reply.status_code == 503 and time.monotonic() < end:
+            time.sleep(float(reply.headers["Retry-After"]))
+            reply = classified(neighbours, data)
+        return reply.status_code
+
+    other = httpx.HTTPTransport(local_address="127.0.0.2")
+    with (
+        ThreadPoolExecutor(40) as threads,
+        httpx.Client(transport=other, base_url=client.base_url, timeout=PATIENCE) as neighbours,
+    ):
         hostiles = [threads.submit(classified, client, bomb) for bomb in bombs * 2]
-        replies = [*threads.map(lambda data: classified(client, data), good)]
-        assert {each.status_code for each in replies} == {200}
+        assert {*threads.map(answered, good)} == {200}
+        assert time.monotonic() < end
         assert {each.result().status_code for each in hostiles} <= {422, 503}
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from app.page.files import files
 from tests.pictures import jpeg
+from tests.server import until
 
 
 def directives(reply: httpx.Response) -> dict[str, str]:
@@ -82,6 +83,7 @@ def test_files_and_pictures_of_the_page_write_no_lines_of_info(
     with caplog.at_level(logging.DEBUG, "darkroom.access"):
         for path in ("/", "/page/main.js", "/filters/invert/thumbnail"):
             client.get(path)
+        until(lambda: len(caplog.records) == 3)  # a line is written behind its answer
     levels = {record.__dict__["path"]: record.levelname for record in caplog.records}
     assert levels == {"/": "INFO", "/page/main.js": "DEBUG", "/filters/invert/thumbnail": "DEBUG"}
 

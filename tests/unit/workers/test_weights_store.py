@@ -467,7 +467,6 @@ def test_labels_or_a_digest_for_weights_that_bring_their_own_are_refused(
         ("imagenet1k", r" \(did you mean 'imagenet1k_v1'\?\)"),
         ("randon", r" \(did you mean 'random'\?\)"),
         ("random:x", r" \(did you mean 'random'\?\)"),
-        ("own.onnx", ""),
         ("", ""),
         ("~nobody", ""),
     ],
@@ -476,6 +475,11 @@ def test_anything_else_is_refused_with_the_choices(weights: str, hint: str) -> N
     choices = r"there are auto, bundled, imagenet1k_v1, random, random:SEED and files named \*\.pth"
     with pytest.raises(ValueError, match=f"no weights '{weights}'{hint}: {choices}"):
         resolved(asked(weights))
+
+
+def test_a_network_of_onnx_is_named_as_such() -> None:
+    with pytest.raises(ValueError, match=r"own\.onnx is a network of ONNX, which is not read"):
+        resolved(asked("own.onnx"))
 
 
 def test_a_file_of_one_s_own_is_verified_when_a_digest_was_set(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Results as clients read them: whole although they expire, and followed by one look for all."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -135,8 +136,9 @@ def test_followers_share_the_looks_at_a_job_and_miss_nothing(
             await jobs.finish_chunk()
             assert len(jobs._following._tasks) == 1
             tasks = [asyncio.create_task(text_of(each)) for each in opened]
+            began = time.monotonic()
             await asyncio.sleep(0.1)
-            assert looks < 0.1 / 0.01 + 2
+            assert looks <= (time.monotonic() - began) / 0.01 + 3  # one task looks for all
             await jobs.finish_chunk()
             assert await asyncio.gather(*tasks) == [[*range(TOTAL)]] * MOST_FOLLOWERS
 

@@ -124,5 +124,5 @@ def test_a_file_of_another_network_is_refused(tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {"weights": str(path), "weights_labels": str(labels), "cache_folder": tmp_path}
     )
-    with pytest.raises(ValueError, match="does not hold the weights of torchvision's resnet50"):
+    with pytest.raises(ValueError, match="has the weights of resnet18, not of resnet50"):
         opened(settings, RESNET50)

@@ -16,7 +16,7 @@ from tests.ports import free_port
     [
         ("--api-keys-file", "none", "none cannot be read: No such file or directory"),
         ("--api-keys-file", "file", "file has no API key; add one"),
-        ("--data-folder", "file", "file cannot be written: Not a directory"),
+        ("--data-folder", "file", "file cannot be written: File exists"),
     ],
 )
 def test_files_that_cannot_be_used_are_wrong_usage_before_anything_is_loaded(
