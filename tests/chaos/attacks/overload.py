@@ -1,6 +1,6 @@
 """Open-loop arrivals at 1, 2, 5 and 20 times the capacity, in four rounds.
 
-Promise: goodput is at least 0.95 of its peak at every load, refusals come within 50 ms, accepted
+Promise: goodput is at least 0.9 of its peak at every load, refusals come within 100 ms, accepted
 requests that die at their deadline are below 1 %, and an ordinary request is answered 2 s after.
 
 Goodput is the answers with status 200 in a second of a window in which the load is applied: from
@@ -103,12 +103,12 @@ def overload(target: Target) -> Steps:
         yield Finding(f"goodput_at_{factor}_per_s", load.goodput)
         yield Finding(f"client_cores_at_{factor}", load.client_seconds / load.seconds)
         yield Finding(f"server_cores_at_{factor}", load.server_seconds / load.seconds)
-        yield Finding(f"refused_at_{factor}_p99_s", load.tally.percentile(0.99), most=0.05)
+        yield Finding(f"refused_at_{factor}_p99_s", load.tally.percentile(0.99), most=0.1)
         yield Finding(f"died_at_{factor}_share", died, most=0.01)
         yield Finding(f"refused_at_{factor}", refused)
         yield Finding(f"recovery_after_{factor}_s", load.recovery, most=2.0)
         possible = min(peak, factor * full)
-        yield Finding(f"goodput_at_{factor}_of_peak", load.goodput / possible, least=0.95)
+        yield Finding(f"goodput_at_{factor}_of_peak", load.goodput / possible, least=0.9)
 
 
 def bulk(target: Target) -> Steps:
