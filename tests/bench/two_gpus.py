@@ -9,12 +9,11 @@ further flags, with the last number of connections alone. wrk is the load, on th
 that it loads, four threads for each GPU; in `apart` each server has a wrk of its own with half of
 the connections. Photos are encoded again with 4:2:0 chroma at quality 90. A `raw` request is one
 photo to be labelled, `multipart` is a form of 16 with an eighth of the connections, and
-`blurred_by_gpu` asks for a blurred JPEG that the GPU has encoded. Setups start without spare
-workers. Before a setup is measured all its workers have opened their address, eight requests with
-`encoder=gpu` were timed one after the other (`first_ms`, and again as `settled_ms`), parts of
-engines are no longer being made, and a warm-up of all forms has passed. A status that is not 200, a
-failed image, a broken connection and an answer later than ten seconds are errors. `host` is how
-much more Python and memory copies all CPUs do than half of them, without a server
+`blurred_by_gpu` asks for a blurred JPEG that the GPU has encoded. Before a
+setup is measured all its workers have opened their address, eight requests with `encoder=gpu` were
+timed one after the other (`first_ms`), and a warm-up of all forms has passed. A status that is not
+200, a failed image, a broken connection and an answer later than ten seconds are errors. `host` is
+how much more Python and memory copies all CPUs do than half of them, without a server
 (host_scaling.py).
 
 Each point has the CPU time of each thread (thread_use.py), of wrk, and what the GPUs did
@@ -92,7 +91,6 @@ def _measured(
             "first_ms": [first_requests(each.port, blurring) for each in subjects],
         }
         most = max(connections)
-        found["settled_ms"] = [first_requests(each.port, blurring) for each in subjects]
         for form in forms:
             _point(options.wrk, servers, subjects, form, most, options.warm_up, folder)
         for form in forms:

@@ -107,8 +107,6 @@ def _steps(next_line: Callable[[], str]) -> Iterator[Outcome | Finding]:
 def _warm_up(target: Target) -> None:
     """Send requests before the attack, because what the first ones allocate for good is not the
     attacker's.
-
-    A spare is ready some seconds after the server; until then its start keeps a core busy.
     """
     for number in range(8):
         path = "/classify" if number % 2 else "/filter?name=gaussian_blur&sigma=2"
