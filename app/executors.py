@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from app.admission import Admission
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.decoders import Limits
 from app.pipeline.memory.codec_memory import CodecMemory, budget_for
 from app.service import Computing

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
 from prometheus_client.registry import Collector
 
-from app.admission.counts.counters import Counters
-from app.admission.keys import ApiKeys
+from app.admission.clients import ApiKeys
+from app.admission.counters import Counters
 from app.admission.usage import Usage
 from app.decoders import DecoderPool, Limits
 from app.executors import (

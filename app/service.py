@@ -10,8 +10,8 @@ from fastapi import Depends, Request
 from starlette.types import Scope
 
 from app.admission import Admission
-from app.admission.counts.counters import Counters
-from app.admission.keys import ApiKeys
+from app.admission.clients import ApiKeys
+from app.admission.counters import Counters
 from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.pipeline.pipeline import Pipeline

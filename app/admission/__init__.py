@@ -1,13 +1,12 @@
 """Decide which requests are admitted: permits, shares of clients, rate limits and API keys.
 
-Start reading in `permits.py`; `counts/` has the counts that all front ends share, `account.py` the
-work that is admitted, and `line.py` the images that wait. `fair_semaphore.py` shares out what other
-folders limit.
+Start reading in `permits.py`; `counters.py` has the counts that all front ends share, `account.py`
+the work that is admitted, and `line.py` the images that wait. `fair_semaphore.py` shares out what
+other folders limit.
 It may import `models` and Starlette's types, and nothing else of `app`.
 """
 
-from app.admission.counts.limits import Amount, Limits
-from app.admission.permit import Permit, Turn
+from app.admission.permit import Amount, Limits, Permit, Turn
 from app.admission.permits import Admission
 
 __all__ = ["Admission", "Amount", "Limits", "Permit", "Turn"]

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.admission.costs import CostModel, Kinds
-from app.admission.counts.counters import Counters, Key
-from app.admission.counts.fields import ByKey, Total
+from app.admission.counters import ByKey, Counters, Key, Total
 from models.domain.errors import Overloaded
 
 TARGET = 4.0

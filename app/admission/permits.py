@@ -10,12 +10,9 @@ from functools import lru_cache
 
 from app.admission.account import HORIZON, Account
 from app.admission.clients import LOCAL
-from app.admission.counts.counters import Counters, Key, now_ns
-from app.admission.counts.fields import ByKey, Mark, Total
-from app.admission.counts.limits import Amount, Limits, within_share
-from app.admission.counts.rates import Rate
+from app.admission.counters import ByKey, Counters, Key, Mark, Rate, Total, now_ns
 from app.admission.line import FairLine, Share
-from app.admission.permit import Permit
+from app.admission.permit import Amount, Limits, Permit, within_share
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited
 from models.domain.uncounted import counts

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from app.admission.counts.fields import Total
+from app.admission.counters import Total
 from app.admission.permits import Admission
 
 

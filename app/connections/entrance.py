@@ -11,8 +11,7 @@ from collections import deque
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 
-from app.admission.counts.counters import Counters, Key
-from app.admission.counts.fields import ByKey, Total
+from app.admission.counters import ByKey, Counters, Key, Total
 from app.connections.descriptors import Spare
 from app.connections.guard import Guard
 from app.connections.refusals import refusal

@@ -15,7 +15,7 @@ import httpcore
 import httpx
 
 from app.admission.clients import LOCAL
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.name_cache import CachingResolver
 from app.fetch.origin import Again, Origins

@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import ByKey, Mark, Total
-from app.admission.counts.gate import POLL, TotalPool
+from app.admission.counters import ByKey, Counters, Mark, Total
 from app.admission.fair_queue import FairQueue, Lack
+from app.admission.gate import POLL, TotalPool
 
 PART = 3
 """A client holds at most `PART` times as many turns as stay free: 48 of 64 if it is alone."""
@@ -34,7 +33,7 @@ class KeyedLimiter:
     client leaves turns to others (`PART`), so many slow holders of one client do not block other
     clients. Front ends with the same `counters` share all limits: what is released goes to the one
     that looks first, which each does every `POLL` seconds. Of all turns, one is left to a client of
-    another front end that holds nothing and has waited for `PATIENCE` (`counts/gate.py`).
+    another front end that holds nothing and has waited for `PATIENCE` (`gate.py`).
     """
 
     def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:

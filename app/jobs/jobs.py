@@ -11,8 +11,7 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import ByKey
+from app.admission.counters import ByKey, Counters
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs

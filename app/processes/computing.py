@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.processes.gc_tuning import freeze
 from app.processes.plan import Plan, worker
 from models.settings import Settings

@@ -65,7 +65,7 @@ def run() -> int:
 
 def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
-    from app.admission.counts.counters import Counters
+    from app.admission.counters import Counters
     from app.executors import Workers
     from app.processes import uvicorn_server
     from app.processes.connection_balancer import SharedSocket

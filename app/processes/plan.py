@@ -17,8 +17,7 @@ from typing import Any
 
 from prometheus_client import multiprocess
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.shared_work import checked
+from app.admission.counters import Counters, checked
 from app.connections.listening import BACKLOG, announce, bind, bind_metrics
 from app.processes.connection_counts import ConnectionCounts
 from app.telemetry.metrics import METRICS_FOLDER

@@ -14,7 +14,7 @@ from typing import cast
 import uvicorn
 from fastapi import FastAPI
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.connections.bare.silent_connections import Member, SilentConnections, refuse_none
 from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket

@@ -1,7 +1,7 @@
 """First come, first served: requests for something limited wait until it can be given.
 
 What is given, and how much of it there is, belongs to the caller: its `attempt` gives or refuses.
-Gates of counted amounts (`app/admission/counts/gate.py`) and slots of an arena
+Gates of counted amounts (`app/admission/gate.py`) and slots of an arena
 (`workers/ipc/arena_slots.py`) use this queue.
 """
 

@@ -38,7 +38,7 @@ from pathlib import Path
 
 import uvloop
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.executors import Workers
 from app.main import create_app
 from app.processes import uvicorn_server

@@ -23,7 +23,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from app.admission import Admission, Limits
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.connections.guard import Guard
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits

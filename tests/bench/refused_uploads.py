@@ -28,7 +28,7 @@ from pathlib import Path
 
 import uvloop
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.connections.bare.silent_connections import SilentConnections
 from app.connections.entrance import Entrance
 from app.connections.guard import Guard

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.counts.rates import Rate
+from app.admission.counters import Rate
 from tests.e2e.conftest import Running, running
 from tests.pictures import jpeg
 from tests.server import until

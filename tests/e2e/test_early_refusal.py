@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.admission.counts.fields import Total
-from app.admission.counts.rates import Rate
+from app.admission.counters import Rate, Total
 from app.connections.http1.protocol import GuardedProtocol
 from app.routes.images.image_route import ImageRoute
 from models.domain.errors import Overloaded

@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from app.admission import Admission
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.admission.usage import Usage
 from app.telemetry import processes
 from app.telemetry.at_scrape import AtScrape

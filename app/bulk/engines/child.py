@@ -15,7 +15,7 @@ import traceback
 import uvloop
 
 from app import main
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.bulk.engines import in_process
 from app.bulk.engines.channel import Chunk, Done, Frame, Hello, Refused, receive, send
 from app.bulk.engines.in_process import InProcess, Work

@@ -68,7 +68,7 @@ def _check_files(settings: Settings) -> None:
 
     Every front end would find that too, but only after the model is loaded.
     """
-    from app.admission.keys import read_keys
+    from app.admission.clients import read_keys
     from app.jobs.files import DataFolder
 
     if settings.api_keys_file is not None:

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Mark, Total
-from app.admission.counts.gate import Gate, TotalPool
+from app.admission.counters import Counters, Mark, Total
+from app.admission.gate import Gate, TotalPool
 
 SMALL = 26 << 20
 """Estimated bytes of an image that never waits: most filters take less for 2 megapixels without

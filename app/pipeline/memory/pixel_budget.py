@@ -1,8 +1,7 @@
 """Bound the decoded pixels in memory over all front ends: images wait, they are not refused."""
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Mark, Total
-from app.admission.counts.gate import Gate, Hold, TotalPool
+from app.admission.counters import Counters, Mark, Total
+from app.admission.gate import Gate, Hold, TotalPool
 
 
 class PixelBudget:

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from models.domain.errors import Cancelled, Overloaded
 
 log = logging.getLogger("darkroom.pipeline")

@@ -11,8 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
-from app.admission.clients import client_of
-from app.admission.keys import ApiKeys
+from app.admission.clients import ApiKeys, client_of
 from app.admission.permits import target_of
 from app.http.headers import content_type, media_type
 from app.http.request_lifetime import deadline_of

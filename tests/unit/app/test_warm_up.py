@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from app import warm_up
-from app.admission.keys import ApiKeys
+from app.admission.clients import ApiKeys
 from app.service import Service
 from tests.fakes import FakeEngine
 from tests.in_process import answer, served

@@ -10,7 +10,7 @@ from typing import Any
 from app.admission import Admission, Limits
 from app.admission.account import Account
 from app.admission.costs import Kind
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.admission.line import FairLine
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Scope
 
-from app.admission.clients import client_of
-from app.admission.keys import ApiKeys
+from app.admission.clients import ApiKeys, client_of
 from models.domain.errors import Forbidden, Unauthorized
 
 TEXT = f"""

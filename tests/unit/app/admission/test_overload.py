@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.admission.counts.fields import Total
+from app.admission.counters import Total
 from tests.unit.app.admission.simulation import Seen, Simulation, simulate
 
 CAPACITY = 40.0

@@ -9,8 +9,7 @@ import pytest
 from app.admission import Admission, Amount, Limits, Permit
 from app.admission.account import TARGET, Account
 from app.admission.costs import Kind
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.admission.permits import LONGEST_TARGET, MOST_TARGETS, target_of
 from app.http.headers import media_type
 from models.domain.deadline import Deadline

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
 from app.admission.costs import Kind
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import ByKey, Total
-from app.admission.counts.limits import within_share
+from app.admission.counters import ByKey, Counters, Total
 from app.admission.line import FairLine, Share
+from app.admission.permit import within_share
 from app.admission.permits import RESERVED
 from models.domain.deadline import NEVER
 from models.domain.errors import Overloaded, TooLarge

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from app.admission import Admission
-from app.admission.counts.limits import Amount, Limits
-from app.admission.counts.rates import Rate
+from app.admission.counters import Rate
+from app.admission.permit import Amount, Limits
 from app.admission.stream_permits import StreamPermits
 from models.domain.alarms import alarms
 from models.domain.errors import Draining, Overloaded, TooLarge

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.connections.descriptors import Spare, raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard

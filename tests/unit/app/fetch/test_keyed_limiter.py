@@ -3,8 +3,7 @@ from itertools import count
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import ByKey, Mark, Total
+from app.admission.counters import ByKey, Counters, Mark, Total
 from app.fetch import keyed_limiter
 from app.fetch.keyed_limiter import KeyedLimiter
 

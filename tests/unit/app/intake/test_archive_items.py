@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission
-from app.admission.counts.limits import Limits
 from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.admission.permit import Limits
 from app.archives.limits import ArchiveLimits
 from app.archives.member import Archive
 from app.archives.opening import open_archive

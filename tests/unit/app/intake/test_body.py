@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Message
 
 from app.admission import Admission, Amount, Limits, Permit
-from app.admission.counts.fields import Total
+from app.admission.counters import Total
 from app.intake.body import announced, counted
 from models.domain.errors import Overloaded, TooLarge
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from app.admission import Admission
-from app.admission.counts.limits import Limits
+from app.admission.permit import Limits
 from app.admission.stream_permits import StreamPermits
 from app.http.stream_window import StreamWindow
 from app.intake import framing, spool, stream

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.jobs import results as reading
 from app.jobs.chunk_records import ChunkRecords, store
 from app.jobs.files import DataFolder

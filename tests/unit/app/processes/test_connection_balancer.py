@@ -11,8 +11,7 @@ from typing import cast
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits

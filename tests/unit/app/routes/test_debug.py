@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from app.admission.counts.limits import Limits
-from app.admission.counts.rates import Rate
-from app.admission.keys import ApiKeys
+from app.admission.clients import ApiKeys
+from app.admission.counters import Rate
+from app.admission.permit import Limits
 from app.admission.permits import Admission
 from app.routes.debug import debug_batches
 from app.service import Service

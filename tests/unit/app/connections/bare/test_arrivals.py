@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.connections.bare.arrivals import BEGUN_AT_ONCE, REFUSAL, Arrivals
 from app.connections.entrance import Ticket
 

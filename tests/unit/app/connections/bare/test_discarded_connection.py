@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from app.admission.counts.counters import Counters
+from app.admission.counters import Counters
 from app.connections.bare.discarded_connection import (
     ROOM,
     STEPS,

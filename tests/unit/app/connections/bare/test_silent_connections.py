@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.connections.bare import arrivals
 from app.connections.bare.silent_connections import Member, SilentConnections
 from app.connections.entrance import Entrance

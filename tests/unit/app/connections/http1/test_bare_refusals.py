@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.types import Scope
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.connections.bare import arrivals, discarded_connection
 from app.connections.bare.peeking import FIRST_LOOK, LONGEST_HEAD
 from app.connections.bare.resting import REST

@@ -17,7 +17,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from app.admission import Admission, Permit
-from app.admission.counts.limits import Limits
+from app.admission.permit import Limits
 from app.intake.content_coding import coding_of, unpacked
 from app.intake.inference.inference_request import HEADER, InferenceRequest, collect
 from app.intake.inference.models import InferenceModel, model_named

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.pipeline.memory.codec_memory import LEAST, PER_PROCESS, SMALL, CodecMemory, budget_for
 from tests.server import PATIENCE
 

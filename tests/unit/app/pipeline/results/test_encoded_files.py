@@ -7,8 +7,7 @@ import tempfile
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import Total
+from app.admission.counters import Counters, Total
 from app.pipeline.results import encoded_files
 from app.pipeline.results.encoded_files import IDLE, SMALL, EncodedFile, EncodedFiles
 from models.domain.errors import Cancelled, Overloaded

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from app.admission.counts.fields import Total
-from app.admission.counts.rates import Rate
+from app.admission.counters import Rate, Total
 from app.connections.early_answer import EarlyAnswer
 from app.routes.images import early_refusal
 from app.routes.images.early_refusal import EarlyRefusal

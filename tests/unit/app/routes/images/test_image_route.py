@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.admission.counts.limits import Amount, Limits
+from app.admission.permit import Amount, Limits
 from app.admission.permits import Admission
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.body import PIECE, StreamedBody, whole_body

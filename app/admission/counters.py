@@ -25,15 +25,209 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from app.admission.counts.fields import ByKey, Mark, Total
-from app.admission.counts.rates import SIZE, RateTable
-from app.admission.counts.shared_work import MOST_WORKERS, SharedWork, checked
 from app.system.processes import is_alive
+
+
+class Total(IntEnum):
+    """Counts of the whole server."""
+
+    IMAGES = 0
+    """Images admitted and not yet answered."""
+    BYTES = 1
+    """Upload bytes admitted and not yet answered."""
+    ARRIVING = 2
+    """Bytes of bodies that are still arriving."""
+    REQUESTS = 3
+    """Requests in progress on the image routes, including those whose body is still arriving."""
+    PIXELS = 4
+    """Decoded pixels in memory."""
+    FETCHES = 5
+    """URLs being fetched."""
+    CONNECTIONS = 6
+    """Open connections of clients."""
+    WORK = 7
+    """Expected microseconds of work that is admitted and not completed."""
+    PAST = 8
+    """The same of images that have passed their line."""
+    LARGE_MEMORY = 9
+    """Estimated bytes that large images take which are in progress, the largest ones excepted."""
+    HUGE_MEMORY = 10
+    """Estimated bytes that those images take which need more than half of a budget."""
+    UNREAD = 11
+    """Bytes of encoded images that their clients have not read."""
+    EXPECTED = 12
+    """Images whose work is counted in WORK."""
+    THROUGH = 13
+    """Images that have passed their line, and are decoded, computed and encoded."""
+
+
+class ByKey(IntEnum):
+    """Counts of each key."""
+
+    IMAGES = 0
+    ARRIVING = 1
+    WORK = 2
+    CONNECTIONS = 3
+    FETCHES = 4
+    FOLLOWERS = 5
+    """Requests that follow the results of a job."""
+
+
+class Mark(IntEnum):
+    """Values of single front ends, which are not added up."""
+
+    OWNER = 0
+    """Process id of the front end that writes this column; 0 if the column is free."""
+    BEAT = 1
+    """Monotonic nanoseconds at which this front end last checked its waiting work."""
+    PIXELS_SINCE = 2
+    """Monotonic nanoseconds since which this front end's oldest image waits for pixels, else 0."""
+    FETCHES_SINCE = 3
+    """The same for fetches."""
+    CONTENDED = 4
+    """Monotonic nanoseconds at which a client with a small share was last refused."""
+    LARGE_MEMORY_SINCE = 5
+    """As PIXELS_SINCE, for the memory of large images."""
+    HUGE_MEMORY_SINCE = 6
+    """As PIXELS_SINCE, for the memory of the largest images."""
+
+
+SETS = 1024
+WAYS = 8
+
+_BUCKET = struct.Struct("=Qdd")
+"""The client's hash (0 if empty), tokens, and the monotonic seconds when they were counted."""
+
+RATES_SIZE = SETS * WAYS * _BUCKET.size
+"""Bytes of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Tokens that a bucket gains in a second, and tokens that it holds at most."""
+
+    per_second: float
+    burst: float
+
+    @classmethod
+    def parse(cls, text: str | None) -> "Rate | None":
+        """Parse images a second and at once, `10/40`, or `10` for both; return None for no rate."""
+        if not text:
+            return None
+        per_second, _, burst = text.partition("/")
+        rate = float(per_second)
+        return cls(rate, float(burst) if burst else max(1.0, rate))
+
+
+class RateTable:
+    """Token buckets of all clients, in `RATES_SIZE` bytes of `memory` from `offset` on.
+
+    A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes one.
+    The table has a fixed size: the hash of a client selects a set of `WAYS` places, in which the
+    least recently used bucket is replaced. A bucket that was not used for `burst / per_second`
+    seconds is full anyway. Between processes a lock on the memory's descriptor protects the table.
+
+    With a descriptor other processes share that memory. `seed` hides which clients share a set.
+    """
+
+    def __init__(
+        self,
+        memory: mmap.mmap,
+        seed: bytes,
+        offset: int = 0,
+        fd: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._memory = memory
+        self._seed = seed
+        self._offset = offset
+        self._fd = fd
+        self._clock = clock
+
+    def take(self, client: str, amount: float, rate: Rate) -> float:
+        """Take tokens of a client; return 0 if there were enough, else the seconds until there are.
+
+        An amount above the burst needs a full bucket, and leaves a negative number of tokens.
+        """
+        digest = hashlib.blake2b(client.encode(), digest_size=8, key=self._seed).digest()
+        number = int.from_bytes(digest, "little") or 1
+        with self._locked():
+            now = self._clock()
+            place, tokens = self._find(number, now, rate)
+            needed = min(amount, rate.burst)
+            if tokens < needed:
+                _BUCKET.pack_into(self._memory, place, number, tokens, now)
+                return (needed - tokens) / rate.per_second
+            _BUCKET.pack_into(self._memory, place, number, tokens - amount, now)
+            return 0.0
+
+    def _find(self, number: int, now: float, rate: Rate) -> tuple[int, float]:
+        """Return the place of a client's bucket, old or new, and its tokens now."""
+        start = self._offset + number % SETS * WAYS * _BUCKET.size
+        oldest, oldest_at = start, float("inf")
+        for place in range(start, start + WAYS * _BUCKET.size, _BUCKET.size):
+            owner, tokens, at = _BUCKET.unpack_from(self._memory, place)
+            if owner == number:
+                return place, min(rate.burst, tokens + max(0.0, now - at) * rate.per_second)
+            if owner == 0:
+                at = -1.0
+            if at < oldest_at:
+                oldest, oldest_at = place, at
+        return oldest, rate.burst
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._fd is None:
+            yield
+            return
+        fcntl.lockf(self._fd, fcntl.LOCK_EX, RATES_SIZE, self._offset)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, RATES_SIZE, self._offset)
+
+
+MOST_WORKERS = 128
+"""Workers whose work is counted."""
+
+
+def checked(workers: int) -> int:
+    """Return a number of workers; ValueError if there are too many."""
+    if workers > MOST_WORKERS:
+        most = f"at most {MOST_WORKERS} are allowed; set fewer workers for each GPU"
+        raise ValueError(f"there are {workers} workers, and {most}")
+    return workers
+
+
+class SharedWork:
+    """Nanoseconds of unanswered work of each worker: `cells` int64 (workers, columns).
+
+    A front end writes its own column; what it reads of others may be some microseconds old.
+    """
+
+    def __init__(self, cells: NDArray[np.int64], column: int) -> None:
+        self._cells = cells
+        own: Any = cells[:, column]
+        self._own = memoryview(own)  # to add to an element of an array takes three times as long
+
+    def add(self, worker: int, nanoseconds: int) -> None:
+        """Add to the work that this front end has given to a worker."""
+        self._own[worker] += nanoseconds
+
+    def totals(self) -> Sequence[int]:
+        """Return the work of each worker, given by all front ends."""
+        found: list[int] = np.add.reduce(self._cells, axis=1).tolist()
+        return found
+
 
 SLOTS = 1024
 """Cells in one row of the sketch."""
@@ -68,7 +262,7 @@ class Counters:
         self.fd = fd
         self.columns = columns
         end = _N_CELLS * columns * 8
-        memory = mmap.mmap(-1 if fd is None else fd, end + SIZE + SEED_BYTES)
+        memory = mmap.mmap(-1 if fd is None else fd, end + RATES_SIZE + SEED_BYTES)
         if fd is None:
             memory[-SEED_BYTES:] = secrets.token_bytes(SEED_BYTES)
         self._seed = memory[-SEED_BYTES:]
@@ -87,7 +281,7 @@ class Counters:
         """Create the memory for `front_ends` processes; the caller gets no column. Linux only."""
         columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
         fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
-        size = _N_CELLS * columns * 8 + SIZE + SEED_BYTES
+        size = _N_CELLS * columns * 8 + RATES_SIZE + SEED_BYTES
         os.ftruncate(fd, size)
         os.pwrite(fd, secrets.token_bytes(SEED_BYTES), size - SEED_BYTES)
         return cls(fd, columns, column=None)

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
-from app.admission.counts.counters import Counters
-from app.admission.counts.rates import SETS, SIZE, WAYS, Rate, RateTable
+from app.admission.counters import RATES_SIZE, SETS, WAYS, Counters, Rate, RateTable
 from models.domain.errors import RateLimited
 
 
@@ -20,7 +19,7 @@ class Clock:
 
 
 def table(clock: Clock) -> RateTable:
-    return RateTable(mmap.mmap(-1, SIZE), b"seed", clock=clock)
+    return RateTable(mmap.mmap(-1, RATES_SIZE), b"seed", clock=clock)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.fields import ByKey, Mark, Total
+from app.admission.counters import ByKey, Counters, Mark, Total
 from app.fetch.keyed_limiter import KeyedLimiter
 from app.pipeline.memory.pixel_budget import PixelBudget
 
@@ -82,7 +81,7 @@ def test_who_claims_a_column_clears_those_of_processes_that_are_gone() -> None:
     parent = Counters.create(1)
     assert parent.fd is not None
     text = (
-        "import sys; from app.admission.counts.counters import Counters, Total\n"
+        "import sys; from app.admission.counters import Counters, Total\n"
         "Counters.attach(int(sys.argv[1]), 1).add(Total.IMAGES, 5)"
     )
     command = [sys.executable, "-c", text, str(parent.fd)]

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 
-from app.admission.counts.counters import Counters, now_ns
-from app.admission.counts.fields import Mark, Total
+from app.admission.counters import Counters, Mark, Total, now_ns
 from models.domain.wait_queue import WaitQueue
 
 POLL = 0.005

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from app.admission.counts.counters import Counters
-from app.admission.counts.shared_work import MOST_WORKERS
+from app.admission.counters import MOST_WORKERS, Counters
 
 
 def test_front_ends_see_each_other_s_work() -> None:
