@@ -76,8 +76,6 @@ class Entrance:
         self._without = False
         """Whether the last accept failed for want of a descriptor."""
         self._refused: deque[tuple[float, socket.socket]] = deque()
-        self.most_refused = MOST_REFUSED
-        """Less where refused clients get no answer that they could read."""
 
     def enter(self, connection: socket.socket, host: str) -> Ticket | None:
         """Count an accepted connection; return its ticket, or None if it was refused and closed."""
@@ -160,7 +158,7 @@ class Entrance:
         self._guard.note(error.code, self._identified(host)[0], error.detail)
         self._send(connection, error)
         self._refused.append((self._guard.clock(), connection))
-        if len(self._refused) > self.most_refused:
+        if len(self._refused) > MOST_REFUSED:
             self._drop()
 
     def _send(self, connection: socket.socket, error: ServiceError) -> None:

@@ -1,187 +1,142 @@
-"""Answer calls by an ASGI application, so that they meet what requests over HTTP meet.
+"""A call as a request to an ASGI application: its scope, and its refusal as a status of gRPC.
 
-That is the request id, the log line, the metric, API keys, rates, deadlines and permits. Every
-method takes its message as a stream, which needs no change of clients: a unary call is a stream of
-one message. grpcio would read the message of a unary method before it calls anything.
+Source: https://grpc.io/docs/guides/status-codes/ and https://github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
 
-import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
 
 import grpc
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from starlette.types import Scope
 
-from app.admission.clients import client_of
-from app.grpc_service.describing import METHODS
-from app.grpc_service.infer import ROUTE
-from app.grpc_service.limits.gate import Gate
-from app.grpc_service.limits.message_slots import message_slots
-from app.grpc_service.scope import REFUSAL, refused, scope_of
-from app.grpc_service.status import Refusal
-from app.routes.access_log import AccessLog
-from app.service import Service
+from app.admission.fair_semaphore import FairSemaphore
+from app.grpc_service.messages import message_class
+from app.http.problems import retry_after, shortened
+from app.http.request_lifetime import DIGITS, HEADER
 from models.domain.errors import Overloaded, ServiceError
 
-MOST_CALLS = 512
-"""Calls at the same time in one process, which waits for their messages or answers."""
+SLOTS = "darkroom.slots"
+REFUSAL = "darkroom.refusal"
+"""Keys of a scope: the slots for arriving messages, and why the call has no answer."""
 
-REASON = "client_calls"
-"""The reason in the metrics of calls that are refused because their client has as many."""
+_DEADLINE = HEADER.lower().encode()
 
-_UNKNOWN = grpc.StatusCode.UNAVAILABLE, "use the port of DARKROOM_GRPC_PORT"
+CONTENT_TYPE = b"application/grpc"
 
-_FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been logged")
+LATEST = 10**DIGITS - 1
+"""Milliseconds of the latest deadline that a header can name; gRPC allows calls later ones."""
 
-
-class Calls:
-    """Answers the calls of all methods; `largest` are the bytes that a message has at most.
-
-    Clients reach it through the `gate`.
-    """
-
-    def __init__(self, app: FastAPI, service: Service, largest: int, gate: Gate) -> None:
-        self._fastapi = app
-        self._gate = gate
-        self._slots = message_slots(largest)
-        self._clients = Counter[str]()
-        self._rejected = service.metrics.rejections.labels(REASON)
-        settings = service.settings
-        self._least = settings.min_body_rate
-        routed = ExceptionMiddleware(self._routed, {ServiceError: _on_error})
-        self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)
-        if settings.trusted_proxies:
-            trusted = [str(each) for each in settings.trusted_proxies]
-            wrapped = ProxyHeadersMiddleware(cast(Any, self._app), trusted)
-            self._app = cast(ASGIApp, wrapped)
-
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """Return what grpcio calls for each method."""
-        methods = {path.rsplit("/", 1)[1]: self._handler(path) for path in (*METHODS, ROUTE.path)}
-        return grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)
-
-    def _handler(self, path: str) -> grpc.RpcMethodHandler:
-        async def answered(messages: AsyncIterator[bytes], context: Any) -> bytes:
-            return await self._answered(path, messages, context)
-
-        return grpc.stream_unary_rpc_method_handler(answered)
-
-    async def _answered(self, path: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
-        """Return the serialized answer of one call; ends it with a status if it has none."""
-        scope = scope_of(path, context, self._fastapi, self._slots)
-        _, port = scope["client"] or ("", 0)
-        scope["client"] = self._gate.address(port)
-        if scope["client"] is None:  # it has left, or is another program of this host
-            await context.abort(*_UNKNOWN)
-        sent = _Sent()
-        await self._app(scope, _receiving(messages), sent)
-        self._let_read(port, sum(map(len, sent.body)))
-        refusal = None if sent.status == 200 else scope.get(REFUSAL, _FAULT)
-        named = (("x-request-id", sent.request_id),)
-        if refusal is None:
-            context.set_trailing_metadata(named)
-            return b"".join(sent.body)
-        await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
-        raise AssertionError("unreachable: abort raises")
-
-    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = METHODS.get(scope["path"])
-        scope["route"] = ROUTE if method is None else _Named(scope["path"])
-        self._count(client_of(scope))
-        if method is None:
-            await ROUTE.handle(scope, receive, send)
-        else:
-            response = await method(Request(scope, receive, send))
-            await response(scope, receive, send)
-
-    def _count(self, client: str) -> None:
-        """Count one call of a client, which may have half of all; raises Overloaded.
-
-        The call counts until its task ends, because grpcio sends the answer in that task after the
-        handler has returned, and waits there for a client that does not read it.
-        """
-        if self._clients[client] >= MOST_CALLS // 2:
-            self._rejected.inc()
-            raise Overloaded(
-                f"{client} has {MOST_CALLS // 2} calls at the same time, as many as one client may "
-                "have; wait for answers",
-                retry_after=1.0,
-                reason=REASON,
-            )
-        task = asyncio.current_task()
-        assert task is not None
-        self._clients[client] += 1
-        task.add_done_callback(lambda _: self._end(client))
-
-    def _let_read(self, port: int, size: int) -> None:
-        """End the client's connection if this task does not end soon, which sends the answer now.
-
-        The client has the time of headers, and beside it that of the lowest rate of a body.
-        """
-        if not self._least:
-            return
-        seconds = self._gate.seconds + size / self._least
-        late = asyncio.get_running_loop().call_later(seconds, self._gate.end, port)
-        task = asyncio.current_task()
-        assert task is not None
-        task.add_done_callback(lambda _: late.cancel())
-
-    def _end(self, client: str) -> None:
-        self._clients[client] -= 1
-        if not self._clients[client]:
-            del self._clients[client]
+_OF_THE_CALL = ("content-type", "content-length")
+"""Metadata that are not taken from a client, because a call has none of its own."""
 
 
-class _Named:
-    """A method's path where log and metrics look for that of a route."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-class _Sent:
-    """The `send` of one request: keeps its status, its id and its body."""
-
-    def __init__(self) -> None:
-        self.status = 500
-        self.request_id = ""
-        self.body: list[bytes] = []
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.request_id = dict(message["headers"]).get(b"x-request-id", b"").decode()
-        else:
-            self.body.append(message.get("body", b""))
+def scope_of(path: str, context: Any, app: FastAPI, slots: FairSemaphore) -> Scope:
+    """Return the scope of a call: its metadata are headers, and its deadline is one too."""
+    headers = [
+        (key.encode(), value.encode() if isinstance(value, str) else value)
+        for key, value in context.invocation_metadata() or ()
+        if key not in _OF_THE_CALL
+    ]
+    return {
+        "type": "http",
+        "http_version": "2",
+        "app": app,
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "query_string": b"",
+        "headers": [*_with_deadline(headers, context), (b"content-type", CONTENT_TYPE)],
+        "client": client_of_peer(context.peer()),
+        SLOTS: slots,
+    }
 
 
-def _receiving(messages: AsyncIterator[bytes]) -> Receive:
-    """Return the `receive` of one request: its message, and then nothing.
-
-    grpcio ends the messages of a call whose client has left, or cancels the call's task.
-    """
-    read = False
-
-    async def receive() -> Message:
-        nonlocal read
-        if read:
-            await asyncio.Event().wait()
-        following = cast(AsyncGenerator[bytes, None], aiter(messages))
-        body = await anext(following, None)
-        await following.aclose()  # it holds the message as long as it waits for the next one
-        if body is None:
-            return {"type": "http.disconnect"}
-        read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
+def client_of_peer(peer: str) -> tuple[str, int] | None:
+    """Return host and port of gRPC's name of a peer, `ipv4:127.0.0.1:80` or `ipv6:%5B::1%5D:80`."""
+    kind, _, address = unquote(peer).partition(":")
+    host, _, port = address.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdigit():
+        return None
+    return host.strip("[]"), int(port)
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServiceError)
-    return refused(request.scope, Refusal.of(error), error.status)
+async def message_of(request: Request) -> bytes:
+    """Return the message of a call, which the request does not keep."""
+    return b"".join([each async for each in request.stream()])
+
+
+def _with_deadline(headers: list[tuple[bytes, bytes]], context: Any) -> list[tuple[bytes, bytes]]:
+    """Return headers whose deadline is the call's own, unless the metadata name an earlier one."""
+    seconds = context.time_remaining()
+    given = dict(headers).get(_DEADLINE)
+    if seconds is None or (given is not None and not (given.isdigit() and len(given) <= DIGITS)):
+        return headers  # a wrong header is refused as it is over HTTP
+    milliseconds = min(max(1, int(seconds * 1000)), LATEST)
+    if given is not None and int(given) <= milliseconds:
+        return headers
+    others = [each for each in headers if each[0] != _DEADLINE]
+    return [*others, (_DEADLINE, str(milliseconds).encode())]
+
+
+_CODES = {
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    499: grpc.StatusCode.CANCELLED,
+    500: grpc.StatusCode.INTERNAL,
+    502: grpc.StatusCode.UNAVAILABLE,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+"""Codes by the status that HTTP would have; all others mean that the request is wrong."""
+
+LONGEST_DETAIL = 1000
+"""Characters of a status, which stands in a header line of its own."""
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+_Status, _RetryInfo = message_class("google.rpc.Status"), message_class("google.rpc.RetryInfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call has no answer; `seconds` later it may be tried again, None if that is useless."""
+
+    code: grpc.StatusCode
+    detail: str
+    seconds: int | None = None
+
+    @classmethod
+    def of(cls, error: ServiceError, detail: str | None = None) -> "Refusal":
+        """Return the refusal for an error, perhaps with another text."""
+        code = _CODES.get(error.status, grpc.StatusCode.INVALID_ARGUMENT)
+        if isinstance(error, Overloaded):
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        text = error.detail if detail is None else detail
+        return cls(code, shortened(text, LONGEST_DETAIL), retry_after(error))
+
+    @property
+    def metadata(self) -> Metadata:
+        """Return the trailing metadata: when to try again, for people, clients and libraries."""
+        if self.seconds is None:
+            return ()
+        delay = _RetryInfo()
+        delay.retry_delay.seconds = self.seconds
+        status = _Status(code=self.code.value[0], message=self.detail)
+        status.details.add().Pack(delay)
+        return (
+            ("retry-after", str(self.seconds)),
+            ("grpc-retry-pushback-ms", str(self.seconds * 1000)),
+            ("grpc-status-details-bin", status.SerializeToString()),
+        )
+
+
+def refused(scope: Scope, refusal: Refusal, status: int) -> Response:
+    """Note why a call is refused; return the answer that log and metrics see."""
+    scope[REFUSAL] = refusal
+    return Response(status_code=status)

@@ -1,17 +1,12 @@
-"""Read a request of ModelInfer: its message, and the images of its one tensor."""
+"""Read a request of ModelInfer: the images of its one tensor."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import DecodeError
+import numpy as np
 
 from app.admission import Permit
-from app.grpc_service.messages import message_class
-from app.grpc_service.octets import octets
-from app.grpc_service.wire import BYTES, FP32, UINT, taken_apart
-from app.grpc_service.wire import Message as Wire
 from app.intake.inference import document as documents
 from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.document import Document, GivenOutput, GivenTensor, Parameters
@@ -26,55 +21,45 @@ from models.settings import Settings
 PIECE = 1 << 18
 """Bytes of a tensor that are copied out of its message at a time."""
 
-FLOAT = 4
-"""Bytes of a number of FP32."""
-
-_ModelInferRequest = message_class("inference.ModelInferRequest")
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The message of a request without its tensors, and the parts that it came in."""
-
-    message: Any
-    wire: Wire
-
-
-def parsed(body: bytes) -> Parsed:
-    """Return what the bytes of a request hold; raises MalformedRequest."""
-    wire = taken_apart(body)
-    try:
-        return Parsed(_ModelInferRequest.FromString(wire.beside), wire)
-    except DecodeError:
-        raise MalformedRequest("the message is not a valid ModelInferRequest") from None
+MOST_ENTRIES = 1024
+"""Outputs, parameters and lengths of a shape of one request; many would take an event loop long."""
 
 
 async def collect(
-    given: Parsed, permit: Permit, settings: Settings, model: InferenceModel
+    message: Any, permit: Permit, settings: Settings, model: InferenceModel
 ) -> InferenceRequest:
     """Read a parsed request for a model; `permit` grows by its images. Raises ServiceError."""
-    document = _document_of(given.message)
+    if len(message.inputs) != 1:
+        raise MalformedRequest(f"the request has {len(message.inputs)} inputs; send exactly one")
+    (given,) = message.inputs
+    described = message, given, *message.outputs[:MOST_ENTRIES]
+    entries = len(message.outputs) + len(given.shape)
+    if entries + sum(len(each.parameters) for each in described) > MOST_ENTRIES:
+        raise MalformedRequest(
+            f"the request has more than {MOST_ENTRIES} outputs, parameters and lengths; send fewer"
+        )
+    document = _document_of(message)
     documents.check(document)
     layout = layout_of(documents.the_input(document, model), model, settings)
     wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
     permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
-    found: Read = document, layout, await _contents(given, layout, settings)
+    found: Read = document, layout, await _contents(message, layout, settings)
     return admitted(found, permit, model)
 
 
-async def _contents(parsed: Parsed, layout: Layout, settings: Settings) -> list[Content]:
+async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Content]:
     """Return the images of the one input, which stand in raw bytes or in typed fields."""
-    (given,), raw, contents = parsed.message.inputs, parsed.wire.raw, parsed.wire.contents
-    if len(raw) > 1:
+    (given,), n_raw = message.inputs, len(message.raw_input_contents)
+    if n_raw > 1:
         raise MalformedRequest("raw_input_contents has more tensors than the one input")
-    if raw and contents is not None:
+    if n_raw and given.HasField("contents"):
         raise MalformedRequest(f"the input {given.name} has its data in two places")
-    if raw:
-        tensor: Sequence[memoryview] = raw
+    if n_raw:
+        tensor: Sequence[bytes] = message.raw_input_contents
     elif layout.height:
-        tensor = await _numbers(contents or {}, layout)
+        tensor = [await asyncio.to_thread(_numbers, given.contents, layout)]
     else:
-        tensor = _elements((contents or {}).get(BYTES, []), layout)
+        tensor = _elements(given.contents.bytes_contents, layout)
     size = sum(map(len, tensor))
     check_size(size, layout, given.name)
     pieces = _pieces(tensor)
@@ -83,41 +68,34 @@ async def _contents(parsed: Parsed, layout: Layout, settings: Settings) -> list[
     return await files(BodyReader(pieces), size, layout.n, settings)
 
 
-def _elements(given: Sequence[memoryview], layout: Layout) -> list[memoryview]:
+def _elements(given: Sequence[bytes], layout: Layout) -> list[bytes]:
     """Return files as they stand in a raw tensor, each behind its length."""
     if len(given) != layout.n:
         raise MalformedRequest(f"bytes_contents has {len(given)} elements, the shape {layout.n}")
-    found = list[memoryview]()
-    for each in given:
-        found += (memoryview(len(each).to_bytes(PREFIX, "little")), each)
-    return found
+    return [part for each in given for part in (len(each).to_bytes(PREFIX, "little"), each)]
 
 
-async def _numbers(
-    given: Mapping[int, Sequence[memoryview]], layout: Layout
-) -> Sequence[memoryview]:
+def _numbers(contents: Any, layout: Layout) -> bytes:
     """Return typed values as the bytes of their tensor."""
-    if layout.preprocessed:
-        name, tensor = "fp32_contents", given.get(FP32, ())
-        if any(len(each) % FLOAT for each in tensor):
-            raise MalformedRequest("the message is not a valid ModelInferRequest")
-        n_values = sum(map(len, tensor)) // FLOAT
-    else:
-        name = "uint_contents"
-        values = await asyncio.to_thread(octets, given.get(UINT, ()))
-        tensor, n_values = [memoryview(values)], len(values)
-    if n_values != values_of(layout):
+    name = "fp32_contents" if layout.preprocessed else "uint_contents"
+    given = getattr(contents, name)
+    if len(given) != values_of(layout):
         raise MalformedRequest(
-            f"{name} has {n_values} values and the shape {values_of(layout)}; or send the "
+            f"{name} has {len(given)} values and the shape {values_of(layout)}; or send the "
             "tensor in raw_input_contents"
         )
-    return tensor
+    if layout.preprocessed:
+        return np.fromiter(given, np.float32, len(given)).tobytes()
+    values = np.fromiter(given, np.uint32, len(given))
+    if values.max() > 255:
+        raise MalformedRequest("the values of a UINT8 tensor are 0 to 255")
+    return values.astype(np.uint8).tobytes()
 
 
-async def _pieces(tensor: Sequence[memoryview]) -> AsyncGenerator[bytes, None]:
+async def _pieces(tensor: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
     for part in tensor:
         for start in range(0, len(part), PIECE):
-            yield bytes(part[start : start + PIECE])
+            yield part[start : start + PIECE]
 
 
 def _document_of(message: Any) -> Document:

@@ -1,29 +1,48 @@
-"""The gRPC server of one front end, on the event loop of its HTTP server."""
+"""The gRPC server of one front end, on the event loop of its HTTP server.
+
+An ASGI application answers the calls, so that calls meet what requests over HTTP meet: the request
+id, the log line, the metric, API keys, rates, deadlines and permits.
+"""
 
 import asyncio
 import logging
 import os
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import grpc
 import grpc.aio
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.grpc_service.calls import MOST_CALLS, Calls
-from app.grpc_service.limits.gate import LOOPBACK, MOST_CONNECTIONS, Gate
+from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
+from app.grpc_service.methods import METHODS, ROUTE
+from app.grpc_service.starting import MOST_CONNECTIONS
+from app.routes.access_log import AccessLog
 from app.service import Service
+from models.domain.errors import ServiceError
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
 
+MOST_CALLS = 512
+"""Calls at the same time in one process. Further calls are refused."""
+
 STREAMS = 100
 """Calls at the same time on one connection; further ones wait with their client."""
 
-WINDOW = 1 << 16
-"""Bytes of a message that a client may send before it is read."""
+ARRIVING_BYTES = 1 << 26
+"""Bytes of all messages that arrive at the same time in one process, where two messages allow it.
 
-ARRIVING = 0.5
-"""Seconds in which calls that clients have sent before the stop still begin. grpcio refuses calls
-that it has received and not yet given to Python as UNAVAILABLE, and a busy event loop is late."""
+gRPC holds each message whole. While a message is not read, flow control keeps all but its first
+64 KiB with the client."""
+
+WINDOW = 1 << 16
+"""Bytes of a message that a client may send before the message is read."""
 
 MILLISECONDS = 1000
 
@@ -45,6 +64,8 @@ _OF_CLIENTS = ("Invalid encoding on", "ExecuteBatchError raised in core")
 """Begin what grpcio logs as errors with a traceback, for metadata that are no UTF-8 and for answers
 whose client has left. Any client could fill the log with them."""
 
+_FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been logged")
+
 
 def is_fault(record: logging.LogRecord) -> bool:
     """Tell whether a record of grpcio is about more than what one client did."""
@@ -54,35 +75,32 @@ def is_fault(record: logging.LogRecord) -> bool:
 logging.getLogger("grpc._cython.cygrpc").addFilter(is_fault)
 
 
-class GrpcServer:
-    """A server that was started; clients reach it through its `gate`."""
+async def started(app: FastAPI, settings: Settings) -> grpc.aio.Server:
+    """Return a server that answers calls at the port of the settings.
 
-    def __init__(self, server: grpc.aio.Server, gate: Gate) -> None:
-        self._server = server
-        self.gate = gate
-
-    @classmethod
-    async def start(cls, app: FastAPI, settings: Settings) -> "GrpcServer":
-        """Answer the calls of clients that pass the gate."""
-        service: Service = app.state.service
-        largest = min(settings.grpc_max_message_bytes, settings.max_body_bytes)
-        gate = Gate(settings.header_timeout)
-        server = grpc.aio.server(
-            handlers=[Calls(app, service, largest, gate).handlers()],
-            options=_options(settings, largest),
-            maximum_concurrent_rpcs=MOST_CALLS,
-        )
-        gate.port = server.add_insecure_port(f"{LOOPBACK}:0")
-        await server.start()
-        log.info("gRPC is at port %d of %s", settings.grpc_port, settings.host)
-        return cls(server, gate)
-
-    async def stop(self, seconds: float) -> None:
-        """Take no more calls, and end the calls that have not ended `seconds` later."""
-        if self.gate.clients:
-            await asyncio.sleep(min(ARRIVING, seconds))
-        await self._server.stop(seconds)
-        await self.gate.drained()
+    The front ends of one server listen at the same port, and the kernel chooses among them. Raises
+    RuntimeError if the port cannot be used.
+    """
+    service: Service = app.state.service
+    largest = min(settings.grpc_max_message_bytes, settings.max_body_bytes)
+    calls = Calls(app, service, largest)
+    several = service.counters.front_ends > 1
+    server = grpc.aio.server(
+        handlers=[calls.handlers()],
+        options=[("grpc.so_reuseport", int(several)), *_options(settings, largest)],
+        maximum_concurrent_rpcs=MOST_CALLS,
+    )
+    host = settings.host or "::"
+    address = f"[{host}]:{settings.grpc_port}" if ":" in host else f"{host}:{settings.grpc_port}"
+    if settings.tls_certificate is None:
+        server.add_insecure_port(address)
+    else:
+        chain = settings.tls_certificate.read_bytes()
+        key = settings.tls_key.read_bytes() if settings.tls_key else chain
+        server.add_secure_port(address, grpc.ssl_server_credentials([(key, chain)]))
+    await server.start()
+    log.info("gRPC is at port %d of %s", settings.grpc_port, settings.host)
+    return server
 
 
 def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
@@ -91,7 +109,6 @@ def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
     headers = int(settings.header_timeout * MILLISECONDS)
     deadline = int(settings.max_deadline * MILLISECONDS)
     return [
-        ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", largest),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
@@ -111,3 +128,88 @@ def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", WINDOW),
     ]
+
+
+class Calls:
+    """Answers the calls of all methods; `largest` are the bytes that a message has at most.
+
+    A method takes its message as a stream, which needs no change of clients: a unary call is a
+    stream of one message. grpcio would read the message of a unary method before it calls anything.
+    """
+
+    def __init__(self, app: FastAPI, service: Service, largest: int) -> None:
+        self._fastapi = app
+        slots = max(2, ARRIVING_BYTES // largest)
+        self._slots = FairSemaphore(slots, at_most(slots // 2))
+        settings = service.settings
+        routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
+        self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)
+        if settings.trusted_proxies:
+            trusted = [str(each) for each in settings.trusted_proxies]
+            self._app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, self._app), trusted))
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Return the handler that grpcio calls for each method."""
+        methods = {path.rsplit("/", 1)[1]: self._handler(path) for path in (*METHODS, ROUTE.path)}
+        return grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)
+
+    def _handler(self, path: str) -> grpc.RpcMethodHandler:
+        async def answered(_messages: AsyncIterator[bytes], context: Any) -> bytes:
+            """Return the serialized answer of one call; end the call with a status if it has none.
+
+            grpcio cancels this coroutine when the client of the call leaves.
+            """
+            status, request_id, read = 500, "", False
+            body = list[bytes]()
+
+            async def receive() -> Message:
+                nonlocal read
+                if read:
+                    await asyncio.Event().wait()
+                message = await context.read()
+                if message is grpc.aio.EOF:
+                    return {"type": "http.disconnect"}
+                read = True
+                return {"type": "http.request", "body": message, "more_body": False}
+
+            async def send(message: Message) -> None:
+                nonlocal status, request_id
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    request_id = dict(message["headers"]).get(b"x-request-id", b"").decode()
+                else:
+                    body.append(message.get("body", b""))
+
+            scope = scope_of(path, context, self._fastapi, self._slots)
+            await self._app(scope, receive, send)
+            named = (("x-request-id", request_id),)
+            if status == 200:
+                context.set_trailing_metadata(named)
+                return b"".join(body)
+            refusal = scope.get(REFUSAL, _FAULT)
+            await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
+            raise AssertionError("unreachable: abort raises")
+
+        return grpc.stream_unary_rpc_method_handler(answered)
+
+
+class _Named:
+    """A method's path where log and metrics look for that of a route."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+async def _routed(scope: Scope, receive: Receive, send: Send) -> None:
+    method = METHODS.get(scope["path"])
+    scope["route"] = ROUTE if method is None else _Named(scope["path"])
+    if method is None:
+        await ROUTE.handle(scope, receive, send)
+    else:
+        response = await method(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return refused(request.scope, Refusal.of(error), error.status)

@@ -2,20 +2,14 @@
 
 import asyncio
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
 from app.connections.listening import bind
-from app.grpc_service.limits.gate import MOST_CONNECTIONS, Gate
-from app.service import Service
 from models.settings import Settings
 
-if TYPE_CHECKING:  # it imports grpcio, which the extra brings
-    from app.grpc_service.server import GrpcServer
-
-DESCRIPTORS = 3
-"""Descriptors of a connection: that of its client, and both ends of that to grpcio."""
+MOST_CONNECTIONS = 256
+"""Connections to the port for gRPC of one process."""
 
 
 def check(settings: Settings) -> None:
@@ -46,34 +40,24 @@ def check_port(settings: Settings) -> None:
         raise
 
 
-def most_connections(descriptors: int) -> int:
-    """Return the limit of connections: at most a sixteenth of the files a process may open."""
-    return max(1, min(MOST_CONNECTIONS, descriptors // 16))
-
-
-def reserved(settings: Settings, descriptors: int) -> int:
-    """Return how many of all descriptors may be taken by the connections of gRPC."""
-    return DESCRIPTORS * most_connections(descriptors) if settings.grpc_port else 0
+def reserved(settings: Settings) -> int:
+    """Return how many descriptors the connections of gRPC may take."""
+    return MOST_CONNECTIONS if settings.grpc_port else 0
 
 
 class Grpc:
     """The gRPC server of one process, if a port is set for it."""
 
-    def __init__(self) -> None:
-        self._server: GrpcServer | None = None
-        self._service: Service | None = None
+    async def start(self, app: FastAPI, settings: Settings) -> None:
+        """Accept calls from now on if there is a port for them."""
+        self._server = None
+        if settings.grpc_port:
+            from app.grpc_service.server import started
 
-    async def start(self, app: FastAPI, settings: Settings) -> Gate | None:
-        """Start it if there is a port for calls; return the gate that connections pass."""
-        if not settings.grpc_port:
-            return None
-        from app.grpc_service.server import GrpcServer
-
-        self._service = app.state.service
-        self._server = await GrpcServer.start(app, settings)
-        return self._server.gate
+            self._service = app.state.service
+            self._server = await started(app, settings)
 
     def stop(self, seconds: float) -> None:
         """Take no more calls. The service waits at most `seconds` for the others before it ends."""
-        if self._server is not None and self._service is not None:
+        if self._server is not None:
             self._service.ending.append(asyncio.create_task(self._server.stop(seconds)))

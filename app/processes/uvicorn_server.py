@@ -7,7 +7,6 @@ import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from types import FrameType
 from typing import cast
 
@@ -30,7 +29,6 @@ from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
-from app.processes.grpc_port import accepting
 from app.processes.introduction import introduce
 from app.processes.orders import Orders
 from app.processes.uvicorn_config import LAST_ANSWERS, config_of, wrong_settings
@@ -99,7 +97,7 @@ class Server(uvicorn.Server):
             await listens(self._shared.socket)
         elif self._shared is None:
             introduce(self._app.state.service, self._settings)
-        limits = ConnectionLimits.of(settings, (most := raise_limit()) - reserved(settings, most))
+        limits = ConnectionLimits.of(settings, raise_limit() - reserved(settings))
         (metrics := service.metrics).connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
         refusal = EarlyRefusal(self._app)
@@ -113,8 +111,7 @@ class Server(uvicorn.Server):
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             config = config_of(MetricsOnly(self.config.loaded_app), plain)
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
-        guarded = partial(self._guarded, metrics=metrics, counters=Counters(), encrypted=True)
-        acceptors += await accepting(self._grpc, self._app, settings, limits, guarded)
+        await self._grpc.start(self._app, settings)
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
         self._opened = True
         if self._orders is None:

@@ -41,13 +41,3 @@ def http1_contexts(settings: Settings) -> Callable[..., ssl.SSLContext] | None:
         return context
 
     return made
-
-
-def http2_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context of connections that speak HTTP/2 alone; None without a certificate."""
-    if settings.tls_certificate is None:
-        return None
-    context = bounded(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
-    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    context.set_alpn_protocols(["h2"])
-    return context

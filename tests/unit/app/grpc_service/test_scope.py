@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from app.grpc_service.limits.message_slots import message_slots
-from app.grpc_service.scope import client_of_peer, scope_of
+from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.grpc_service.calls import client_of_peer, scope_of
 
 
 def scope(seconds: float | None, *metadata: tuple[str, str | bytes]) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def scope(seconds: float | None, *metadata: tuple[str, str | bytes]) -> dict[str
         time_remaining=lambda: seconds,
         peer=lambda: "ipv4:192.0.2.7:99",
     )
-    return dict(scope_of("/a", context, cast(Any, None), message_slots(1)))
+    return dict(scope_of("/a", context, cast(Any, None), FairSemaphore(2, at_most(1))))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import grpc
 import pytest
 
+from app.grpc_service.calls import LONGEST_DETAIL, Refusal
 from app.grpc_service.messages import message_class
-from app.grpc_service.status import LONGEST_DETAIL, Refusal
 from models.domain import errors
 from models.domain.errors import ServiceError
 
