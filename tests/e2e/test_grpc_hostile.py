@@ -1,4 +1,4 @@
-"""A client of gRPC that begins calls by the thousand and ends no message."""
+"""Limits of the port for gRPC against clients that end no message and read no answer."""
 
 import asyncio
 import os
