@@ -16,22 +16,19 @@ from app.pipeline.memory.codec_memory import CodecMemory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend, Load
-from models.domain.batch_record import BatchRecord
 from models.domain.job import ReleaseReason
 from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
-from workers.backends.recent_batches import newest
 from workers.backends.routing import Router
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
 from workers.malloc import return_freed_memory
 from workers.operations import kind_of
-from workers.scheduling.batch import Batch, Observer
+from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
-from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.throughput import BusyTime
 from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
@@ -47,11 +44,6 @@ LEAST_PIXELS_IN_FLIGHT = 200_000_000
 """The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
 
 
-async def none_remembered(_n: int) -> list[BatchRecord]:
-    """Return no batches, for an executor that remembers none."""
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class Executor:
     """A started backend, and the networks that it classifies with."""
@@ -63,8 +55,6 @@ class Executor:
     absence: Callable[[], float] = lambda: 0.0
     """Return the seconds until a worker computes again; 0 while one does."""
     set_batching: Callable[[Settings], None] = lambda _settings: None
-    batches: Callable[[int], Awaitable[list[BatchRecord]]] = none_remembered
-    """Return the last batches of all workers, at most this number, the newest first."""
     release: Callable[[], None] | None = None
     """Let jobs go that wait for others to fill their batch; None where they do not wait."""
     loads: Callable[[], Sequence[Load]] | None = None
@@ -81,13 +71,12 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Unix sockets of worker processes, and the numbers of those whose GPU is near this process.
+    """Unix sockets of worker processes.
 
     `connect` connects to workers on other hosts in place of those.
     """
 
     addresses: Sequence[str] = ()
-    near: Sequence[int] = ()
     connect: "Callable[[Settings], Awaitable[Executor]] | None" = None
 
 
@@ -102,12 +91,11 @@ async def local_executor(
     With `full_batches` the scores of an image do not depend on the batch that it is part of.
     """
     gpu = 0 if wanted_gpus(settings.gpus) else None
-    recent = RecentBatches(settings.debug_batches)
-    observer = _observer(metrics, recent)
+    observer = _Observer(metrics)
     started = await asyncio.to_thread(
         start_worker, settings, observer, weights=weights, gpu=gpu, full_batches=full_batches
     )
-    recent.device = started.worker.load().device
+    observer.device = started.worker.load().device
     computing = Computing(started.networks, started.degraded)
     backend = LocalBackend(started.worker, settings.drain_timeout)
 
@@ -115,16 +103,12 @@ async def local_executor(
         size, pixels = settings.max_batch_size, settings.max_batch_pixels
         started.worker.set_batching(size, pixels, settings.max_queue_delay)
 
-    async def batches(n: int) -> list[BatchRecord]:
-        return newest(recent.last(n), n)
-
     release = backend.release if full_batches else None
     return Executor(
         backend,
         lambda: computing,
         True,
         set_batching=set_batching,
-        batches=batches,
         release=release,
     )
 
@@ -149,7 +133,7 @@ async def remote_executor(
         _counted(metrics),
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
         quarantine=Quarantine(settings.quarantine_time, quarantine),
-        router=Router(counters.work_of(len(workers.addresses)), workers.near),
+        router=Router(counters.work_of(len(workers.addresses))),
     )
     try:
         welcome = await backend.welcome()
@@ -164,9 +148,7 @@ async def remote_executor(
             known = backend.current, _computing(backend.current)
         return known[1]
 
-    return Executor(
-        backend, computing, absence=backend.absence, batches=backend.batches, loads=backend.loads
-    )
+    return Executor(backend, computing, absence=backend.absence, loads=backend.loads)
 
 
 def pixels_in_flight(settings: Settings, front_ends: int) -> int:
@@ -236,14 +218,15 @@ def _counted(metrics: Metrics) -> Callable[[Batched], None]:
     return count
 
 
-def _observer(metrics: Metrics, recent: RecentBatches) -> Observer:
-    busy = BusyTime()
+class _Observer:
+    """Observer of a worker in this process, which counts its batches on `device`."""
 
-    def observe(batch: Batch, result: BatchResult) -> None:
-        recent.observe(batch, result)
+    def __init__(self, metrics: Metrics) -> None:
+        self.device = ""
+        self._metrics, self._busy = metrics, BusyTime()
+
+    def __call__(self, batch: Batch, _result: BatchResult) -> None:
         kind, network = kind_of(batch.tickets[0].job.operation)
-        metrics.on_batch(kind, network, len(batch.tickets), batch.reason)
-        seconds = busy.add(batch.launched_at, time.monotonic())
-        metrics.on_device(recent.device, len(batch.tickets), seconds)
-
-    return observe
+        self._metrics.on_batch(kind, network, len(batch.tickets), batch.reason)
+        seconds = self._busy.add(batch.launched_at, time.monotonic())
+        self._metrics.on_device(self.device, len(batch.tickets), seconds)

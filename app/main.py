@@ -38,7 +38,6 @@ from app.routes import (
     access_log,
     catalogue,
     classify,
-    debug,
     filter,
     health,
     inference,
@@ -139,7 +138,6 @@ def _assembled(
         keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
         counters=counters,
         set_batching=executor.set_batching,
-        batches=executor.batches,
         ends_with_worker=executor.is_here,
     )
 
@@ -240,7 +238,6 @@ def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     others = (jobs, catalogue, health, docs, page, inference)
     for router in (*images, *(each.router for each in others)):
         app.include_router(router)
-    app.include_router(debug.router, include_in_schema=settings.debug_batches > 0)
     problems.install(app)
     access_log.install(app, settings, metrics)
     direct.install(app, images, settings, metrics)

@@ -19,7 +19,6 @@ from app.telemetry.canary import Canary
 from app.telemetry.inference_statistics import InferenceStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
-from models.domain.batch_record import BatchRecord
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
@@ -94,8 +93,6 @@ class Service:
     """The use of every limit, over all front ends."""
     set_batching: Callable[[Settings], None]
     """Applies new settings of batches; does nothing if the worker is in another process."""
-    batches: Callable[[int], Awaitable[list[BatchRecord]]]
-    """Returns the last batches of all workers, at most this number, the newest first."""
     ends_with_worker: bool
     """True if the worker is in this process; a front end waits for a new worker instead."""
     jobs: "Jobs | None" = None

@@ -138,17 +138,6 @@ Tracing = Annotated[
 ]
 """Whether there are traces."""
 
-DebugBatches = Annotated[
-    int,
-    Field(
-        ge=0,
-        le=1000,
-        description="batches of each worker that GET /debug/batches can list, with the ids of "
-        "their requests; 0: there is no such page",
-    ),
-]
-"""The number of batches that a worker remembers."""
-
 ResultCache = Annotated[
     Size,
     Field(
@@ -173,15 +162,6 @@ GpuWorkers = Annotated[
     ),
 ]
 """The number of worker processes of each GPU, or `auto`."""
-
-BindCores = Annotated[
-    bool,
-    Field(
-        description="true: the processes of each GPU run on cores near it, and with several GPUs "
-        "on an equal part of the cores; false: on all cores",
-    ),
-]
-"""Whether processes keep to the cores of their GPU."""
 
 Decoders = Annotated[
     Count,

@@ -18,12 +18,10 @@ from models.fetch_settings import (
 )
 from models.setting_types import (
     ApiKeysFile,
-    BindCores,
     CacheControl,
     ClientRate,
     CodecMemory,
     Count,
-    DebugBatches,
     Decoders,
     Digests,
     Etags,
@@ -76,7 +74,6 @@ class Settings(BaseSettings):
         "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
     gpu_workers: GpuWorkers = "auto"
-    bind_cores: BindCores = True
     settings_file: Path | None = Field(
         None,
         description="file with lines DARKROOM_NAME=value, read at the start and on SIGHUP; the "
@@ -187,7 +184,6 @@ class Settings(BaseSettings):
     etags: EtagsFor = Etags.ASKED
     cache_control: CacheControl = ""
     result_cache: ResultCache = 0
-    debug_batches: DebugBatches = 0
     tracing: Tracing = False
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")

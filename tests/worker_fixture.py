@@ -14,17 +14,12 @@ from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
-from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
 
 ARENA = 1 << 20
 """Bytes of an arena."""
 
 WELCOME = Welcome("fake", [EncodedNetwork("resnet18", problem="a fake has no weights")])
-
-
-REMEMBERED = 100
-"""Batches that each worker remembers."""
 
 
 def encode_fake(operation: Operation) -> object:
@@ -64,7 +59,7 @@ def running_worker(
 ) -> Iterator[RunningWorker]:
     """Run a worker at an abstract address; it and its connections end with the block."""
     address = address or f"\0darkroom-test-{secrets.token_hex(8)}"
-    gate, host = Gate(is_open=True), WorkerServer(decode_fake, RecentBatches(REMEMBERED))
+    gate, host = Gate(is_open=True), WorkerServer(decode_fake)
     made = engine(on_collect=gate)
     worker = Worker(made, limits, on_batch=host.on_batch)
     worker.start()

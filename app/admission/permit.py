@@ -121,7 +121,6 @@ class Permit:
         """Microseconds charged for images whose turn was not asked for yet, and their number."""
         self._reserved = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.request_id = ""
         """The id of the request, set where batches are listed with their requests."""
         self.each = 0
         """Microseconds that an image of the request was expected to take, even if refused."""

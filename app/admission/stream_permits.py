@@ -40,14 +40,12 @@ class StreamPermits:
         seconds: float,
         kinds: Kinds,
         parts: int = 1,
-        request_id: str = "",
     ) -> None:
         self._admission = admission
         self.client = client
         self._seconds = seconds
         self._kinds = kinds
         self._parts = parts
-        self._request_id = request_id
         self._rated = True
 
     async def enter(self) -> Permit:
@@ -60,7 +58,6 @@ class StreamPermits:
         self._rated = True  # also if no permit is given: waiting for one charges nothing more
         permit = await self._patiently(self._entered)
         self._rated = False
-        permit.request_id = self._request_id
         return permit
 
     async def arrives(self, permit: Permit, n_bytes: int, announced: int = 0) -> None:

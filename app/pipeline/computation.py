@@ -115,7 +115,7 @@ class Computation:
         *,
         owned: bool = False,
     ) -> Result:
-        job = Job(operation, image, permit.deadline, permit.lane, owned, permit.request_id)
+        job = Job(operation, image, permit.deadline, permit.lane, owned)
         completed = await self._backend.run(job)
         stages.add(completed.trace)
         return completed.result

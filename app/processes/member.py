@@ -26,9 +26,7 @@ from workers.ipc.encoded_network import encode_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.malloc import keep_freed_memory
-from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
-from workers.supervision.cpu_topology import bind
 from workers.supervision.startup import GpuUnusable, Started, start_worker
 
 log = logging.getLogger("darkroom.member")
@@ -46,8 +44,6 @@ BIND = 0.01
 def run() -> int:
     """Do what the orders on standard input say until told to stop; return the exit code."""
     orders = Orders()
-    if cpus := orders.first.get("cpus"):
-        bind(cpus)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
     # Front ends handle it while they serve. SIGTERM comes before it, so a process that gets it here
     # already ends, and Python would print what it interrupts.
@@ -77,7 +73,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     number = tally.enter(given["number"])
     shared = SharedSocket(socket.socket(fileno=given["socket"]), tally, number)
     counters = Counters.attach(given["counters"], given["front_ends"])
-    workers = Workers(given["addresses"], given["near"])
+    workers = Workers(given["addresses"])
     app = main.create_app(settings, workers, counters, given["quarantine"])
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped), Alone())]
@@ -102,8 +98,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     A worker that replaces a running one waits for that one's address, and ends if it cannot use its
     GPU. The exit code is WORKER_DIED if the worker ended unasked: another one is started.
     """
-    recent = RecentBatches(settings.debug_batches)
-    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer(recent=recent)
+    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
     try:
@@ -113,7 +108,6 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         return ExitCode.FAILED
     freeze()
     welcome = _welcome(started)
-    recent.device = welcome.device
     orders.ready({"precisions": started.measured})
     last = orders.first if "address" in orders.first else await orders.next()
     address = last["address"]

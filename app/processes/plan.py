@@ -25,7 +25,6 @@ from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.backends.quarantine import Quarantine
-from workers.supervision.binding import Placement
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.startup import cores
@@ -94,13 +93,8 @@ def run(settings: Settings, plan: Plan) -> int:
         }
 
         def members(settings: Settings) -> Groups:
-            placed = Placement(gpus, CORES_PER_WORKER, bind=settings.bind_cores)
-            workers = [
-                worker(settings, address, gpu, cpus=placed.worker(gpu))
-                for address, gpu in addresses.items()
-            ]
-            numbers = range(plan.front_ends)
-            own = [{**orders, "number": n, **placed.front_end(n)} for n in numbers]
+            workers = [worker(settings, *each) for each in addresses.items()]
+            own = [{**orders, "number": n} for n in range(plan.front_ends)]
             return [workers, [_front_end(settings, each, environment) for each in own]]
 
         reload = Reload(settings, members)
@@ -168,12 +162,10 @@ def worker(
     gpu: int | None,
     *,
     full_batches: bool = False,
-    cpus: Sequence[int] = (),
 ) -> ProcessSpec:
     """Return the process of a worker that listens at `address`; without `gpu` it has the CPU.
 
-    With `full_batches` the scores of an image do not depend on the batch that it is part of. It
-    runs on `cpus`, by default on all.
+    With `full_batches` the scores of an image do not depend on the batch that it is part of.
     """
     orders = {
         "role": "worker",
@@ -181,7 +173,6 @@ def worker(
         "address": address,
         "gpu": gpu,
         "full_batches": full_batches,
-        "cpus": cpus,
     }
     name = "worker" if gpu is None else f"worker {address.rsplit('-', 1)[1]} of GPU {gpu}"
     return ProcessSpec(

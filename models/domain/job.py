@@ -40,8 +40,7 @@ class Job:
 
     `owned`: nothing but this job reads its pixels, so an engine that computes it alone may
     overwrite them. In a batch it must not: the jobs of a batch that failed are computed again.
-    `request_id` is set where batches are listed. A job that is not `counted` is the server's own:
-    metrics and lists of batches leave it out.
+    A job that is not `counted` is the server's own: metrics leave it out.
     """
 
     operation: Operation
@@ -49,7 +48,6 @@ class Job:
     deadline: Deadline = NEVER
     lane: Lane = Lane.INTERACTIVE
     owned: bool = False
-    request_id: str = ""
     counted: bool = field(default_factory=counts)
 
 

@@ -13,8 +13,8 @@ from models.usable_cpus import usable_cpus
 from tests.bench import thread_use, wrk
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
-from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus
-from workers.supervision.gpu_discovery import bus_id
+
+Cpus = frozenset[int]
 
 FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384"]
 
@@ -47,12 +47,12 @@ class Server:
 
 
 def shares_of(gpus: int) -> list[Cpus]:
-    """Return the CPUs of each GPU; without GPUs, two halves."""
-    near = [near_cpus(bus_id(n)) for n in range(gpus)] if gpus else [frozenset[int]()] * 2
-    shares = divided(cores_of(usable_cpus()), near)
-    if shares is None or len(shares) < 2:
-        raise SystemExit(f"{gpus} GPUs and {len(usable_cpus())} CPUs: this needs two of each")
-    return shares[:2]
+    """Return two halves of the CPUs in the order of their numbers, one for each GPU."""
+    cpus = sorted(usable_cpus())
+    if gpus == 1 or len(cpus) < 2:
+        raise SystemExit(f"{gpus} GPUs and {len(cpus)} CPUs: this needs two of each")
+    half = len(cpus) // 2
+    return [frozenset(cpus[:half]), frozenset(cpus[half : 2 * half])]
 
 
 def setups_of(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workers.supervision.cpu_topology import Cpus
+Cpus = frozenset[int]
 
 SECONDS = 1.5
 

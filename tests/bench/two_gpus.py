@@ -1,6 +1,6 @@
 """Darkroom on two GPUs of one host, against one GPU with half of the cores.
 
-Method. The CPUs of this process are divided between the GPUs as the server divides them. Setups are
+Method. The CPUs of this process are divided between the GPUs in two halves. Setups are
 measured one after the other, each freshly started. `one` is a server on the first GPU with its half
 of the CPUs, `beside` is the same while programs compute on the other half, `two` is one server on
 both GPUs with all CPUs, and `apart` is two servers of one GPU each on its half of the CPUs, side by
@@ -45,8 +45,7 @@ from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BLURRED, IMAGES_PER_MULTIPART, LABELS, multipart_requests, raw_requests
 from tests.bench.server_batches import Batches
 from tests.bench.subject import Subject
-from workers.supervision.cpu_topology import near_cpus
-from workers.supervision.gpu_discovery import bus_id, count_gpus
+from workers.supervision.gpu_discovery import count_gpus
 
 NEEDED = 40
 """Seconds without which no further setup is begun."""
@@ -205,7 +204,6 @@ def main() -> None:
         "gpu": gpu_samples.describe(),
         "cpus": len(os.sched_getaffinity(0)),
         "shares": [sorted(each) for each in shares],
-        "near": [sorted(near_cpus(bus_id(n))) for n in range(gpus)],
         "host": scaling(shares[0], shares[0] | shares[1]),
         "setups": {},
     }

@@ -9,13 +9,8 @@ from workers.ipc.worker_client import WorkerConnection
 
 
 def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
-    """Return the numbers of the workers that accept jobs, with their devices.
-
-    Silent ones are among them only if all are silent.
-    """
-    up = [(n, line) for n, link in enumerate(links) if (line := link.line) is not None]
-    reporting = [each for each in up if not each[1].silent]
-    return [(number, line.device) for number, line in reporting or up]
+    """Return the numbers of the workers that accept jobs, with their devices."""
+    return [(n, line.device) for n, link in enumerate(links) if (line := link.line) is not None]
 
 
 def hands_over(links: Sequence[WorkerConnection]) -> bool:
@@ -49,7 +44,7 @@ def combined(
                 running += report.running_jobs
                 progress += report.progress
         if (up := link.line) is not None:
-            alive = alive or (link.computes and not closing)
+            alive = not closing
             rate += up.load.service_rate
             decoding = min(decoding, up.load.decoding)
             takes_jpegs = takes_jpegs or bool(up.welcome and up.welcome.takes_jpegs)

@@ -15,15 +15,12 @@ from functools import partial
 
 from models.domain.alarms import Timeout, alarms
 from models.domain.backend import Load
-from models.domain.batch_record import BatchRecord
 from models.domain.errors import Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
 from workers.backends.load import accepting, by_device, combined, hands_over
 from workers.backends.quarantine import Quarantine
-from workers.backends.recent_batches import recent_batches
 from workers.backends.routing import OwnWork, Router
-from workers.backends.silent_workers import SilentWorkers
 from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
@@ -70,7 +67,6 @@ class ProcessBackend:
         changed = partial(setattr, self, "_load", None)  # it is added up again when it is read
         hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=changed)
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
-        self._silent = SilentWorkers(self._links, changed)
 
     async def welcome(self) -> Welcome:
         """Return the first welcome of a worker, waiting for it."""
@@ -109,10 +105,6 @@ class ProcessBackend:
             self._load = None if waiting else known
         return known
 
-    async def batches(self, n: int) -> list[BatchRecord]:
-        """Return the last `n` batches of all workers, the newest first."""
-        return await recent_batches(self._links, n)
-
     def loads(self) -> list[Load]:
         """Return the load of each device."""
         return by_device(self._links)
@@ -121,7 +113,7 @@ class ProcessBackend:
         """Return the seconds until a worker is expected to run again; 0 while one does."""
         if self._closing or (self._load or self.load()).alive:
             return 0.0
-        alive = any([link.computes for link in self._links])
+        alive = any([link.line is not None for link in self._links])
         return self._absence.back_in(alive, hands_over=hands_over(self._links))
 
     async def aclose(self) -> None:
@@ -138,7 +130,6 @@ class ProcessBackend:
         for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:
             pending.fail(lost)
         self._slots.refuse(lost)
-        self._silent.close()
         await asyncio.gather(*(link.close() for link in self._links))
         self._arena.close()
 

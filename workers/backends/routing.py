@@ -7,16 +7,12 @@ images have taken on its device. So a GPU of half the speed gets half as many of
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from models.domain.job import Job
 from workers.ipc.frames import Done, Times
 from workers.ipc.pending import Pending
-
-NEAR = 2_000_000
-"""Nanoseconds that a worker of another GPU must be expected to finish sooner to get a job. Its
-memory and its cores may be those of another processor; half a batch of labels takes as long."""
 
 UNKNOWN = 1_000_000
 """Nanoseconds that an image of an unknown kind counts as."""
@@ -83,15 +79,10 @@ class JobTimes:
 
 
 class Router:
-    """Chooses workers, and counts the work that they have been given.
+    """Chooses workers, and counts the work that they have been given."""
 
-    `near` are the numbers of the workers that are preferred while they are at most `NEAR` later
-    than others; none are where it is empty.
-    """
-
-    def __init__(self, work: Work, near: Collection[int] = ()) -> None:
+    def __init__(self, work: Work) -> None:
         self._work = work
-        self._near = frozenset(near)
         self._times = JobTimes()
 
     def choose(self, pending: Pending, devices: Sequence[tuple[int, str]]) -> int:
@@ -109,8 +100,6 @@ class Router:
             if (expected := known.get(device)) is None:
                 expected = known[device] = self._times.expected(device, job)
             end = totals[worker] + expected
-            if self._near and worker not in self._near:
-                end += NEAR
             if best < 0 or end < least:
                 best, least, own = worker, end, expected
         return self._given(pending, best, own)

@@ -51,7 +51,6 @@ def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:
         job.lane._value_,
         jpeg,
         pending.alone,
-        job.request_id,
         job.counted,
     )
 

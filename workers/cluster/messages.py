@@ -38,7 +38,6 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     jpeg: EncodedJpeg | None
     budget: float | None
     lane: str
-    request_id: str
     alone: bool
     counted: bool = True
 
@@ -118,7 +117,7 @@ def encode_task(
     content = job.image.pixels if isinstance(job.image, Image) else job.image.data
     budget = None if job.deadline.alarm is None else job.deadline.remaining(now)
     lane, counted = job.lane.value, job.counted
-    task = Task(number, operation, shape, jpeg, budget, lane, job.request_id, alone, counted)
+    task = Task(number, operation, shape, jpeg, budget, lane, alone, counted)
     return task, content
 
 
@@ -130,7 +129,7 @@ def decode_task(task: Task, content: Pixels, operation: Any, now: float) -> Job:
     source = conversion.decode_input(content.reshape(task.shape), task.jpeg, operation)
     deadline = NEVER if task.budget is None else Deadline.after(task.budget, now)
     lane = Lane(task.lane)
-    return Job(operation, source, deadline, lane, False, task.request_id, task.counted)
+    return Job(operation, source, deadline, lane, False, task.counted)
 
 
 def encode_answer(number: int, outcome: Outcome, now: float) -> tuple[Answer, list[Pixels]]:

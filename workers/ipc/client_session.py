@@ -18,11 +18,9 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome, Vector
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
-from workers.ipc.batch_frames import batch_frames
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     TO_WORKER,
-    AskBatches,
     Batched,
     Cancel,
     Done,
@@ -33,7 +31,6 @@ from workers.ipc.frames import (
 )
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
-from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Worker
 
@@ -49,9 +46,7 @@ class ClientSession:
         arena: Arena,
         decode: Callable[[Any], Operation],
         on_lost: "Callable[[ClientSession], None]",
-        recent: RecentBatches,
     ) -> None:
-        self._recent = recent
         self._decode = decode
         self._tell_lost = on_lost
         self._worker = worker
@@ -88,8 +83,6 @@ class ClientSession:
         for frame in frames:
             if isinstance(frame, Submit):
                 answers += self._submit(frame)
-            elif isinstance(frame, AskBatches):
-                answers += batch_frames(self._recent.last(frame.n))
             elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
                 answers += self._dropped(frame)
         if answers:
@@ -104,9 +97,8 @@ class ClientSession:
             operation = self._decode(frame.operation)
             source = conversion.decode_input(pixels, frame.jpeg, operation)
             # The front end has its own copy, from which it asks again should this worker be lost.
-            deadline, id_ = Deadline(frame.deadline), frame.request_id
-            lane = Lane(frame.lane)
-            job = Job(operation, source, deadline, lane, True, id_, frame.counted)
+            deadline, lane = Deadline(frame.deadline), Lane(frame.lane)
+            job = Job(operation, source, deadline, lane, True, frame.counted)
             mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone

@@ -135,16 +135,6 @@ def _nothing(*_: object) -> None:
 
 def same_user(connection: socket.socket) -> bool:
     """Return whether the peer is a process of this user: abstract sockets have no permissions."""
-    return _credentials(connection)[1] == os.geteuid()
-
-
-def listener_pid(connection: socket.socket) -> int:
-    """Return the id of the process that listens at the address that was connected to."""
-    return _credentials(connection)[0]
-
-
-def _credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """Return the peer's process, user and group, of its connect or its listen (unix(7))."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid, user, group = struct.unpack("3i", credentials)
-    return pid, user, group
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)  # unix(7)
+    _pid, user, _group = struct.unpack("3i", credentials)
+    return bool(user == os.geteuid())

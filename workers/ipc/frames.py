@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from models.domain.batch_record import BatchRecord
 from workers.ipc.encoded_network import EncodedNetwork
 
 Shape = tuple[int, int, int]
@@ -45,7 +44,6 @@ class Submit(Frame, frozen=True):
     jpeg: EncodedJpeg | None = None
     alone: bool = False
     """True if it must be computed with no other job on the device: a worker died with it."""
-    request_id: str = ""
     counted: bool = True
 
 
@@ -53,12 +51,6 @@ class Cancel(Frame, frozen=True):
     """The front end does not wait for this job any more."""
 
     number: int
-
-
-class AskBatches(Frame, frozen=True):
-    """The front end asks for the last batches of the worker, at most `n`."""
-
-    n: int
 
 
 class Welcome(Frame, frozen=True):
@@ -127,19 +119,12 @@ class Batched(Frame, frozen=True):
     """How long the device was busy with it, without the time that batches before it had."""
 
 
-class LastBatches(Frame, frozen=True):
-    """Part of the answer to AskBatches, oldest first; the last part is marked `complete`."""
-
-    batches: list[BatchRecord]
-    complete: bool
-
-
 class Leaving(Frame, frozen=True):
     """A worker takes no more jobs and has closed its address; it answers those that it has."""
 
 
-ToWorker = Submit | Cancel | AskBatches
-FromWorker = Welcome | Done | LoadReport | Batched | LastBatches | Leaving
+ToWorker = Submit | Cancel
+FromWorker = Welcome | Done | LoadReport | Batched | Leaving
 
 ENCODER = msgspec.msgpack.Encoder()
 TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

@@ -7,20 +7,16 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.domain.batch_record import BatchRecord
 from models.exit_codes import ExitCode
 from workers.ipc import frame_protocol
 from workers.ipc.arena import Arena
-from workers.ipc.batch_frames import BatchAnswers
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     FROM_WORKER,
-    AskBatches,
     Batched,
     Cancel,
     Done,
     FromWorker,
-    LastBatches,
     Leaving,
     LoadReport,
     Submit,
@@ -57,9 +53,8 @@ class Hooks:
 class Line:
     """Connection to one worker process; `pending` are the jobs that it has not answered.
 
-    `over` is set when it accepts no more jobs, `gone` when the connection has ended. `reads` counts
-    what came from the process `pid`; `silent` says that this has not grown for too long. `left`
-    says that the worker told that it leaves.
+    `over` is set when it accepts no more jobs, `gone` when the connection has ended. `left` says
+    that the worker told that it leaves.
     """
 
     def __init__(self, hooks: Hooks) -> None:
@@ -67,9 +62,7 @@ class Line:
         self.pending: dict[int, Pending] = {}
         self.welcome: Welcome | None = None
         self.load = LoadReport(0, 0, 0, 0.0)
-        self._batches = BatchAnswers()
-        self.up = self.silent = self.left = False
-        self.pid = self.reads = 0
+        self.up = self.left = False
         self.over, self.gone = asyncio.Event(), asyncio.Event()
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
             FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
@@ -91,12 +84,6 @@ class Line:
         if pending.number in self.pending:
             self.protocol.send_soon(Cancel(pending.number))
 
-    async def batches(self, n: int) -> list[BatchRecord]:
-        """Return the last `n` batches of the worker; none if it ends before it has answered."""
-        answer = self._batches.expect()
-        self.protocol.send_soon(AskBatches(n))
-        return await answer
-
     async def close(self) -> None:
         """Close the connection; do not wait for a worker that does not read its pending bytes."""
         self.protocol.close()
@@ -108,7 +95,6 @@ class Line:
             await self.gone.wait()
 
     def _on_frames(self, frames: list[FromWorker]) -> None:
-        self.reads += 1
         for frame in frames:
             try:
                 self._on_frame(frame)
@@ -128,8 +114,6 @@ class Line:
                 self._hooks.on_load()
             case Batched():
                 self._hooks.on_batch(frame)
-            case LastBatches():
-                self._batches.receive(frame)
             case Leaving():
                 self.up, self.left = False, True
                 self._hooks.on_load()
@@ -150,7 +134,6 @@ class Line:
         self.over.set()
         self.gone.set()
         self._hooks.on_load()
-        self._batches.end()
         taken, self.pending = list(self.pending.values()), {}
         self._hooks.on_lost(taken)
 
@@ -177,11 +160,6 @@ class WorkerConnection:
     def line(self) -> Line | None:
         """Return the line to the worker that accepts jobs, or None while there is none."""
         return self._lines[-1] if self._lines and self._lines[-1].up else None
-
-    @property
-    def computes(self) -> bool:
-        """Return whether there is a worker that accepts jobs and is not silent."""
-        return self.line is not None and not self.line.silent
 
     @property
     def welcome(self) -> Welcome | None:
@@ -219,7 +197,6 @@ class WorkerConnection:
             await loop.sock_connect(connection, self._address)
             if not frame_protocol.same_user(connection):
                 raise PermissionError("another user's process is at the worker's address")
-            line.pid = frame_protocol.listener_pid(connection)
             # A descriptor must accompany at least one byte of data on a stream socket (unix(7)).
             socket.send_fds(connection, [b"a"], [self._arena.fd])
             # The line is listed before its transport exists: the first read may bring `Welcome`,

@@ -20,7 +20,6 @@ from workers.ipc.client_session import ClientSession
 from workers.ipc.frames import Leaving, Welcome
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
-from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.throughput import BusyTime
 from workers.scheduling.worker import Worker
 
@@ -37,18 +36,10 @@ HANDSHAKE = 5.0
 
 
 class WorkerServer:
-    """Server that lets front ends use one started worker; `on_batch` is the worker's observer.
+    """Server that lets front ends use one started worker; `on_batch` is the worker's observer."""
 
-    `recent` remembers the batches that front ends may ask for.
-    """
-
-    def __init__(
-        self,
-        decode: Callable[[Any], Operation] = conversion.decode_operation,
-        recent: RecentBatches | None = None,
-    ) -> None:
+    def __init__(self, decode: Callable[[Any], Operation] = conversion.decode_operation) -> None:
         self.decode = decode
-        self._recent = recent or RecentBatches(0)
         self._busy = BusyTime()
         self.decoded = 0
         self._sessions: set[ClientSession] = set()
@@ -108,9 +99,8 @@ class WorkerServer:
         """Forget a front end that has closed its connection."""
         self._sessions.discard(session)
 
-    def on_batch(self, batch: Batch, result: BatchResult) -> None:
+    def on_batch(self, batch: Batch, _result: BatchResult) -> None:
         """Report a finished batch to one of the front ends; called on a collect thread."""
-        self._recent.observe(batch, result)
         session, _ = batch.tickets[0].tag
         session.batched(batch, self._busy.add(batch.launched_at, time.monotonic()))
 
@@ -129,7 +119,7 @@ class WorkerServer:
             if not frame_protocol.same_user(connection):
                 raise PermissionError("a process of another user")
             arena = await _received_arena(connection)
-            made = session = ClientSession(worker, arena, self._decoded, self.leave, self._recent)
+            made = session = ClientSession(worker, arena, self._decoded, self.leave)
             self._sessions.add(session)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: made.protocol, sock=connection)

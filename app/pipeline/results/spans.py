@@ -2,7 +2,7 @@
 
 The span of an image is a child of its request's span, and each stage is a child of its image, or of
 the version that it belongs to. The stages of the worker name the micro-batch: its id is the one
-that `GET /debug/batches` lists, so images with the same id were computed together.
+of a worker, so images with the same id were computed together.
 """
 
 import time

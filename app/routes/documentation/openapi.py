@@ -65,11 +65,6 @@ PROBLEMS: Responses = {
 
 NOT_FOUND: Responses = {404: described_problem("There is no such filter; GET /filters lists them")}
 
-NOT_LISTED: Responses = {
-    404: described_problem("Batches are not listed here; DARKROOM_DEBUG_BATCHES turns it on")
-}
-"""The error of `GET /debug/batches` where the setting is 0."""
-
 _OF_IMAGES: Responses = {
     304: {
         "description": "If-None-Match names the ETag of the answer; nothing was computed",

@@ -60,8 +60,6 @@ class ImageRoute(APIRoute):
         rated, reserved = scope.get("rated", False), None if stream else target
         with admission.enter(client, deadline, rated, reserved) as permit:
             scope["permit"] = permit
-            if service.settings.debug_batches:
-                permit.request_id = scope["request_id"]
             if not stream:
                 receive = counted(receive, permit, n_bytes, most)
             if coding and stream:  # what its images hold is counted one by one

@@ -60,6 +60,5 @@ def _permits(request: Request, wanted: Wanted) -> StreamPermits:
     service = service_of(request)
     client = client_name(service, request.scope)
     seconds = seconds_of(request.scope, service.settings)
-    listed = request.scope["request_id"] if service.settings.debug_batches else ""
     parts = images_of_each(wanted)
-    return StreamPermits(service.admission, client, seconds, kinds(wanted), parts, listed)
+    return StreamPermits(service.admission, client, seconds, kinds(wanted), parts)

@@ -89,6 +89,7 @@ def _killed(
     everyone: bool,
     by: signal.Signals = signal.SIGKILL,
     most: float = 12.0,
+    unready: float = 2.0,
 ) -> Steps:
     with _probing(target) as probe:
         first = time.monotonic()
@@ -105,14 +106,14 @@ def _killed(
         while time.monotonic() < end:
             time.sleep(0.1)
         gap = probe.longest_gap(first, time.monotonic())
-        unready = [t for t, ready in probe.readiness if t > first and not ready]
-        again = [t for t, ready in probe.readiness if unready and t > unready[-1] and ready]
+        refused = [t for t, ready in probe.readiness if t > first and not ready]
+        again = [t for t, ready in probe.readiness if refused and t > refused[-1] and ready]
     yield Finding("seconds_without_answers", gap, most=most)
     yield Finding("requests_lost", probe.failures, most=0)
     yield Finding("workers_before_the_last_kill", len(before))
-    if unready:
-        cause = max(each for each in kills if each <= unready[0])
-        yield Finding("readyz_503_after_s", unready[0] - cause, most=2.0)
+    if refused:
+        cause = max(each for each in kills if each <= refused[0])
+        yield Finding("readyz_503_after_s", refused[0] - cause, most=unready)
         yield Finding("readyz_200_after_s", (again[0] if again else end) - first, most=most + 11.0)
     else:
         yield Finding("never_unready", 1)
@@ -133,4 +134,4 @@ def all_workers_killed(target: Target) -> Steps:
 def workers_stopped(target: Target) -> Steps:
     """Stop every worker by SIGSTOP."""
     yield None
-    yield from _killed(target, 1, everyone=True, by=signal.SIGSTOP, most=24.0)
+    yield from _killed(target, 1, everyone=True, by=signal.SIGSTOP, most=24.0, unready=12.0)

@@ -120,7 +120,7 @@ def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -> None
         with ExitStack() as lost, ExitStack() as stack:
             first = lost.enter_context(running_worker(ENGINE, LIMITS))
             others = [stack.enter_context(running_worker(ENGINE, LIMITS)) for _ in range(3)]
-            ours = backend(first, *others, router=Router(OwnWork(4), near=[0, 1]))
+            ours = backend(first, *others, router=Router(OwnWork(4)))
             await wait_until(lambda: ours.load().device == "fake, fake, fake, fake")
             first.gate.shut()
             others[0].gate.shut()

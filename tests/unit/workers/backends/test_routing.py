@@ -7,7 +7,7 @@ import pytest
 
 from models.domain.job import Job
 from tests.fakes import fake_job
-from workers.backends.routing import MOST_KINDS, NEAR, UNKNOWN, JobTimes, OwnWork, Router
+from workers.backends.routing import MOST_KINDS, UNKNOWN, JobTimes, OwnWork, Router
 from workers.ipc.frames import Done, Times
 from workers.ipc.pending import Pending
 from workers.ipc.worker_client import Line
@@ -78,13 +78,6 @@ def test_one_long_job_counts_as_much_as_many_short_ones() -> None:
     assert sent(router, 10, SAME) == [0, 10]
 
 
-def test_the_workers_of_the_own_gpu_are_preferred_until_they_are_late() -> None:
-    router = Router(OwnWork(2), near=[1])
-    more = NEAR // UNKNOWN
-    assert sent(router, more, SAME) == [0, more]
-    assert sent(router, 100, SAME) == [50, 50]
-
-
 def test_work_that_other_front_ends_have_given_counts() -> None:
     work = OwnWork(2)
     here, there = Router(work), Router(work)
@@ -103,7 +96,7 @@ def test_nothing_is_left_when_all_is_answered_or_lost() -> None:
 
 
 def test_a_lone_worker_gets_jobs_wherever_it_is() -> None:
-    assert Router(OwnWork(2), near=[0]).choose(pending(), [SAME[1]]) == 1
+    assert Router(OwnWork(2)).choose(pending(), [SAME[1]]) == 1
 
 
 def test_times_are_those_of_the_device_the_kind_and_the_size() -> None:

@@ -38,12 +38,12 @@ def trace(launched_at: float) -> Trace:
 
 
 def test_a_deadline_crosses_as_the_time_that_is_left() -> None:
-    job = Job(OPERATION, PIXELS, Deadline(107.0), Lane.BULK, request_id="r")
+    job = Job(OPERATION, PIXELS, Deadline(107.0), Lane.BULK)
     task, content = encode_task(3, job, "a", 100.0, alone=True)
     found = decode_task(task, content, OPERATION, 5000.0)
     assert task.alone
     assert found.deadline == Deadline(5007.0)
-    assert (found.lane, found.request_id, found.owned) == (Lane.BULK, "r", False)
+    assert (found.lane, found.owned) == (Lane.BULK, False)
 
 
 def test_the_input_of_a_network_crosses_as_float32() -> None:
