@@ -9,10 +9,10 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from app.connections.guard import Guard
-from app.connections.http1.protocol import GuardedProtocol
+from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits
-from app.connections.phases import Phase
+from app.connections.protocol import GuardedProtocol
+from app.connections.table import ConnectionTable, Phase
 from models.settings import Settings
 
 LIMITS = ConnectionLimits.of(Settings(), 1 << 16)
@@ -67,7 +67,7 @@ class Line:
 
     protocol: GuardedProtocol
     transport: FakeTransport
-    guard: Guard
+    table: ConnectionTable
     time: list[float]
     ended: list[str]
 
@@ -90,7 +90,7 @@ class Line:
         """
         self.time[0] += seconds
         before = len(self.transport.written)
-        self.guard.phases.sweep()
+        self.table.sweep()
         for _ in range(20):
             await asyncio.sleep(0)
         return bytes(self.transport.written[before:])
@@ -108,12 +108,14 @@ def connected(app: ASGIApp = hello, beside: Line | None = None, **limits: Any) -
     event loop.
     """
     time, ended = [1000.0], list[str]()
-    guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])
+    table = ConnectionTable(
+        replace(LIMITS, **limits), Counters(), ended.append, clock=lambda: time[0]
+    )
     if beside is not None:
-        time, ended, guard = beside.time, beside.ended, beside.guard
+        time, ended, table = beside.time, beside.ended, beside.table
     config = uvicorn.Config(cast(Callable[..., Any], app), ws="none", log_config=None)
     config.load()
-    protocol = GuardedProtocol(config, ServerState(), {}, guard, "192.0.2.7")
+    protocol = GuardedProtocol(config, ServerState(), {}, table)
     transport = FakeTransport()
     protocol.connection_made(transport)
-    return Line(protocol, transport, guard, time, ended)
+    return Line(protocol, transport, table, time, ended)

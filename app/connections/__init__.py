@@ -1,5 +1,5 @@
-"""Accept connections, and bound how many there are and how long each may wait.
+"""Serve connections: bound how many there are, how long each may wait, and what a request may have.
 
-Start reading in `entrance.py` (which ones are accepted), then `http1/protocol.py` (one connection).
+Start reading in `protocol.py`, which serves one connection.
 It may import `app.admission`, `app.http.problems`, `app.http.departure` and `models`.
 """

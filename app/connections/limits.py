@@ -1,9 +1,18 @@
 """Compute the limits of connections from the settings and the limit of open files."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from models.settings import Network, Settings
+
+try:
+    import resource
+except ImportError:  # pragma: no cover (Windows has no such limit)
+    resource = None  # type: ignore[assignment]  # the name of a module
+
+WITHOUT_LIMIT = 1 << 20
+"""Descriptors that are assumed where the operating system states no limit."""
 
 SPARE_DESCRIPTORS = 256
 """Descriptors that connections never use: for logs, spooled files, fetched URLs and workers."""
@@ -22,6 +31,7 @@ class ConnectionLimits:
 
     header_timeout: float
     idle_timeout: float
+    body_timeout: float
     header_bytes: int
     header_lines: int
     url_bytes: int
@@ -43,6 +53,7 @@ class ConnectionLimits:
         return cls(
             settings.header_timeout,
             settings.idle_timeout,
+            settings.body_timeout,
             settings.max_header_bytes,
             settings.max_header_lines,
             settings.max_url_bytes,
@@ -70,3 +81,16 @@ class ConnectionLimits:
         if address.version == 6:
             return f"{address.exploded[:19]}::/64"
         return str(address)
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard limit; return the limit that holds now."""
+    if resource is None:
+        return WITHOUT_LIMIT
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WITHOUT_LIMIT if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # the kernel's own limit may be lower
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return WITHOUT_LIMIT if soft == resource.RLIM_INFINITY else soft

@@ -1,4 +1,4 @@
-"""Bind sockets before anything slow is loaded, and listen when the server can answer.
+"""Bind sockets, and check TLS, before anything slow is loaded; listen when the server can answer.
 
 Errors of an address show at once, and a client is refused while the server starts: in the queue of
 a socket that listened earlier it waited for as long as the start took.
@@ -7,6 +7,7 @@ a socket that listened earlier it waited for as long as the start took.
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Iterable
 
 from models.settings import Settings
@@ -84,3 +85,22 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     scheme = "https" if settings.tls_certificate else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def check_tls(settings: Settings) -> None:
+    """Raise ValueError, which says what to do, if TLS is impossible with these settings."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None:
+        if key is not None:
+            raise ValueError("--tls-key is given without --tls-certificate; give both, or neither")
+        return
+    for flag, path in (("--tls-certificate", certificate), ("--tls-key", key)):
+        if path is not None and not path.is_file():
+            raise ValueError(f"{flag}: there is no file {path}")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise ValueError(
+            f"--tls-certificate: {certificate} and its key cannot be used: {error}; "
+            "both must be PEM files and belong together"
+        ) from None

@@ -14,7 +14,6 @@ from typing import Any
 import httpcore
 import httpx
 
-from app.connections.tls.messages import bounded
 from app.fetch.bounded_stream import BoundedStream
 from app.fetch.connection_pool import ConnectionPool
 from app.urls.address_policy import Address, is_allowed, parse_host
@@ -112,7 +111,7 @@ def pinned_transport(
 
     `tls` holds the trusted certificates; by default they are the public authorities'.
     """
-    tls = bounded(tls or httpx.create_ssl_context(trust_env=False))
+    tls = tls or httpx.create_ssl_context(trust_env=False)
 
     def connection(origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
         return httpcore.AsyncHTTPConnection(

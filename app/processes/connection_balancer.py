@@ -1,112 +1,151 @@
 """Accept connections of a shared socket so that the front end with the fewest takes the next.
 
-Left to the kernel, the process that wakes first takes nearly all: 119 of 128, with four front ends.
+Left to the kernel, the process that wakes first takes nearly all: 50 to 64 of 64 connections that
+came one after the other, with four front ends. Sockets of their own (SO_REUSEPORT) would be even
+enough, 9 to 27 each, but a front end that ends would reset the connections in its queue.
 """
 
 import asyncio
 import logging
+import mmap
+import os
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
-from app.connections.entrance import Entrance, Ticket
+import numpy as np
+
 from app.connections.listening import BACKLOG
-from app.processes.connection_counts import Balance
-from models.domain.errors import Draining
+from app.system.processes import is_alive
 
 log = logging.getLogger("darkroom.acceptor")
+
+AT_ONCE = 64
+"""Connections that are accepted in one turn of the event loop, so that requests go on beside."""
 
 PAUSE = 0.002
 """Seconds in which a front end with fewer connections may accept before this one does."""
 
-REST = 0.01
-"""Seconds without accepting under overload, once no connection waits. Nearly every one brings a
-request that is refused then, and a turn of the event loop for several of them costs less than one
-for each."""
-
-LONG_REST = 0.02
-"""The same after several connections at once. Where few come, one that is not refused waits less.
-"""
-
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
+
+TLS_END = 10.0
+"""Seconds in which a client can read the last bytes and end TLS; asyncio itself would wait 30."""
+
+ABSENT = np.iinfo(np.int32).max
+"""The count of a front end that does not accept."""
+
+_BYTES = 4
+"""Bytes of a count and of a process id."""
+
+
+class ConnectionCounts:
+    """Connection counts of `n` front ends, in memory that they share as a descriptor.
+
+    A rolling restart needs two places for each front end: the old process and the new one.
+    """
+
+    def __init__(self, fd: int, n: int) -> None:
+        self.fd = fd
+        memory = mmap.mmap(fd, 2 * n * _BYTES)
+        self._counts = np.frombuffer(memory, np.int32, n)
+        self._pids = np.frombuffer(memory, np.int32, n, offset=n * _BYTES)
+
+    @classmethod
+    def create(cls, n: int) -> "ConnectionCounts":
+        """Create counts in which no front end accepts: each enters when it starts. Linux only."""
+        fd = os.memfd_create("darkroom-connections", os.MFD_CLOEXEC)
+        os.ftruncate(fd, 2 * n * _BYTES)
+        counts = cls(fd, n)
+        counts._counts[:] = ABSENT
+        return counts
+
+    def enter(self, number: int) -> int:
+        """Return the place of front end `number`, in the first half or its other one in the second.
+
+        The counts of processes that have ended are forgotten.
+        """
+        places = (number, number + len(self._counts) // 2)
+        for place in places:
+            if not self._pids[place] or not is_alive(int(self._pids[place])):
+                self.leave(place)
+        # If processes that still run have both places, the new one takes over the first: a wrong
+        # count makes the balance worse, and nothing else.
+        free = next((each for each in places if not self._pids[each]), number)
+        self._counts[free], self._pids[free] = 0, os.getpid()
+        return free
+
+    def leave(self, number: int) -> None:
+        """Note that front end `number` accepts no more, so that no other one waits for it."""
+        self._counts[number], self._pids[number] = ABSENT, 0
+
+    def fewest(self, number: int, count: int) -> bool:
+        """Store the `count` of front end `number`; return whether no known count is lower."""
+        self._counts[number] = count
+        return bool(count <= self._counts.min())
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSocket:
-    """The socket, the tally, and the number that a front end has in it."""
+    """A socket, and the number of this front end in the counts of all that share the socket.
+
+    A socket that no other process uses has no counts.
+    """
 
     socket: socket.socket
-    tally: Balance
+    counts: ConnectionCounts | None = None
     number: int = 0
-
-
-Wait = Callable[[socket.socket, Ticket, Callable[[], None]], None]
-"""Calls its last argument when an accepted connection is to be begun."""
-
-
-def begin_at_once(_connection: socket.socket, _ticket: Ticket, begin: Callable[[], None]) -> None:
-    """Begin without waiting for anything."""
-    begin()
 
 
 class ConnectionBalancer:
     """Acceptor of one front end, from its creation to `close`, which closes its socket.
 
-    `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
-    there are. A front end that is slow to take a connection, or dead, loses it to the others after
-    `PAUSE`. `handshake` is the time for a TLS handshake; `wait` delays the start of connections,
-    and `waiting` returns how many it delays that have sent something. `pressed` returns whether the
-    server is overloaded.
+    `connected` makes a protocol for each connection; `count` says how many connections there are,
+    and `make_room` closes one when no descriptor is left. A front end that is slow to take a
+    connection, or dead, loses it to the others after `PAUSE`. `handshake` bounds the seconds of a
+    TLS handshake.
     """
 
     def __init__(
         self,
         shared: SharedSocket,
-        connected: Callable[[Ticket], asyncio.Protocol],
+        connected: Callable[[], asyncio.Protocol],
         count: Callable[[], int],
-        entrance: Entrance,
+        make_room: Callable[[], object],
         tls: ssl.SSLContext | None = None,
         handshake: float = 10.0,
-        wait: Wait = begin_at_once,
-        waiting: Callable[[], int] = lambda: 0,
-        pressed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._shared = shared
+        self._socket = shared.socket
         self._connected = connected
         self._count = count
-        self._entrance = entrance
-        self._tls = tls
-        self._handshake = handshake if tls else None
-        self._wait = wait
-        self._wait_to_begin = waiting
-        self._pressed = pressed
-        self._next: tuple[socket.socket, str] | None = None
-        """An accepted connection for which there is no room yet, and its client's address."""
+        self._make_room = make_room
         self._loop = asyncio.get_running_loop()
+        self._tls: dict[str, object] = {}
+        if tls is not None:
+            times = {"ssl_handshake_timeout": handshake, "ssl_shutdown_timeout": TLS_END}
+            self._tls = {"ssl": tls, **times}
         self._pause: asyncio.TimerHandle | None = None
-        self._listens = False
-        """Whether the event loop watches the socket."""
         self._taking: set[asyncio.Task[object]] = set()
-        shared.socket.setblocking(False)
-        shared.socket.listen(BACKLOG)  # now and not before, because connections can be answered
-        self._listen()
+        self._socket.setblocking(False)
+        self._socket.listen(BACKLOG)  # now and not before, because connections can be answered
+        self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
         """Accept the connections that wait in the kernel, and no more; they all continue."""
-        self._shared.tally.leave(self._shared.number)
-        self._loop.remove_reader(self._shared.socket)
+        if self._shared.counts is not None:
+            self._shared.counts.leave(self._shared.number)
+        self._loop.remove_reader(self._socket)
         while self._take():
             pass  # to close the socket would reset the connections in its queue
         if self._pause is not None:
             self._pause.cancel()
-        if self._next is not None:
-            connection, host = self._next
-            self._entrance.refuse(connection, host, Draining("this server is stopping"))
-        self._shared.socket.close()
+        self._socket.close()
 
     @property
     def taking(self) -> bool:
@@ -116,98 +155,50 @@ class ConnectionBalancer:
     async def wait_closed(self) -> None:
         """Return at once: nothing is left to be closed."""
 
-    def _listen(self) -> None:
-        self._pause, self._listens = None, True
-        self._loop.add_reader(self._shared.socket, self._waiting)
-
-    def _rested(self) -> None:
-        """Take the connections that have come meanwhile, or wait for one."""
-        self._pause = None
-        self._waiting()
-        if self._pause is None and not self._listens:
-            self._listen()
-
-    def _waiting(self) -> None:
-        """Handle waiting connections, of which every front end is notified."""
-        for taken in range(self._entrance.at_once):
-            count = self._count() + len(self._taking)
-            if self._shared.tally.fewest(self._shared.number, count):
-                if not self._take():
-                    if self._pause is None and (taken or self._listens) and self._pressed():
-                        self._after(LONG_REST if taken > 1 else REST, self._rested)
-                    return
-            # Another front end has fewer connections and is notified too. Stop listening for a
-            # moment, or this process would be woken again at once, in a loop, until the other one
-            # has accepted.
-            elif not taken:
-                self._after(PAUSE, self._take_and_listen)
+    def _accept(self) -> None:
+        """Accept connections that wait, of which every front end is notified."""
+        counts, number = self._shared.counts, self._shared.number
+        for _ in range(AT_ONCE):
+            if counts and not counts.fewest(number, self._count() + len(self._taking)):
+                # Another front end has fewer connections and is notified too. Without a pause this
+                # process would be woken again and again until the other one has accepted.
+                self._rest(PAUSE)
                 return
-            else:
+            if not self._take():
                 return
 
-    def _after(self, seconds: float, then: Callable[[], None]) -> None:
-        if self._listens:
-            self._loop.remove_reader(self._shared.socket)
-            self._listens = False
-        self._pause = self._loop.call_later(seconds, then)
+    def _rest(self, seconds: float) -> None:
+        self._loop.remove_reader(self._socket)
+        self._pause = self._loop.call_later(seconds, self._go_on)
 
-    def _take_and_listen(self) -> None:
-        self._listen()
+    def _go_on(self) -> None:
+        self._loop.add_reader(self._socket, self._accept)
         self._take()
 
     def _take(self) -> bool:
         """Accept a connection; return whether there was one."""
-        accepted, self._next = self._next or self._accepted(), None
-        if accepted is None:
+        try:
+            connection, _ = self._socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return False  # another front end was sooner, or the client has left
+        except OSError as error:
+            log.warning("no connection can be accepted: %s; raise the limit of open files", error)
+            self._make_room()
+            self._rest(NO_ROOM)
             return False
-        connection, host = accepted
-        ticket = self._entrance.ticket(host)
-        if isinstance(ticket, Ticket):
-            self._wait(connection, ticket, partial(self._start, connection, ticket))
-        elif self._wait_to_begin() or (self._taking and self._tls is None):
-            # Only a connection that was begun can make room. A burst of short requests would be
-            # refused otherwise that the server can answer, one after the other, in milliseconds.
-            # Some are begun in each turn of the event loop, so the next turn tries again. With a
-            # pause of 2 ms, 1,000 requests at once to a server that begins 256 took 1.3 s.
-            self._next = accepted
-            self._after(0.0, self._take_and_listen)
-            return False
-        else:
-            self._entrance.refuse(connection, host, ticket)
+        self._taking.add(taking := self._loop.create_task(self._begin(connection)))
+        taking.add_done_callback(self._taking.discard)
         return True
 
-    def _accepted(self) -> tuple[socket.socket, str] | None:
-        """Accept a connection and return it with its client's address, None if there is none."""
-        try:
-            connection, address = self._shared.socket.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return None  # another front end was sooner, or the client has left
-        except OSError as error:
-            if not self._entrance.no_descriptor(self._shared.socket, error):
-                self._after(NO_ROOM, self._listen)
-            return None
-        return connection, address[0] if address else ""
-
-    def _start(self, connection: socket.socket, ticket: Ticket) -> None:
-        self._taking.add(taking := self._loop.create_task(self._begin(connection, ticket)))
-        taking.add_done_callback(self._taking.discard)
-
-    async def _begin(self, connection: socket.socket, ticket: Ticket) -> None:
+    async def _begin(self, connection: socket.socket) -> None:
         """After its TLS handshake, if there is one, the connection belongs to its protocol."""
-        connection.setblocking(False)  # not before: a refused connection does not need this call
+        connection.setblocking(False)
         try:
-            with self._entrance.handshake(ticket) if self._tls else nullcontext():
-                await self._loop.connect_accepted_socket(
-                    lambda: self._connected(ticket),
-                    connection,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=self._handshake,
-                )
+            await self._loop.connect_accepted_socket(
+                self._connected,
+                connection,
+                **self._tls,  # type: ignore[arg-type]  # all of them are named above
+            )
         except OSError as error:  # TLS errors and timeouts among them
-            ticket.leave()
             connection.close()
             log.debug("a connection was lost before its first byte: %s", error)
-        except BaseException:
-            ticket.leave()
-            connection.close()
-            raise

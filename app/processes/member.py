@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
-from app.processes.uvicorn_config import wrong_settings
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.heartbeat import Heartbeat
@@ -64,23 +63,22 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app.admission.counters import Counters
     from app.executors import Workers
     from app.processes import uvicorn_server
-    from app.processes.connection_balancer import SharedSocket
-    from app.processes.connection_counts import Alone, ConnectionCounts
+    from app.processes.connection_balancer import ConnectionCounts, SharedSocket
 
     given = orders.first
     keep_freed_memory()
-    tally = ConnectionCounts(given["tally"], 2 * given["front_ends"])
-    number = tally.enter(given["number"])
-    shared = SharedSocket(socket.socket(fileno=given["socket"]), tally, number)
+    counts = ConnectionCounts(given["connections"], 2 * given["front_ends"])
+    number = counts.enter(given["number"])
+    shared = SharedSocket(socket.socket(fileno=given["socket"]), counts, number)
     counters = Counters.attach(given["counters"], given["front_ends"])
     workers = Workers(given["addresses"])
     app = main.create_app(settings, workers, counters, given["quarantine"])
     scraped = given["scraped"]
-    at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped), Alone())]
+    at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped))]
     try:
         uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
     except SystemExit:  # uvicorn's, after a start that failed
-        if not (fault := wrong_settings(app)):
+        if not (fault := uvicorn_server.wrong_settings(app)):
             raise
         log.critical("%s", fault)
         return ExitCode.WRONG_USAGE  # the supervisor starts no other one

@@ -19,7 +19,7 @@ from prometheus_client import multiprocess
 
 from app.admission.counters import Counters, checked
 from app.connections.listening import BACKLOG, announce, bind, bind_metrics
-from app.processes.connection_counts import ConnectionCounts
+from app.processes.connection_balancer import ConnectionCounts
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
@@ -75,7 +75,7 @@ def run(settings: Settings, plan: Plan) -> int:
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     with (
         _listening(settings) as (listening, scraped),
-        closing(ConnectionCounts.empty(2 * plan.front_ends)) as tally,
+        closing(ConnectionCounts.create(2 * plan.front_ends)) as connections,
         closing(Counters.create(plan.front_ends)) as counters,
         closing(Quarantine.create()) as quarantine,
         metrics_folder() as folder,
@@ -86,7 +86,7 @@ def run(settings: Settings, plan: Plan) -> int:
             "addresses": [*addresses],
             "socket": listening.fileno(),
             "scraped": scraped.fileno() if scraped else None,
-            "tally": tally.fd,
+            "connections": connections.fd,
             "counters": counters.fd,
             "quarantine": quarantine.fd,
             "front_ends": plan.front_ends,
@@ -193,7 +193,9 @@ def _front_end(
     shared = settings.model_copy(update={"threads": threads})
     orders = {**orders, "settings": shared.model_dump(mode="json")}
     name = f"front end {orders['number']}"
-    passed = (orders[name] for name in ("socket", "scraped", "tally", "counters", "quarantine"))
+    passed = (
+        orders[name] for name in ("socket", "scraped", "connections", "counters", "quarantine")
+    )
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
     module = "app.processes.member"

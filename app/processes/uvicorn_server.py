@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -12,35 +13,30 @@ from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
+from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from app.admission.counters import Counters
-from app.connections.bare.silent_connections import Member, SilentConnections, refuse_none
-from app.connections.descriptors import raise_limit
-from app.connections.entrance import Entrance, Ticket
-from app.connections.guard import Guard
-from app.connections.http1.bare_refusals import BareRefusals
-from app.connections.http1.cycle import CLOSE
-from app.connections.http1.protocol import GuardedProtocol
-from app.connections.limits import ConnectionLimits
+from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import announce, bind, bind_metrics, is_listening, listens
-from app.connections.phases import Timer
+from app.connections.protocol import CLOSE, GuardedProtocol
+from app.connections.table import ConnectionTable, Timer
 from app.grpc_service.starting import Grpc, reserved
 from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
-from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
 from app.processes.introduction import introduce
 from app.processes.orders import Orders
-from app.processes.uvicorn_config import LAST_ANSWERS, config_of, wrong_settings
-from app.routes.images.early_refusal import EarlyRefusal
 from app.routes.metrics_only import MetricsOnly
-from app.telemetry.metrics import Metrics
 from app.warm_up import warm_up
 from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
+
+LAST_ANSWERS = 2.0
+"""Seconds after the drain timeout in which requests that were given up are answered."""
 
 SCRAPERS = 64
 """Connections at the port for metrics, which has a limit of its own."""
@@ -72,8 +68,6 @@ class Server(uvicorn.Server):
         self._orders = orders
         self._grace = settings.grace
         self._timers: list[Timer] = []
-        self._silent: list[SilentConnections] = []
-        self._entrances: list[Entrance] = []
         self._opened = False
         self._grpc = Grpc()
         self._left: list[ConnectionBalancer] = []
@@ -98,16 +92,14 @@ class Server(uvicorn.Server):
         elif self._shared is None:
             introduce(self._app.state.service, self._settings)
         limits = ConnectionLimits.of(settings, raise_limit() - reserved(settings))
-        (metrics := service.metrics).connection_limit.set(limits.connections)
-        main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
-        refusal = EarlyRefusal(self._app)
-        main[0].decide, main[0].pressed = refusal, refusal.pressed
-        few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
-        alone = [SharedSocket(each, Alone()) for each in sockets or ()]
+        service.metrics.connection_limit.set(limits.connections)
+        main = self._table(limits, service.counters)
+        alone = [SharedSocket(each) for each in sockets or ()]
         listening = [self._shared] if self._shared else alone
         acceptors = [self._acceptor(each, main, self.config) for each in listening]
         if self._scraped:
-            scraping = self._guarded(few, metrics, Counters(), encrypted=False)
+            few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
+            scraping = self._table(few, Counters())
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             config = config_of(MetricsOnly(self.config.loaded_app), plain)
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
@@ -120,49 +112,35 @@ class Server(uvicorn.Server):
         else:
             self._obeying = asyncio.create_task(self._obey(self._orders))
 
-    def _guarded(
-        self, limits: ConnectionLimits, metrics: Metrics, counters: Counters, encrypted: bool
-    ) -> tuple[Guard, Entrance]:
-        guard = Guard(limits, lambda reason: metrics.connection_end(reason).inc())
-        entrance = Entrance(guard, counters, encrypted)
-        self._entrances.append(entrance)
-        connections = self.server_state.connections
+    def _table(self, limits: ConnectionLimits, counters: Counters) -> ConnectionTable:
+        metrics, connections = self._app.state.service.metrics, self.server_state.connections
+        table = ConnectionTable(
+            limits, counters, lambda reason: metrics.connection_end(reason).inc()
+        )
 
         def sweep() -> None:
             metrics.connections.set(len(connections))
-            guard.sweep()
-            entrance.sweep()
+            table.sweep()
 
-        shortest = min(limits.header_timeout, limits.idle_timeout)
+        shortest = min(limits.header_timeout, limits.idle_timeout, limits.body_timeout)
         self._timers.append(Timer(sweep, min(TURN, shortest / 4)))
-        return guard, entrance
+        return table
 
     def _acceptor(
-        self, shared: SharedSocket, guarded: tuple[Guard, Entrance], config: uvicorn.Config
+        self, shared: SharedSocket, table: ConnectionTable, config: uvicorn.Config
     ) -> ConnectionBalancer:
-        guard, entrance = guarded
         state, app_state = self.server_state, self.lifespan.state
-
-        def connected(ticket: Ticket) -> asyncio.Protocol:
-            return GuardedProtocol(config, state, app_state, guard, ticket.client, ticket.leave)
-
-        def count() -> int:
-            return len(state.connections) + waiting()
-
-        def waiting() -> int:
-            return silent.arrivals.waiting
-
-        members = cast(set[Member], state.connections)
-        bare = BareRefusals(guard, lambda: state.default_headers)
-        # The bytes of an encrypted connection are no request before its TLS handshake.
-        silent = SilentConnections(guard, members, refuse_none if config.is_ssl else bare)
-        self._silent.append(silent)
-        seconds = guard.limits.header_timeout
-        begins = silent.enter, waiting, guard.pressed
-        return ConnectionBalancer(shared, connected, count, entrance, config.ssl, seconds, *begins)
+        return ConnectionBalancer(
+            shared,
+            lambda: GuardedProtocol(config, state, app_state, table),
+            lambda: len(state.connections),
+            table.make_room,
+            config.ssl,
+            table.limits.header_timeout,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, then close silent connections and those that were refused."""
+        """Shut down as uvicorn does; after the drain timeout give up the requests that are left."""
         drain = self._settings.drain_timeout
         self._announce_end()
         ending = asyncio.get_running_loop().call_later(drain, self._give_up)
@@ -175,10 +153,6 @@ class Server(uvicorn.Server):
             await self.lifespan.shutdown()
         for timer in self._timers:
             timer.end()
-        for silent in self._silent:
-            silent.end()
-        for entrance in self._entrances:
-            entrance.end()
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether serving is to end; called by uvicorn ten times a second."""
@@ -246,11 +220,50 @@ class Server(uvicorn.Server):
         alarms().end()
 
 
+def config_of(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Return the loaded configuration of a server that answers by `app`."""
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[str(each) for each in settings.trusted_proxies],
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        ssl_ciphers="DEFAULT",
+        timeout_graceful_shutdown=math.ceil(settings.drain_timeout + LAST_ANSWERS),
+    )
+    config.load()
+    config.lifespan_class = _Lifespan
+    return config
+
+
+class _Lifespan(LifespanOn):
+    """Start and end of the application; wrong settings end the start without a traceback."""
+
+    async def send(self, message: LifespanSendMessage) -> None:
+        if message["type"] == "lifespan.startup.failed" and wrong_settings(self.config.app):
+            message["message"] = ""
+        await super().send(message)
+
+
+def wrong_settings(app: object) -> str:
+    """Return the fault of the settings with which an application could not start, or an empty text.
+
+    The next start would fail with them too.
+    """
+    return str(getattr(getattr(app, "state", None), "wrong_settings", ""))
+
+
 def run(app: FastAPI, settings: Settings) -> int:
     """Serve until told to stop; return 0, WORKER_DIED, or WRONG_USAGE for impossible settings."""
     sockets = bind(settings.host, settings.port)
     scraped = bind_metrics(settings)
-    server = Server(app, settings, scraped=[SharedSocket(each, Alone()) for each in scraped])
+    server = Server(app, settings, scraped=[SharedSocket(each) for each in scraped])
     try:
         server.run(sockets)
     except SystemExit:  # uvicorn's, after a start that failed

@@ -1,7 +1,4 @@
-"""Give every request its id, its metric and its log line, and end requests of stalled clients.
-
-A request ends if its body stops arriving, or if the client stops reading its answer.
-"""
+"""Give every request its id, its metric and its log line, and end answers that are not read."""
 
 import asyncio
 import logging
@@ -14,7 +11,6 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.connections.body_rate import PatientReceive
 from app.http.cross_origin import METHODS, cross_origin
 from app.http.headers import header
 from app.http.problems import answer
@@ -63,14 +59,12 @@ class AccessLog:
         app: ASGIApp,
         metrics: Metrics,
         body_timeout: float,
-        min_body_rate: int = 0,
         cross_origin: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ) -> None:
         self._app = cross_origin(app)
         self._cross_origin = cross_origin
         self._observed = metrics.observations.request
         self._body_timeout = body_timeout
-        self._min_body_rate = min_body_rate
 
     @classmethod
     def of(cls, app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
@@ -79,7 +73,6 @@ class AccessLog:
             ForeignPages(app, settings),
             metrics,
             settings.body_timeout,
-            settings.min_body_rate,
             cross_origin(settings.cors_origins),
         )
 
@@ -101,11 +94,10 @@ class AccessLog:
             streamed = streamed or message.get("more_body", False)
             await (self._taken(send(message)) if streamed else send(message))
 
-        body = PatientReceive(receive, self._body_timeout, self._min_body_rate, scope)
         # Every GET route answers HEAD too: the server omits the body, because its scope says HEAD.
         seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
-            await self._app(seen, body, marked)
+            await self._app(seen, receive, marked)
         except ClientDisconnect:
             pass
         except asyncio.CancelledError:

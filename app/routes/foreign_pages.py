@@ -12,13 +12,20 @@ from ipaddress import ip_address
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.connections.health_checks import PATHS
 from app.http.departure import DEPARTURE
 from app.http.headers import header
 from app.http.problems import answer
 from app.routes.metrics_only import MARK
 from models.domain.errors import ForeignHost, ForeignOrigin, ServiceError
 from models.settings import Settings
+
+PATHS = frozenset(
+    (
+        *("/livez", "/readyz", "/startupz", "/health", "/healthz"),
+        *("/v2/health/live", "/v2/health/ready"),
+    )
+)
+"""The paths of health checks."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods of requests that change and compute nothing. A page of another origin can send them, and

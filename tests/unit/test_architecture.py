@@ -61,24 +61,7 @@ APP = (
 )
 """The rooms of `app`: each may import only those before it."""
 
-CONNECTIONS = (
-    "body_rate",
-    "early_answer",
-    "health_checks",
-    "in_turns",
-    "limits",
-    "notices",
-    "phases",
-    "slow_bodies",
-    "guard",
-    "refusals",
-    "descriptors",
-    "listening",
-    "tls",
-    "entrance",
-    "bare",
-    "http1",
-)
+CONNECTIONS = ("limits", "body_rate", "request_head", "listening", "table", "protocol")
 """What all connections of a process share, then the protocol of one."""
 
 BULK = (

@@ -32,7 +32,7 @@ def run(settings: Settings) -> int:
     The server is imported here: `serve --help` takes 0.2 s of CPU time without it, 0.9 s with it.
     """
     from app import main
-    from app.connections.tls import contexts
+    from app.connections.listening import check_tls
     from app.grpc_service import starting
     from app.processes import plan as tree
     from app.processes import uvicorn_server
@@ -40,7 +40,7 @@ def run(settings: Settings) -> int:
 
     structured_logging.configure(settings.log_level, settings.log_format)
     try:
-        contexts.check(settings)
+        check_tls(settings)
         tracing.check(settings.tracing)
         starting.check(settings)
         plan = tree.Plan.of(settings)

@@ -8,12 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.guard import AT_ONCE, CLOSE, LINGER
-from app.connections.http1.ending import LITTLE
-from app.connections.http1.framing import LONGEST_PATH, MOST_FIELDS
-from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
-from app.connections.phases import PROGRESS_WINDOW, READING, Phase
-from app.connections.slow_bodies import SlowBodies
+from app.connections.protocol import LITTLE, MOST_AHEAD
+from app.connections.table import LINGER, READING, WINDOW, Phase
 from app.http.departure import DEPARTURE
 from tests.connection import connected
 
@@ -95,41 +91,6 @@ def test_headers_that_trickle_are_408_whatever_comes_meanwhile() -> None:
     run(scenario)
 
 
-def test_the_slowest_bodies_beyond_their_limit_are_408() -> None:
-    async def scenario() -> None:
-        line = connected(Waiting(), connections=1, per_client=1)
-        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n"
-        assert await line.send(head + bytes(1000)) == b""
-        faster = connected(Waiting(), connections=1, per_client=1)
-        await faster.send(head + bytes(2000))
-        both = [line.protocol, faster.protocol]
-        bodies = SlowBodies(lambda: both, 4, 4, lambda: line.time[0])
-        await line.wait(1)
-        bodies.sweep()
-        assert not line.transport.half_closed
-        await line.wait(2)
-        before = len(line.transport.written)
-        bodies.sweep()
-        assert code(bytes(line.transport.written[before:])) == "slow_body"
-        assert line.transport.half_closed
-        assert line.phase() is Phase.LINGER
-        assert line.ended == ["slow_body"]
-        assert not faster.transport.half_closed
-
-    run(scenario)
-
-
-def test_a_body_that_the_server_does_not_read_is_not_slow() -> None:
-    async def scenario() -> None:
-        line = connected(Waiting())
-        await line.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
-        await line.send(bytes(100_000))
-        assert not line.transport.reading
-        assert line.protocol.body_rate(line.time[0] + 60, 2.0) is None
-
-    run(scenario)
-
-
 def test_a_connection_that_sends_nothing_is_closed_without_an_answer() -> None:
     async def scenario() -> None:
         line = connected(idle_timeout=60.0)
@@ -162,21 +123,6 @@ def test_the_second_request_has_the_header_time_from_its_own_first_byte() -> Non
         await line.send(GET[:20])
         await line.wait(9)
         assert status(await line.send(GET[20:])) == 200
-
-    run(scenario)
-
-
-def test_empty_lines_neither_extend_the_time_nor_come_without_end() -> None:
-    async def scenario() -> None:
-        line = connected(idle_timeout=60.0)
-        for _ in range(6):
-            await line.send(b"\r\n")
-            await line.wait(11)
-        assert line.transport.closed
-        many = connected()
-        assert code(await many.send(*[b"\r\n" * 64] * (MOST_BLANK // 128 + 1))) == (
-            "malformed_request"
-        )
 
     run(scenario)
 
@@ -223,20 +169,6 @@ def test_a_long_url_is_414_whole_or_without_end() -> None:
         assert status(await connected(url_bytes=2001).send(whole)) == 200
         endless = connected(url_bytes=1999)
         assert code(await endless.send(b"GET /", *[b"u" * 500] * 4)) == "url_too_long"
-
-    run(scenario)
-
-
-@pytest.mark.parametrize(
-    "target", [b"/" + b"%41" * (LONGEST_PATH // 3 + 1), b"/readyz?" + b"a=1&" * MOST_FIELDS]
-)
-def test_a_target_that_takes_long_to_read_is_414(target: bytes) -> None:
-    async def scenario() -> None:
-        answer = await connected().send(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
-        assert code(answer) == "url_too_long"
-        shorter = target[: len(target) - 4]
-        answer = await connected().send(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % shorter)
-        assert status(answer) == 200
 
     run(scenario)
 
@@ -395,20 +327,6 @@ def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read()
     run(scenario)
 
 
-@pytest.mark.parametrize("waste", [b"1;" + b"e" * 300_000, b"0\r\n" + b"a: b\r\n" * 50_000])
-def test_a_refused_body_of_chunks_ends_where_no_client_would_go_on(waste: bytes) -> None:
-    async def scenario() -> None:
-        line = connected()
-        assert status(await line.send(CHUNKED)) == 200
-        await line.send(*[b"400\r\n" + b"x" * 1024 + b"\r\n"] * 100)
-        assert line.transport.half_closed
-        assert not line.transport.closed
-        assert await line.send(waste[:150_000], waste[150_000:]) == b""
-        assert line.transport.aborted
-
-    run(scenario)
-
-
 def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
     async def scenario() -> None:
         line = connected()
@@ -416,7 +334,7 @@ def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
         assert b"connection: close" not in answer
         assert line.phase() is Phase.DISCARD
         assert await line.send(b"x" * 99_000) == b""
-        assert line.phase() is Phase.ONCE
+        assert line.phase() is Phase.IDLE
         assert status(await line.send(GET)) == 200
 
     run(scenario)
@@ -428,9 +346,9 @@ def test_an_answered_client_whose_body_never_comes_makes_room_after_a_second() -
         await line.send(POST + b"Content-Length: 1000000\r\n\r\n")
         line.time[0] += READING / 2
         assert await line.send(b"x" * 1000) == b""  # a piece of the body gains no time
-        assert not line.guard.make_room(None)
+        assert not line.table.make_room()
         line.time[0] += READING / 2
-        assert line.guard.make_room(None)
+        assert line.table.make_room()
         assert line.transport.closed
         assert line.ended == ["evicted"]
 
@@ -507,26 +425,6 @@ def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
     run(scenario)
 
 
-def test_requests_that_come_together_are_started_in_turns_and_health_checks_first() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app)
-        lines = [connected(app, line) for _ in range(3 * AT_ONCE)]
-        check = connected(app, line)
-        for each in lines:
-            each.protocol.data_received(GET)
-        check.protocol.data_received(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        await asyncio.sleep(0)  # the tasks of the first turn begin
-        assert [each["path"] for each in app.scopes] == ["/"] * AT_ONCE
-        await asyncio.sleep(0)
-        assert [each["path"] for each in app.scopes[AT_ONCE:]] == ["/livez", *["/"] * (AT_ONCE - 1)]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(app.scopes) == 3 * AT_ONCE + 1
-
-    run(scenario)
-
-
 def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None:
     async def scenario() -> None:
         app = Reader()
@@ -535,7 +433,7 @@ def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None
         line.protocol.connection_lost(None)
         await line.wait(0)
         assert app.disconnected == 1
-        assert all(not each for each in line.guard.phases._members)
+        assert all(not each for each in line.table._members)
 
     run(scenario)
 
@@ -565,7 +463,7 @@ def test_a_connection_keeps_nothing_of_a_body_that_was_not_read() -> None:
         for _ in range(2):
             answer = await line.send(POST + b"Content-Length: 30000\r\n\r\n" + bytes(30000))
             assert status(answer) == 200
-            assert line.protocol.phase in (Phase.ONCE, Phase.KEPT)
+            assert line.protocol.phase is Phase.IDLE
             assert not line.protocol.cycle.body
 
     run(scenario)
@@ -579,8 +477,8 @@ def test_a_client_that_reads_too_slowly_is_ended_and_a_quick_one_is_not() -> Non
             line.transport.unsent = 5_000_000
             line.protocol.pause_writing()
             for _ in range(5):
-                line.transport.unsent -= int(rate * PROGRESS_WINDOW)
-                await line.wait(PROGRESS_WINDOW)
+                line.transport.unsent -= int(rate * WINDOW)
+                await line.wait(WINDOW)
                 if line.transport.closed:
                     break
             assert line.transport.aborted is ended
@@ -595,7 +493,7 @@ def test_a_closed_connection_whose_last_bytes_are_not_read_is_ended() -> None:
         line.transport.unsent = 500
         await line.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert line.transport.closed
-        await line.wait(PROGRESS_WINDOW)
+        await line.wait(WINDOW)
         assert line.transport.aborted
 
     run(scenario)
@@ -630,22 +528,5 @@ def test_a_draining_server_answers_clients_that_have_begun_or_may_have_sent_a_re
             await line.wait(READING)
             line.protocol.shutdown()
             assert line.transport.closed
-
-    run(scenario)
-
-
-def test_a_client_that_has_all_bytes_and_does_not_end_its_connection_is_reset() -> None:
-    async def scenario() -> None:
-        line = connected(Reader())
-        await line.send(GET)
-        line.transport.unsent = 10
-        await line.wait(READING)
-        line.protocol.shutdown()
-        assert line.phase() is Phase.CLOSING
-        await line.wait(CLOSE + 1)
-        assert not line.transport.aborted
-        line.transport.unsent = 0
-        await line.wait(CLOSE + 1)
-        assert line.transport.aborted
 
     run(scenario)

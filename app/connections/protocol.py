@@ -1,0 +1,484 @@
+"""Serve one connection: uvicorn's protocol with limits of time and size, and ends that can be read.
+
+If a server closes a connection while the client still sends, the kernel resets it, and the client
+loses the answer. So an answer that comes before a large rest of a body says `Connection: close`;
+the server then closes its own half, and discards the bytes of the client until the client closes
+too, or too many bytes or seconds have passed (lingering close).
+
+A client that closes the connection, or its half of it, has left: its requests are cancelled.
+"""
+
+import asyncio
+import fcntl
+import logging
+import select
+import termios
+from collections.abc import Coroutine
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, cast
+
+import httptools
+from starlette.types import Scope
+from uvicorn._types import (
+    ASGIReceiveEvent,
+    ASGISendEvent,
+    HTTPResponseBodyEvent,
+    HTTPResponseStartEvent,
+)
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from app.admission.counters import Key
+from app.connections.body_rate import STREAM, BodyRate
+from app.connections.request_head import Incoming, target
+from app.connections.table import READING, ConnectionTable, Phase
+from app.http.departure import DEPARTURE, Departure
+from app.http.problems import MEDIA_TYPE, problem, retry_after
+from models.domain.alarms import alarms, interrupted
+from models.domain.errors import MalformedRequest, ServiceError, SlowHeaders
+
+log = logging.getLogger("darkroom.connections")
+
+CLOSE = (b"connection", b"close")
+
+SHORT_REST = 1 << 20
+"""Bytes of a body that the server reads after the answer in order to keep the connection."""
+
+LITTLE = 1 << 20
+"""Bytes that a client may send after its headers or the framing of its body were refused."""
+
+MOST_AHEAD = 32
+"""Requests that a client may send before it has read the first one's answer."""
+
+
+class Cycle(RequestResponseCycle):
+    """One request and its answer; `incoming` counts the request as it arrives.
+
+    Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do not know
+    chunks. `lingers` is true when the protocol must close the connection after the answer.
+    """
+
+    def __init__(self, incoming: Incoming, *, http_10: bool, loop: Any, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.departure = Departure()
+        rest["scope"][DEPARTURE] = self.departure
+        self.rate = BodyRate(rest["scope"])
+        self.lingers = False
+        self._incoming = incoming
+        self._clock = loop.time
+        self._error: ServiceError | None = None
+        self._http_10 = http_10
+        self._sized = False
+        if http_10:
+            self.waiting_for_100_continue = False  # HTTP/1.0 has no interim answers
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """Return the next message; raises the error with which `fail` was called."""
+        reading = self.more_body
+        if reading and not self.message_event.is_set():
+            self.rate.wait(self._clock())
+        message = await super().receive()
+        if self._error is not None:
+            raise self._error
+        if reading:
+            self.rate.piece(len(cast(Any, message).get("body", b"")), self._clock())
+        return message
+
+    def fail(self, error: ServiceError) -> None:
+        """Raise an error where the application waits for the body."""
+        self._error = error
+        self.message_event.set()
+
+    def disconnect(self) -> None:
+        """Tell the application that its client has left."""
+        self.disconnected = True
+        self.message_event.set()
+        self.departure.happen()
+        stream = cast(Scope, self.scope).get(STREAM)
+        if stream is not None:  # it may read nothing at present, so the event above is not enough
+            stream.left.set()
+
+    def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
+        """Send a message of the application; most answers take the first branch."""
+        if not (self.more_body or self._http_10) or self.response_complete:
+            return super().send(message)
+        if not self.response_started and message["type"] == "http.response.start":
+            return self._send_start(message)
+        if self._http_10 and not self._sized:
+            body = cast(HTTPResponseBodyEvent, message)
+            self.expected_content_length = len(body.get("body", b""))
+        return super().send(message)
+
+    async def _send_start(self, message: HTTPResponseStartEvent) -> None:
+        headers = list(message.get("headers", ()))
+        self._sized = any(name.lower() == b"content-length" for name, _ in headers)
+        if self._http_10 and not self._sized:
+            self.chunked_encoding = False
+        late = message["status"] == HTTPStatus.REQUEST_TIMEOUT
+        lingers = self.more_body and (late or self._too_much_to_read())
+        if lingers:
+            message = {**message, "headers": [*headers, CLOSE]}
+        await super().send(message)
+        if lingers:  # the protocol closes the connection, uvicorn's cycle must not
+            self.lingers = self.keep_alive = True
+
+    def _too_much_to_read(self) -> bool:
+        if self.waiting_for_100_continue or not self.keep_alive:
+            return True
+        unread = self._incoming.unread
+        return unread is None or unread > SHORT_REST
+
+    def add_body(self, piece: bytes) -> None:
+        """Keep a piece of the body for the application; a body in one piece is never copied."""
+        if not self.body:
+            self.body = piece  # type: ignore[assignment]  # uvicorn takes bytes as well
+            return
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        self.body += piece
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """The protocol of one connection, which is a member of `table` while it is open."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        table: ConnectionTable,
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.client_key: Key | None = None
+        self.phase = Phase.IDLE
+        self.running: Cycle | None = None
+        """The request that the application works on, or the last one it worked on."""
+        self.incoming: Incoming | None = None
+        """The request that has begun to arrive and is not complete."""
+        self._table = table
+        self._begun = 0
+        """Requests that have begun in the bytes that are parsed now."""
+        self._discards = False
+        """Whether the bytes of the client are discarded."""
+        self._left_to_discard = table.limits.discard_bytes
+
+    # The connection
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to serve, after the TLS handshake if there is one, or refuse the connection."""
+        super().connection_made(transport)
+        error = self._table.enter(self, self.client[0] if self.client else "")
+        if error is not None:
+            self._discards = True
+            transport.write(refusal(error))
+            if transport.can_write_eof():  # not with TLS
+                transport.write_eof()
+        elif CLOSE in self.server_state.default_headers:  # the server ends
+            self.shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection and its requests."""
+        self._table.leave(self)
+        self._leave()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """Note that the client has left; the event loop closes the connection."""
+        self._leave()
+
+    def look(self) -> None:
+        """Check that the client is there, and that the body comes that the application waits for.
+
+        While reading pauses, the end of the connection stands behind bytes that were not read.
+        """
+        if self.flow.read_paused and _has_ended(self.transport):
+            self._leave()
+            self.transport.abort()
+        running, limits = self.running, self._table.limits
+        if running is None or running.response_complete or not running.more_body:
+            return
+        late = running.rate.late(self.loop.time(), limits.body_timeout, limits.min_rate)
+        if late is not None or alarms().ended:
+            running.fail(late or interrupted())
+
+    def sends(self) -> bool:
+        """Return whether bytes of the client have come that were not read."""
+        connection = self.transport.get_extra_info("socket")
+        if connection is None:
+            return False
+        # The sockets of transports cannot be read, and `select` does not tell bytes from their end.
+        return any(fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))
+
+    def unsent(self) -> int:
+        """Return the bytes of answers that the client has not read."""
+        return self.transport.get_write_buffer_size()
+
+    def pause_writing(self) -> None:
+        """Begin to measure a client that reads more slowly than it is answered."""
+        self._table.watch_writing(self)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Stop measuring: the client has read enough."""
+        if self.phase is not Phase.CLOSED:
+            self._table.written(self)
+        super().resume_writing()
+
+    def stalled(self) -> None:
+        """Reset the connection, because the client reads too slowly."""
+        self._table.note("slow_reader", self.client, f"{self.unsent()} bytes were not read")
+        self.transport.abort()
+
+    def evict(self) -> None:
+        """Close to make room for another connection."""
+        self.transport.close()  # not a reset, so that the client sees a regular end
+
+    def expire(self, phase: Phase) -> None:
+        """End the connection, or refuse its request, because the time of `phase` is over."""
+        if phase is Phase.HEAD:
+            seconds = self._table.limits.header_timeout
+            self._refuse(
+                SlowHeaders(
+                    f"the headers were not complete after {seconds:g} seconds "
+                    "(DARKROOM_HEADER_TIMEOUT); send them at once"
+                )
+            )
+        elif phase is Phase.IDLE:
+            self._table.ended("idle")
+            self.transport.close()
+        else:
+            self.transport.abort()
+        self._place()
+
+    def shutdown(self) -> None:
+        """End with the server: after the answers that are owed, or once it is safe.
+
+        A client whose request has begun to arrive, or may be on its way because its last answer is
+        less than a second old, gets an answer, which says that its connection ends.
+        """
+        owes = self.cycle is not None and not self.cycle.response_complete
+        refused = self.phase in (Phase.LINGER, Phase.REFUSED)
+        if not owes and not refused and not self.transport.is_closing():
+            young = self._table.seconds_in(self) < READING
+            if young or self.incoming is not None or self.sends():
+                self.loop.call_later(READING / 4, self.shutdown)
+                return
+        super().shutdown()
+        if refused:
+            self.transport.close()
+        self._place()
+
+    # Requests
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, which calls the `on_…` methods below, and check the limits."""
+        if self._discards:
+            self._left_to_discard -= len(data)
+            if self._left_to_discard < 0:
+                self.transport.abort()
+            return
+        before, self._begun = self.incoming, 0
+        try:
+            self.parser.feed_data(data)
+            incoming, begun = self.incoming, self._begun
+            if incoming is not None and (
+                not begun or (before is None and begun == 1 and incoming.in_head)
+            ):
+                incoming.received(len(data))
+        except httptools.HttpParserUpgrade:
+            self._discards = True
+            self.cycle.keep_alive = False  # httptools has lost its place in the stream
+        except httptools.HttpParserError as error:
+            self._refuse(_known(error))
+        except ServiceError as error:
+            self._refuse(error)
+        self._place(begun=self._begun > 0)
+
+    def on_message_begin(self) -> None:
+        """Begin a request with its first byte."""
+        super().on_message_begin()
+        self._begun += 1
+        self.incoming = Incoming(self._table.limits)
+        if len(self.pipeline) >= MOST_AHEAD:
+            raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
+
+    def on_url(self, url: bytes) -> None:
+        """Take the request's target, or a piece of it."""
+        self.incoming.url(url)  # type: ignore[union-attr]  # set by on_message_begin
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; trailers of a chunked body are counted and dropped."""
+        incoming = self.incoming
+        name = incoming.header(name, value)  # type: ignore[union-attr]  # as in on_url
+        if incoming.in_head:  # type: ignore[union-attr]  # as in on_url
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Run the request at once, or after the requests before it on this connection."""
+        incoming, version = self.incoming, self.parser.get_http_version()
+        assert incoming is not None
+        incoming.complete(version)
+        if self.parser.should_upgrade() and (incoming.length or incoming.chunked):
+            raise MalformedRequest("a request with a body may not ask for another protocol")
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["path"], scope["raw_path"], scope["query_string"] = target(self.url)
+        if version != "1.1":
+            scope["http_version"] = version
+        before = self.cycle
+        self.cycle = cycle = Cycle(
+            incoming,
+            http_10=version == "1.0",
+            loop=self.loop,
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=incoming.expects,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body; reading pauses while the application has enough of it."""
+        self.incoming.piece(len(body))  # type: ignore[union-attr]  # as in on_url
+        cycle = cast(Cycle, self.cycle)
+        if not cycle.response_complete:
+            cycle.add_body(body)
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """End a request with its last byte; reading goes on, to notice a client that leaves."""
+        self.incoming = None
+        super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Run the next request, wait for one, or end the connection."""
+        self.server_state.total_requests += 1
+        running = cast(Cycle, self.running)
+        running.body = b""  # type: ignore[assignment]  # else an idle connection would keep it
+        if self.transport.is_closing():
+            self._place()
+        elif running.lingers:
+            self._linger()
+        elif self.pipeline:
+            following = self.pipeline.pop()
+            if not self.pipeline:
+                self.flow.resume_reading()
+            self._start_asgi_task(*following)
+        else:
+            self.flow.resume_reading()
+            self._place()
+
+    # Phases and ends
+
+    def _place(self, begun: bool = False) -> None:
+        """Enter the phase that this connection is in now, again if a request has `begun`."""
+        incoming, cycle = self.incoming, self.cycle
+        if self.phase in (Phase.LINGER, Phase.REFUSED, Phase.CLOSED):
+            return
+        if self.transport.is_closing():
+            phase = Phase.CLOSED
+        elif incoming is not None and incoming.in_head:
+            phase = Phase.HEAD
+        elif cycle is None or cycle.response_complete:
+            phase = Phase.IDLE if incoming is None else Phase.DISCARD
+        else:
+            phase = Phase.ANSWER if incoming is None else Phase.BODY
+        if phase is not self.phase or begun:
+            self._table.move(self, phase)
+            if phase is Phase.CLOSED and self.unsent():
+                self._table.watch_writing(self)
+
+    def _leave(self) -> None:
+        """Drop the requests that wait, and cancel the request that runs."""
+        self.pipeline.clear()
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnect()
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer bytes that are no request with `error`, after the requests before them."""
+        self._discards = True
+        self._left_to_discard = LITTLE
+        self.incoming = None
+        self._table.note(error.code, self.client, error.detail)
+        cycle = self.cycle
+        # The refused bytes may belong to the request of `cycle`, or to the next one of a pipeline,
+        # whose refusal has to wait for the answers before it.
+        own = cycle is not None and cycle.scope is self.scope
+        if cycle is not None and not cycle.response_complete:
+            if not own:
+                cycle.keep_alive = False  # this request is the last one that is answered
+                return
+            if cycle.response_started or self.running is not cycle:
+                self.transport.close()
+                return
+            self._leave()
+        if not (own and cycle is not None and cycle.response_complete):
+            self.transport.write(refusal(error))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close the server's half of the connection, and wait until the client closes the other."""
+        self._discards = True
+        self._table.move(self, Phase.LINGER)
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
+        self.flow.resume_reading()
+
+
+def refusal(error: ServiceError) -> bytes:
+    """Return a complete HTTP/1.1 answer, after which the connection must be closed."""
+    body = problem(error).model_dump_json(exclude_none=True).encode()
+    lines = [
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+        f"date: {formatdate(usegmt=True)}",
+        f"content-type: {MEDIA_TYPE}",
+        f"content-length: {len(body)}",
+        "x-content-type-options: nosniff",
+        "connection: close",
+    ]
+    if seconds := retry_after(error):
+        lines.append(f"retry-after: {seconds}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def _known(error: httptools.HttpParserError) -> ServiceError:
+    """Return the error that the client gets; httptools wraps errors that its callbacks raise."""
+    cause = error.__context__
+    if isinstance(cause, ServiceError):
+        return cause
+    if cause is not None and not isinstance(cause, httptools.HttpParserError):
+        log.error("unhandled error in the parser's callbacks", exc_info=cause)
+    return MalformedRequest(f"the request is not valid HTTP/1.1: {cause or error}")
+
+
+def _has_ended(transport: asyncio.BaseTransport) -> bool:
+    """Return whether a client sends no more, even if bytes before that end were not read."""
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), getattr(select, "POLLRDHUP", 0))  # Linux alone has it
+    return bool(poll.poll(0))

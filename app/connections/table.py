@@ -1,0 +1,271 @@
+"""Keep the connections of a process: their number, their phases, and the timeouts of the phases.
+
+A connection enters a phase at the end of an ordered dictionary, and all connections of a phase have
+the same timeout. So one sweep every half second checks only the first members of each phase,
+whatever the number of connections, and no connection has a timer or a task of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from itertools import islice
+from typing import Protocol
+
+from app.admission.counters import ByKey, Counters, Key, Total
+from app.connections.limits import ConnectionLimits
+from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
+
+log = logging.getLogger("darkroom.connections")
+
+WINDOW = 10.0
+"""Seconds over which the rate of a client that reads its answer is measured."""
+
+READING = 1.0
+"""Seconds in which a client can read its last answer and send its next request."""
+
+LINGER = 30.0
+"""Seconds for which a refused client may go on sending data that is discarded."""
+
+MOST_REFUSED = 128
+"""Refused connections that stay open for a second, so that their clients can read the reason."""
+
+LOOKED_AT = 64
+"""Connections of a phase that are looked at for one that can be closed to make room."""
+
+
+class Phase(IntEnum):
+    """What a connection waits for."""
+
+    IDLE = 0
+    """The first byte of a request."""
+    HEAD = 1
+    """The end of a request's headers."""
+    BODY = 2
+    """The rest of a body, or the application, which has not read all of the body."""
+    ANSWER = 3
+    """The application."""
+    DISCARD = 4
+    """The short rest of a body whose request has been answered already."""
+    LINGER = 5
+    """The client's close, after the last answer; the server discards the bytes of the client."""
+    REFUSED = 6
+    """The client's close, after the refusal of the connection, which is not counted."""
+    CLOSED = 7
+    """The client to read the last bytes of a connection that the server has closed."""
+
+
+class Connection(Protocol):
+    """A connection as the table uses it."""
+
+    phase: Phase
+    client_key: Key | None
+
+    def expire(self, phase: Phase) -> None:
+        """End, or enter another phase, because the time of `phase` is over."""
+
+    def evict(self) -> None:
+        """Close at once to make room for another connection."""
+
+    def look(self) -> None:
+        """Check that the client is there and sends its body, which the server waits for."""
+
+    def sends(self) -> bool:
+        """Return whether bytes of the client have come that were not read."""
+
+    def unsent(self) -> int:
+        """Return the bytes of answers that the client has not read."""
+
+    def stalled(self) -> None:
+        """End because the client reads too slowly."""
+
+
+VICTIMS: Sequence[tuple[Phase, float]] = (
+    (Phase.LINGER, READING),
+    (Phase.DISCARD, READING),
+    (Phase.HEAD, 2.0),
+    (Phase.IDLE, READING),
+    (Phase.IDLE, 0.0),
+)
+"""Phases in which connections may be closed to make room, and the seconds after which they may."""
+
+
+def _uncounted(reason: str) -> None:
+    """Count nothing, in servers without metrics."""
+
+
+class ConnectionTable:
+    """The connections of one process and port; `counters` are shared by all front ends.
+
+    `ended` counts the connections that the server ended, by the reason. `clock` returns seconds.
+    """
+
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        counters: Counters,
+        ended: Callable[[str], None] = _uncounted,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.limits = limits
+        self.ended = ended
+        self.clock = clock or asyncio.get_running_loop().time
+        self._counters = counters
+        self._key = lru_cache(4096)(self._key_of)
+        self._members: tuple[dict[Connection, float], ...] = tuple({} for _ in Phase)
+        self._writing: dict[Connection, tuple[float, int]] = {}
+        self._least_read = max(1, int(limits.min_rate * WINDOW))
+        self._timeouts = {
+            Phase.IDLE: limits.idle_timeout,
+            Phase.HEAD: limits.header_timeout,
+            Phase.DISCARD: LINGER,
+            Phase.LINGER: LINGER,
+            Phase.REFUSED: READING,
+        }
+
+    def enter(self, connection: Connection, host: str) -> ServiceError | None:
+        """Count a new connection of the client at `host`, for which another one may be closed.
+
+        Return the error if no connection can make room now; the connection is then REFUSED, and
+        the oldest refused connection ends if there are too many.
+        """
+        connection.client_key = self._key(host)
+        error = self._take(connection.client_key)
+        if error is not None:
+            own = isinstance(error, TooManyConnections)
+            if self.make_room(connection.client_key if own else None):
+                error = self._take(connection.client_key)
+        if error is None:
+            self.move(connection, Phase.IDLE)
+            return None
+        self.note(error.code, host, error.detail)
+        self.move(connection, Phase.REFUSED)
+        refused = self._members[Phase.REFUSED]
+        if len(refused) > MOST_REFUSED:
+            next(iter(refused)).expire(Phase.REFUSED)
+        return error
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that has been closed; further calls do nothing."""
+        self._writing.pop(connection, None)
+        if self._members[connection.phase].pop(connection, None) is None:
+            return
+        if connection.phase is not Phase.REFUSED:
+            self._counters.add(Total.CONNECTIONS, -1)
+            if connection.client_key is not None:
+                self._counters.add_for(connection.client_key, ByKey.CONNECTIONS, -1)
+
+    def move(self, connection: Connection, phase: Phase) -> None:
+        """Move a connection to the end of `phase`, where its timeout begins anew."""
+        self._members[connection.phase].pop(connection, None)
+        connection.phase = phase
+        self._members[phase][connection] = self.clock()
+
+    def seconds_in(self, connection: Connection) -> float:
+        """Return the seconds since a connection has entered its phase."""
+        now = self.clock()
+        return now - self._members[connection.phase].get(connection, now)
+
+    def members(self, phase: Phase) -> Collection[Connection]:
+        """Return the connections of a phase; the one that has been in it for longest is first."""
+        return self._members[phase].keys()
+
+    def watch_writing(self, connection: Connection) -> None:
+        """Begin to measure how quickly the client reads."""
+        self._writing[connection] = self.clock(), connection.unsent()
+
+    def written(self, connection: Connection) -> None:
+        """Stop measuring, because the client has read enough."""
+        self._writing.pop(connection, None)
+
+    def sweep(self) -> None:
+        """End all connections whose time is over, that read too slowly, or whose client has left.
+
+        Call it every half second, or four times in the shortest timeout.
+        """
+        for phase in (Phase.BODY, Phase.ANSWER):
+            for each in list(self._members[phase]):
+                each.look()
+        now = self.clock()
+        for phase, seconds in self._timeouts.items():
+            for each in list(self._older(phase, now - seconds)):
+                each.expire(phase)
+        for each, (since, unsent) in list(self._writing.items()):
+            if now - since >= WINDOW:
+                left = each.unsent()
+                if left and unsent - left < self._least_read:
+                    each.stalled()
+                else:
+                    self._writing[each] = now, left
+
+    def make_room(self, client: Key | None = None) -> bool:
+        """Close an idle connection of `client`, or of any client; return whether there was one.
+
+        The order is that of `VICTIMS`, and within a phase the oldest connection comes first. An
+        idle connection whose request has come but was not read is kept: to close it would reset it.
+        """
+        now = self.clock()
+        for phase, seconds in VICTIMS:
+            old = self._older(phase, now - seconds)
+            own = (each for each in old if client is None or each.client_key == client)
+            for each in islice(own, LOOKED_AT):
+                if phase is not Phase.IDLE or not each.sends():
+                    self.ended("evicted")
+                    each.evict()
+                    self.leave(each)
+                    return True
+        return False
+
+    def note(self, reason: str, client: object, detail: str) -> None:
+        """Count and log that the server ended a connection because of the client."""
+        self.ended(reason)
+        log.debug("connection of %s ended, %s: %s", client, reason, detail)
+
+    def _older(self, phase: Phase, limit: float) -> Iterator[Connection]:
+        """Yield the connections that entered `phase` at `limit` or before."""
+        for each, since in self._members[phase].items():
+            if since > limit:
+                return
+            yield each
+
+    def _key_of(self, host: str) -> Key | None:
+        client = self.limits.client(host)
+        return None if client is None else self._counters.key(f"client {client}")
+
+    def _take(self, key: Key | None) -> ServiceError | None:
+        """Count one more connection, or return the error if a limit does not allow it."""
+        counters, most, per_client = self._counters, self.limits.connections, self.limits.per_client
+        # The client's own limit comes first: if both are reached, a connection of the client makes
+        # room under both, while one of another client would be closed in vain.
+        if key and not counters.take_for(key, ByKey.CONNECTIONS, 1, per_client):
+            return TooManyConnections(
+                f"this client has {per_client} connections, as many as one client may have "
+                "(DARKROOM_MAX_CONNECTIONS_PER_CLIENT); use fewer, or close some"
+            )
+        if not counters.take(Total.CONNECTIONS, 1, most):
+            if key:  # both counts or none
+                counters.add_for(key, ByKey.CONNECTIONS, -1)
+            return ConnectionsExhausted(
+                f"the server has {most} connections, as many as it may have "
+                "(DARKROOM_MAX_CONNECTIONS); try again later"
+            )
+        return None
+
+
+class Timer:
+    """A timer of the running event loop that calls `sweep` every `seconds` until it is stopped."""
+
+    def __init__(self, sweep: Callable[[], None], seconds: float) -> None:
+        self._sweep = sweep
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.call_later(seconds, self._turn)
+
+    def _turn(self) -> None:
+        self._next = self._loop.call_later(self._seconds, self._turn)
+        self._sweep()
+
+    def end(self) -> None:
+        """Stop the calls."""
+        self._next.cancel()
