@@ -6,9 +6,8 @@ It may import `models`, msgspec and numpy, and nothing else of `app`.
 
 from app.decoders.exchange import Seen, Unasked
 from app.decoders.frames import Encode
-from app.decoders.limits import Limits
-from app.decoders.opening import LARGE_FILE, opening_bytes
-from app.decoders.pool import DecoderPool
+from app.decoders.memory import LARGE_FILE, opening_bytes
+from app.decoders.pool import DecoderPool, Limits
 from app.decoders.queues import EXPENSIVE
 
 __all__ = [

@@ -1,6 +1,10 @@
-"""Exchange one file with a decoder process: hand it over, and take the pixels back."""
+"""Exchange one file with a decoder process: hand it over, and take the pixels back.
+
+No answer of a process is trusted: each is checked before it becomes a type of `models`.
+"""
 
 import asyncio
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +14,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from app.decoders.area import SIZE as AREA_SIZE
-from app.decoders.conversion import decoded_from, info_from, pixels_size, same_size
 from app.decoders.frames import (
     Broken,
     Described,
@@ -25,9 +27,18 @@ from app.decoders.frames import (
     Pixels,
     Task,
 )
-from app.decoders.memory import contents_of_answer, mapped, memory_file, moved_to_file
+from app.decoders.memory import AREA_SIZE, contents_of_answer, mapped, memory_file, moved_to_file
 from app.decoders.process import DecoderProcess
-from models.codec import Decoded, Description, ImageInfo, decode_memory
+from models.codec import Decoded, Description, ImageFormat, ImageInfo, decode_memory
+from models.domain.errors import (
+    InvalidParameter,
+    ServiceError,
+    TooManyPixels,
+    Undecodable,
+    Unprocessable,
+    UnsupportedMedia,
+)
+from models.domain.image import Image
 
 INLINE = 1 << 20
 """Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
@@ -37,6 +48,12 @@ File = bytes | memoryview | int
 
 T = TypeVar("T", bound=Frame)
 Data = TypeVar("Data", bytes, NDArray[np.uint8])
+
+
+_ERRORS: dict[str, type[ServiceError]] = {
+    each.code: each
+    for each in (Undecodable, TooManyPixels, UnsupportedMedia, Unprocessable, InvalidParameter)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +262,67 @@ def _expected(frame: Frame, memory: int | None, kind: type[T]) -> T | Failed:
     if isinstance(frame, Failed):
         return frame
     raise Broken(f"a frame of another kind than {kind.__name__}")
+
+
+def info_from(frame: Info) -> ImageInfo:
+    """Return the header; raises Broken for values that no header has."""
+    try:
+        format_ = ImageFormat(frame.format)
+    except ValueError as error:
+        raise Broken("an unknown format") from error
+    if min(frame.width, frame.height, frame.frames) < 1 or not 1 <= frame.orientation <= 8:
+        raise Broken("an impossible header")
+    if not 0 <= frame.cost < math.inf:
+        raise Broken("an impossible cost")
+    return ImageInfo(
+        format_,
+        frame.width,
+        frame.height,
+        frame.orientation,
+        frame.frames,
+        frame.mode,
+        frame.fast_jpeg,
+        frame.transparent,
+    )
+
+
+def error_from(frame: Failed) -> ServiceError:
+    """Return the error of the image itself."""
+    return _ERRORS.get(frame.code, Undecodable)(frame.detail)
+
+
+def pixels_size(frame: Pixels, max_pixels: int) -> int:
+    """Return the bytes of an answer, pixels and EXIF.
+
+    Raises Broken for those that cannot be, and for another shape than the header's, by which memory
+    was reserved.
+    """
+    height, width, channels = frame.shape
+    header, exif_size = info_from(frame.info), frame.exif or 0
+    if min(frame.shape) < 1 or height * width > max_pixels or exif_size < 0:
+        raise Broken("an impossible image")
+    if (height, width) != (header.height, header.width) or channels > header.most_channels:
+        raise Broken("an image of another shape than its header states")
+    return height * width * channels + exif_size
+
+
+def same_size(frame: Info, accepted: Info) -> bool:
+    """Return whether an image has the pixels, and no more channels, of the header accepted before.
+
+    The sides may be swapped: a PNG may have its orientation after its pixels.
+    """
+    sides = sorted((frame.width, frame.height)), sorted((accepted.width, accepted.height))
+    channels = info_from(frame).most_channels, info_from(accepted).most_channels
+    return sides[0] == sides[1] and channels[0] <= channels[1]
+
+
+def decoded_from(frame: Pixels, info: ImageInfo, data: NDArray[np.uint8]) -> Decoded:
+    """Return the image whose pixels, and then EXIF, are `data`; raises Broken."""
+    height, width, channels = frame.shape
+    size = height * width * channels
+    try:
+        image = Image(data[:size].reshape(frame.shape))
+    except ValueError as error:
+        raise Broken("an impossible image") from error
+    exif = None if frame.exif is None else data[size:].tobytes()
+    return Decoded(image, info, frame.copyright, exif)

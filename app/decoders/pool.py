@@ -8,13 +8,14 @@ takes some milliseconds.
 import asyncio
 import contextlib
 import logging
+import os
+import signal
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
-from app.decoders.breaker import Breaker
-from app.decoders.conversion import error_from
-from app.decoders.deaths import Killed, error_of, reason_of
 from app.decoders.exchange import (
     NEVER,
     File,
@@ -23,17 +24,15 @@ from app.decoders.exchange import (
     decoded_by,
     described_by,
     encoded_by,
+    error_from,
     hand_over,
 )
 from app.decoders.frames import Broken, Encode, Failed, Task
-from app.decoders.limits import Limits, supported
-from app.decoders.process import DecoderProcess
-from app.decoders.processes import Gone
+from app.decoders.process import DecoderProcess, Gone, Supply
 from app.decoders.queues import EXPENSIVE, Memory, Queues
-from app.decoders.supply import Supply
-from app.decoders.watchdog import STUCK, Watchdog
-from models.codec import PICTURE, Decoded, Description
-from models.domain.errors import ServiceError, Unavailable
+from models.codec import Decoded, Description
+from models.domain.errors import ServiceError, Unavailable, Undecodable, Unprocessable
+from models.settings import Settings
 
 T = TypeVar("T")
 
@@ -45,11 +44,73 @@ IMAGES_PER_PROCESS = 500
 EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process whose connection closed
 
 
+_REASONS = {
+    signal.SIGPROF: "cpu",
+    signal.SIGXCPU: "cpu",
+    signal.SIGXFSZ: "memory",
+    signal.SIGSYS: "sandbox",
+    signal.SIGKILL: "killed",
+}
+
+_TEXTS = {
+    "cpu": "decoding the image took more CPU time than an image of its size may take "
+    "(DARKROOM_DECODE_TIMEOUT for the largest)",
+    "memory": "decoding the image took more memory than an image of its width and height may",
+    "sandbox": "the decoder was stopped because it made a system call that no image needs",
+    "crash": "the decoder crashed on the image",
+}
+
+_ENCODING = {
+    "cpu": "encoding the image as asked took more CPU time than is allowed "
+    "(DARKROOM_ENCODE_TIMEOUT)",
+    "memory": "encoding the image as asked took more memory than is allowed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The number of processes, and the limits of one image: pixels, bytes of its file, seconds of
+    CPU time, and estimated bytes of memory.
+
+    Without processes, threads of the caller decode.
+    """
+
+    processes: int
+    max_pixels: int
+    max_file: int
+    seconds: float
+    encode_seconds: float = 60.0
+    decode_memory: int = 256 << 20
+    encode_memory: int = 286 << 20
+
+    @classmethod
+    def from_settings(cls, settings: Settings, cores: int) -> "Limits":
+        """Return the limits by the settings; the default is one process a core, and at least
+        two.
+        """
+        auto = settings.decoders == "auto"
+        return cls(
+            max(2, cores) if auto else int(settings.decoders),
+            settings.max_pixels,
+            settings.max_image_bytes,
+            settings.decode_timeout,
+            settings.encode_timeout,
+            settings.decode_memory,
+            settings.encode_memory,
+        )
+
+
+def supported() -> bool:
+    """Return whether this system has what the processes need; elsewhere threads decode."""
+    needed = hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
+    return sys.platform == "linux" and needed and hasattr(signal, "pidfd_send_signal")
+
+
 class DecoderPool:
     """Pool of at most `limits.processes` decoder processes, which start when they are first needed.
 
     `observe` is called for each process that ended, with the reason: `cpu`, `memory`, `crash`,
-    `killed`, `sandbox`, `cancelled`, `stuck`, `replaced` or `start`. Lives on one event loop.
+    `killed`, `sandbox`, `cancelled`, `replaced` or `start`. Lives on one event loop.
     """
 
     def __init__(
@@ -65,9 +126,7 @@ class DecoderPool:
         self._observe = observe
         self._free = asyncio.Semaphore(limits.processes)
         self._idle: list[DecoderProcess] = []
-        self._supply = Supply(limits)
-        self._breaker = Breaker(self._prove)
-        self._watchdog = Watchdog(self._idle)
+        self._supply = Supply((limits.max_pixels, limits.max_file))
         self.busy = 0
         self.ended: Counter[str] = Counter()
 
@@ -78,7 +137,6 @@ class DecoderPool:
             "idle": len(self._idle),
             "most": self.limits.processes if self.running else 0,
             "ended": dict(self.ended),
-            "problem": self._breaker.problem,
         }
 
     async def start(self) -> None:
@@ -123,7 +181,6 @@ class DecoderPool:
 
     async def aclose(self) -> None:
         """End all processes; the pool may not be used any more."""
-        self._watchdog.close()
         for decoder in self._idle:
             decoder.close()
         self._idle.clear()
@@ -135,7 +192,6 @@ class DecoderPool:
         file: tuple[File, bytes],
         talk: Callable[[DecoderProcess], Awaitable[T | Failed]],
     ) -> T:
-        await self._breaker.check()
         async with self._free:
             self.busy += 1
             try:
@@ -154,7 +210,6 @@ class DecoderPool:
         talk: Callable[[DecoderProcess], Awaitable[T | Failed]],
     ) -> T:
         decoder = await self._taken(task, file)
-        self._watchdog.begin(decoder, task.seconds)
         try:
             found = await talk(decoder)
         except Broken:
@@ -162,9 +217,6 @@ class DecoderPool:
         except BaseException:
             self._end(decoder, "cancelled")
             raise
-        finally:
-            self._watchdog.end(decoder)
-        self._breaker.lived()
         if isinstance(found, Failed):
             self._end(decoder, "memory") if found.last else self._give_back(decoder)
             raise error_from(found)
@@ -174,8 +226,7 @@ class DecoderPool:
     async def _taken(self, task: Task | Encode, file: tuple[File, bytes]) -> DecoderProcess:
         """Return a process that has been handed the file; raises Unavailable."""
         while True:
-            # The process that was used last is taken first: its memory is in the caches, and the
-            # areas of those that stay idle are given back (watchdog.py).
+            # The process that was used last is taken first: its memory is in the caches.
             decoder = self._idle.pop() if self._idle else await self._new()
             try:
                 if not decoder.ended.done():
@@ -192,27 +243,11 @@ class DecoderPool:
         try:
             return await self._supply.fork()
         except Gone as error:
-            self._breaker.died()
             self._count("start")
             log.warning("%s", error)
             raise Unavailable(
                 "no decoder process can be started at the moment; send the image again later"
             ) from error
-
-    async def _prove(self) -> None:
-        """Decode a picture of our own in a new process; raises where that fails."""
-        decoder = await self._supply.fork()
-        try:
-            async with asyncio.timeout(STUCK):
-                task = Task(len(PICTURE), 1, self.limits.seconds)
-                await hand_over(decoder, task, PICTURE)
-                found = await decoded_by(decoder, lambda _seen: True, task)
-                if not isinstance(found, Decoded):
-                    raise Gone("a picture of our own was not decoded")
-        except BaseException:
-            self._end(decoder, "start")
-            raise
-        self._idle.append(decoder)
 
     def _give_back(self, decoder: DecoderProcess) -> None:
         decoder.images += 1
@@ -234,9 +269,8 @@ class DecoderPool:
         except BaseException:
             self._end(decoder, "cancelled")
             raise
-        if decoder.stuck or not decoder.closed:  # it was killed above, for what it sent
-            reason = "stuck" if decoder.stuck else "crash"
-        self._breaker.died()
+        if not decoder.closed:  # it was killed above, for what it sent
+            reason = "crash"
         log.info("a decoder process ended on an image: %s", reason)
         self._end(decoder, reason)
         return error_of(reason, task)
@@ -248,3 +282,30 @@ class DecoderPool:
     def _count(self, reason: str) -> None:
         self.ended[reason] += 1
         self._observe(reason)
+
+
+class Killed(Unavailable):
+    """A process was killed from outside: its fork server ended, or the host ran out of memory.
+
+    The image is not the reason, so it is worth another process.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the system stopped the process of the image; send it again later")
+
+
+def reason_of(status: int | None) -> str:
+    """Return the reason in one word, by the exit status as waitpid(2) gives it; None: unknown."""
+    if status is None or not os.WIFSIGNALED(status):
+        return "crash"
+    return _REASONS.get(signal.Signals(os.WTERMSIG(status)), "crash")
+
+
+def error_of(reason: str, task: Task | Encode) -> ServiceError:
+    """Return the image's own error, or Killed."""
+    if reason == "killed":
+        return Killed()
+    if isinstance(task, Encode):
+        text = _ENCODING.get(reason, "the encoder stopped on the image")
+        return Unprocessable(f"{text}; ask for another format or faster options")
+    return Undecodable(f"{_TEXTS[reason]}; save it anew as a plain JPEG or PNG, or send it smaller")

@@ -9,9 +9,8 @@ from functools import partial
 import numpy as np
 
 from app.decoders import DecoderPool, Encode
-from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.exchange import moved_memory_file
-from app.decoders.memory import release
+from app.decoders.memory import AREA_SIZE, release
 from app.pipeline.memory.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from app.decoders.memory import Mapping, release
-from app.decoders.new_pixels import NewPixels
+from app.decoders.memory import Mapping, NewPixels, release
 from models import codec
 from models.codec import Encoding, ImageFormat, encode_memory
 from models.domain.image import Image

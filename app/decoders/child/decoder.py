@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.decoders import frames
-from app.decoders.area import SIZE as AREA_SIZE
-from app.decoders.area import SharedArea
 from app.decoders.child import sandbox
 from app.decoders.frames import (
     Begin,
@@ -29,9 +27,18 @@ from app.decoders.frames import (
     Ready,
     Task,
 )
-from app.decoders.memory import Mapping, contents, memory_file, release, return_freed_memory
-from app.decoders.new_pixels import NewPixels
-from app.decoders.opening import LARGE_FILE, opening_bytes
+from app.decoders.memory import (
+    AREA_SIZE,
+    LARGE_FILE,
+    Mapping,
+    NewPixels,
+    SharedArea,
+    contents,
+    memory_file,
+    opening_bytes,
+    release,
+    return_freed_memory,
+)
 from models import codec
 from models.codec import Decoded, ImageInfo, Opened
 from models.domain.errors import ServiceError, Undecodable, Unprocessable

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.decoders.child import seccomp
-from app.decoders.opening import opening_bytes
+from app.decoders.memory import opening_bytes
 
 BYTES_PER_PIXEL = 40
 """Most bytes that opening a file may take for each pixel of the largest image that is allowed;

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from app.decoders.area import SIZE, SharedArea, new_area
+from app.decoders.memory import AREA_SIZE, SharedArea, new_area
 
 Ends = tuple[SharedArea, SharedArea]
 
@@ -32,7 +32,7 @@ def test_a_file_comes_to_a_process_with_nothing_but_zeros_behind_it(ends: Ends) 
     process.put(b"and the pixels of it, which are even longer")
     service.take(43)
     service.put(b"short")
-    assert process.view(SIZE).tobytes() == b"short".ljust(SIZE, b"\0")
+    assert process.view(AREA_SIZE).tobytes() == b"short".ljust(AREA_SIZE, b"\0")
 
 
 def test_pixels_that_were_refused_are_wiped_too(ends: Ends) -> None:
@@ -41,7 +41,7 @@ def test_pixels_that_were_refused_are_wiped_too(ends: Ends) -> None:
     process.put(bytes(range(1, 200)))
     service.view(199)  # their size, as the answer told it
     service.put(b"file")
-    assert not process.view(SIZE)[4:].any()
+    assert not process.view(AREA_SIZE)[4:].any()
 
 
 def test_a_process_cannot_change_pixels_that_were_taken(ends: Ends) -> None:
@@ -58,11 +58,11 @@ def test_a_new_area_is_zeros_whatever_an_old_one_held() -> None:
     for _ in range(2):
         area, descriptor = new_area()
         os.close(descriptor)
-        assert not area.view(SIZE).any()
-        area.put(b"\xff" * SIZE)
+        assert not area.view(AREA_SIZE).any()
+        area.put(b"\xff" * AREA_SIZE)
 
 
-@pytest.mark.parametrize("size", [-1, SIZE + 1])
+@pytest.mark.parametrize("size", [-1, AREA_SIZE + 1])
 def test_sizes_beyond_the_area_are_refused(ends: Ends, size: int) -> None:
     with pytest.raises(ValueError, match="bytes"):
         ends[0].take(size)
@@ -70,29 +70,12 @@ def test_sizes_beyond_the_area_are_refused(ends: Ends, size: int) -> None:
 
 def test_a_process_can_neither_shorten_nor_seal_the_area() -> None:
     area, descriptor = new_area()
-    for size in (0, SIZE + 1):
+    for size in (0, AREA_SIZE + 1):
         with pytest.raises(PermissionError):
             os.ftruncate(descriptor, size)
     area.put(b"1")
-    with mmap.mmap(descriptor, SIZE) as mapping:
+    with mmap.mmap(descriptor, AREA_SIZE) as mapping:
         assert mapping[:1] == b"1"
-    os.close(descriptor)
-
-
-def blocks(descriptor: int) -> int:
-    """Return the bytes of memory that the area takes."""
-    return os.fstat(descriptor).st_blocks * 512
-
-
-def test_memory_is_taken_when_it_is_used_and_given_back_on_release() -> None:
-    area, descriptor = new_area()
-    assert blocks(descriptor) == 0
-    area.put(bytes(1 << 20))
-    assert blocks(descriptor) == 1 << 20
-    area.release()
-    assert (blocks(descriptor), area.used) == (0, 0)
-    area.put(b"again")
-    assert area.take(6).tobytes() == b"again\0"
     os.close(descriptor)
 
 

@@ -33,7 +33,7 @@ def stopped(pool: DecoderPool) -> DecoderProcess:
 async def begun(pool: DecoderPool, work: Awaitable[object]) -> "asyncio.Future[object]":
     """Begin work, and return when it has been handed over to the only process."""
     task = asyncio.ensure_future(work)
-    while pool._idle or not pool._watchdog._working:  # noqa: ASYNC110
+    while pool._idle or not pool.busy:  # noqa: ASYNC110
         await asyncio.sleep(0)
     return task
 
@@ -72,20 +72,20 @@ def test_an_image_whose_processes_are_killed_twice_may_be_sent_again() -> None:
     async def test(pool: DecoderPool) -> None:
         await pool.start()
         first = stopped(pool)
-        works = pool._supply.fork
+        works, forked = pool._supply.fork, list[DecoderProcess]()
 
         async def fork() -> DecoderProcess:
             decoder = await works()
             os.kill(decoder.pid, signal.SIGSTOP)
+            forked.append(decoder)
             return decoder
 
         pool._supply.fork = fork  # type: ignore[method-assign]  # the next one does not answer too
         task = await begun(pool, decoded(pool))
         os.kill(first.pid, signal.SIGKILL)
-        while not pool._watchdog._working - {first}:  # noqa: ASYNC110
+        while not forked:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        (second,) = pool._watchdog._working
-        os.kill(second.pid, signal.SIGKILL)
+        os.kill(forked[0].pid, signal.SIGKILL)
         with pytest.raises(Unavailable, match="send it again"):
             await task
 

@@ -20,10 +20,9 @@ import pytest
 from PIL import Image as PillowImage
 
 from app.decoders import DecoderPool, Encode, Seen, Unasked
-from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.frames import Frame, Go, Ready, Task
-from app.decoders.process import DecoderProcess
-from app.decoders.processes import ForkServer, Gone
+from app.decoders.memory import AREA_SIZE
+from app.decoders.process import DecoderProcess, ForkServer, Gone
 from app.decoders.queues import Waiting
 from models import codec
 from models.domain.errors import (
@@ -239,33 +238,9 @@ def test_twenty_processes_that_die_in_a_row_leave_the_next_image_alone() -> None
         for _ in range(20):
             with pytest.raises(Undecodable):
                 await pixels(pool, slow())
-        assert pool.state()["problem"] is None
         assert (await pixels(pool, drawn(side=8))).shape == (8, 8, 3)
 
     assert run(test, replace(LIMITS, seconds=0.02)).ended == {"cpu": 20}
-
-
-def test_where_no_process_lives_images_are_refused_until_one_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def refused(*_limits: int) -> ForkServer:
-        raise Gone("there is no memory")
-
-    async def test(pool: DecoderPool) -> None:
-        works = ForkServer.start
-        with monkeypatch.context() as patched:
-            patched.setattr(ForkServer, "start", refused)
-            for _ in range(12):
-                with pytest.raises(Unavailable):
-                    await pixels(pool, drawn())
-            assert "there is no memory" in str(pool.state()["problem"])
-            assert pool.ended["start"] == 10  # from then on nothing is tried
-        assert ForkServer.start == works
-        pool._breaker._closed_until = 0.0  # the pause is over
-        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
-        assert pool.state()["problem"] is None
-
-    run(test)
 
 
 def test_the_end_of_the_fork_server_is_survived() -> None:
@@ -469,45 +444,6 @@ def test_pixels_stay_as_they_were_when_their_process_decodes_other_images() -> N
     run(test)
 
 
-def test_the_memory_of_an_area_is_freed_when_its_process_rests(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("app.decoders.watchdog.REST", 0.0)
-
-    async def test(pool: DecoderPool) -> None:
-        await pixels(pool, drawn())
-        (idle,) = pool._idle
-        while idle.area.used:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
-
-    assert not run(test).ended
-
-
-def test_a_process_that_is_stuck_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.decoders.watchdog.LOOK", 0.01)
-    monkeypatch.setattr("app.decoders.watchdog.STUCK", -LIMITS.seconds)
-
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        (idle,) = pool._idle
-        os.kill(idle.pid, signal.SIGSTOP)
-        with pytest.raises(Undecodable, match="got stuck"):
-            await pixels(pool, drawn())
-
-    assert run(test).ended == {"stuck": 1}
-
-
-def test_an_image_whose_process_is_stopped_is_decoded_by_another_one_soon() -> None:
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        (idle,) = pool._idle
-        os.kill(idle.pid, signal.SIGSTOP)
-        assert (await asyncio.wait_for(pixels(pool, drawn()), 10.0)).shape == (32, 32, 3)
-
-    assert run(test).ended == {"killed": 1}
-
-
 def test_a_frame_that_nothing_asked_for_ends_its_process() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -626,3 +562,20 @@ def test_an_image_that_waits_for_room_does_not_keep_others_from_their_turn() -> 
             pass
 
     run(test)
+
+
+def test_where_no_process_can_be_started_each_image_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(*_limits: int) -> ForkServer:
+        raise Gone("there is no memory")
+
+    async def test(pool: DecoderPool) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(ForkServer, "start", refused)
+            for _ in range(12):
+                with pytest.raises(Unavailable):
+                    await pixels(pool, drawn())
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    assert run(test).ended == {"start": 12}
