@@ -287,3 +287,150 @@ ModelNames = Annotated[
 
 Digests = Annotated[str, Field(pattern=r"^([a-z0-9_]+=)?[0-9a-f]{64}(,[a-z0-9_]+=[0-9a-f]{64})*$")]
 """A SHA-256 digest in hexadecimal digits, or one for each network: `network=digest,…`."""
+
+
+# The types of the settings about jobs, which `Settings` lists.
+
+DataFolder = Annotated[
+    Path | None,
+    Field(
+        description="folder of jobs: their state, manifests and results; several hosts may share "
+        "it; none: there are no jobs",
+    ),
+]
+"""The folder of jobs, or None."""
+
+JobsDatabase = Annotated[
+    str | None,
+    Field(
+        pattern=r"^(sqlite\+aiosqlite|postgresql\+psycopg)://",
+        description="database of jobs, as postgresql+psycopg://user:password@host/name where "
+        "several hosts share jobs and the data folder; none: SQLite in the data folder",
+    ),
+]
+"""The URL of a database as SQLAlchemy writes it, or None."""
+
+JobRetention = Annotated[
+    float, Field(gt=0, description="seconds for which the results of a finished job are kept")
+]
+"""Seconds between the end of a job and the removal of its files."""
+
+JobsPerClient = Annotated[
+    int, Field(ge=1, description="jobs of one client that may be queued or running")
+]
+"""Jobs of one client that have not finished."""
+
+JobItems = Annotated[int, Field(ge=1, description="images of one job")]
+"""Items of one manifest."""
+
+JobBytes = Annotated[Size, Field(ge=1, description="bytes of the body that makes a job")]
+"""Bytes of a manifest or an archive."""
+
+DataBytes = Annotated[
+    Size,
+    Field(ge=1, description="bytes of the data folder; no job is taken, and none goes on, beyond"),
+]
+"""Bytes of all manifests, archives and results."""
+
+ClientDataBytes = Annotated[
+    Size,
+    Field(
+        ge=0,
+        description="bytes of the data folder that the jobs of one client may take; no job of it "
+        "is taken, and none goes on, beyond; 0: three quarters of DARKROOM_MAX_DATA_BYTES",
+    ),
+]
+"""Bytes of all manifests, archives and results of one client."""
+
+JobImages = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="images of jobs in work at a time, in each process that serves HTTP; 0: enough "
+        "to keep the device busy",
+    ),
+]
+"""Images of jobs that one process works on."""
+
+JobFetchRetries = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=20,
+        description="further tries of an image of a job whose origin is busy or cannot be reached, "
+        "each after a pause, beside those of DARKROOM_FETCH_RETRIES",
+    ),
+]
+"""Tries of an image of a job after its first fetch has failed."""
+
+
+# The types of the settings about images of URLs, folders and buckets, which `Settings` lists.
+
+AllowedNetworks = Annotated[
+    Networks, Field(description="networks image URLs may point to although they are not public")
+]
+"""Networks that are fetched from beside the public ones."""
+
+AllowedPorts = Annotated[
+    Ports,
+    Field(
+        description="ports that images are fetched from: numbers and ranges, 1-65535: all",
+    ),
+]
+"""Ports and ranges of them, between commas."""
+
+AllowedHosts = Annotated[
+    Hosts,
+    Field(
+        description="hosts that images are fetched from, with `*.example.org` for all names below "
+        "example.org; none: every public one",
+    ),
+]
+"""The only hosts that are fetched from, or none for all."""
+
+NamesKept = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=300,
+        description="seconds for which the addresses of a host name are kept; each is checked at "
+        "every connection all the same; 0: none",
+    ),
+]
+"""Seconds for which a resolved name is used again."""
+
+StoragePrefix = Annotated[
+    str, Field(pattern=r"^(file:///[^/]|(s3|gs|az)://[a-z0-9])", max_length=4096)
+]
+"""The address of a folder: `file:///data/photos/` or `s3://bucket/photos/`."""
+
+StoragePrefixes = Annotated[
+    tuple[StoragePrefix, ...],
+    NoDecode,
+    BeforeValidator(split),
+    Field(
+        description="folders and buckets that images are read from by their address: "
+        "`file:///data/photos/,s3://bucket/photos/` (also gs:// and az://); none: no storage",
+    ),
+]
+"""Prefixes that may be read, between commas."""
+
+StorageTargets = Annotated[
+    tuple[StoragePrefix, ...],
+    NoDecode,
+    BeforeValidator(split),
+    Field(description="folders and buckets that jobs may write to, in the same form; none: none"),
+]
+"""Prefixes that may be written to, between commas."""
+
+WebhookSecrets = Annotated[
+    tuple[str, ...],
+    NoDecode,
+    BeforeValidator(split),
+    Field(
+        repr=False,
+        description="secrets that sign webhooks of jobs, each `whsec_` and base64 of 24 to 64 "
+        "bytes; several between commas while receivers change theirs; none: no webhooks",
+    ),
+]
+"""Secrets of Standard Webhooks, between commas."""

@@ -6,22 +6,18 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from models import job_settings as job
-from models.fetch_settings import (
+from models.setting_types import (
     AllowedHosts,
     AllowedNetworks,
     AllowedPorts,
-    NamesKept,
-    StoragePrefixes,
-    StorageTargets,
-    WebhookSecrets,
-)
-from models.setting_types import (
     ApiKeysFile,
     CacheControl,
+    ClientDataBytes,
     ClientRate,
     CodecMemory,
     Count,
+    DataBytes,
+    DataFolder,
     Decoders,
     Digests,
     Etags,
@@ -29,9 +25,17 @@ from models.setting_types import (
     GpuWorkers,
     GrpcMessageBytes,
     GrpcPort,
+    JobBytes,
+    JobFetchRetries,
+    JobImages,
+    JobItems,
+    JobRetention,
+    JobsDatabase,
+    JobsPerClient,
     LogLevel,
     MetricsPort,
     ModelNames,
+    NamesKept,
     Network,
     Networks,
     Optimize,
@@ -40,8 +44,11 @@ from models.setting_types import (
     Precision,
     ResultCache,
     Size,
+    StoragePrefixes,
+    StorageTargets,
     Texts,
     Tracing,
+    WebhookSecrets,
     cache_folder,
 )
 from models.settings_file import PREFIX
@@ -235,16 +242,16 @@ class Settings(BaseSettings):
     storage_allow_write: StorageTargets = ()
     webhook_secret: WebhookSecrets = ()
 
-    data_folder: job.DataFolder = None
-    jobs_database: job.JobsDatabase = None
-    job_retention: job.JobRetention = 86400.0
-    max_jobs_per_client: job.JobsPerClient = 16
-    max_job_items: job.JobItems = 10_000_000
-    max_job_bytes: job.JobBytes = 16 << 30
-    max_data_bytes: job.DataBytes = 64 << 30
-    max_data_bytes_per_client: job.ClientDataBytes = 0
-    job_images_in_flight: job.JobImages = 0
-    job_fetch_retries: job.JobFetchRetries = 4
+    data_folder: DataFolder = None
+    jobs_database: JobsDatabase = None
+    job_retention: JobRetention = 86400.0
+    max_jobs_per_client: JobsPerClient = 16
+    max_job_items: JobItems = 10_000_000
+    max_job_bytes: JobBytes = 16 << 30
+    max_data_bytes: DataBytes = 64 << 30
+    max_data_bytes_per_client: ClientDataBytes = 0
+    job_images_in_flight: JobImages = 0
+    job_fetch_retries: JobFetchRetries = 4
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

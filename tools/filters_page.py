@@ -12,8 +12,7 @@ from PIL import Image as PillowImage
 
 from app.responses.thumbnails import as_pillow, example, scene
 from models.domain.image import Image
-from workers.filters.messages import allowed
-from workers.filters.registry import FILTERS, describe
+from workers.filters.registry import FILTERS, allowed, describe
 
 PAGE = Path(__file__).parents[1] / "docs/filters.md"
 PICTURES = PAGE.with_suffix("")

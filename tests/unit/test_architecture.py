@@ -98,7 +98,6 @@ WORKERS = (
 FILTERS = (
     "interruption",
     "hex_colour",
-    "messages",
     "base",
     "arithmetic",
     "lookup_tables",

@@ -5,21 +5,196 @@ ends a thread. Outcomes go to the tickets' mailboxes; no event loop is used here
 """
 
 import logging
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Generic
 
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
-from models.domain.job import Failed, Job
+from models.domain.job import Failed, Job, Lane, ReleaseReason
+from models.thread_priority import lower_priority
 from workers.scheduling.batch import Batch, Observer, new_id
-from workers.scheduling.batcher import BatchLimits, MicroBatcher
+from workers.scheduling.batcher import ALL, BatchLimits, MicroBatcher, Picked
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
-from workers.scheduling.engine_line import EngineLine, lines_of, notify, time_left
 from workers.scheduling.throughput import Throughput
 from workers.scheduling.ticket import Mailbox, Ticket, deliver
-from workers.scheduling.under_way import UnderWay
+
+# The batches that a device has been given, and the halves of those that failed. It belongs to one
+# worker, which calls everything here with its lock held.
+
+
+class UnderWay:
+    """Batches from their release to their claim; `jobs` counts their jobs, `finished` all jobs that
+    have ended.
+
+    `trial`: the batch is a job that must be alone on the device.
+    """
+
+    def __init__(self) -> None:
+        self._batches: set[Batch] = set()
+        self._halves: deque[Batch] = deque()
+        self.jobs = self.finished = 0
+        self.trial = False
+
+    @property
+    def idle(self) -> bool:
+        """Return whether the device has no batch."""
+        return not self._batches
+
+    def over(self, batcher: MicroBatcher) -> bool:
+        """Return whether no job is left: on the device, in halves of failed batches, or waiting."""
+        return not (self._halves or self.jobs or batcher.queued_jobs)
+
+    def picked(self, batcher: MicroBatcher, now: float, kinds: Collection[Lane] = ALL) -> Picked:
+        """Return half of a failed batch, or the batcher's pick of some kinds of lanes; nothing
+        beside a job that is alone.
+        """
+        if self.trial:
+            return Picked([], ReleaseReason.IDLE, [], None)
+        if self._halves and Lane.INTERACTIVE in kinds:
+            return self._again(now)
+        return batcher.pick(now, idle=self.idle, kinds=kinds)
+
+    def add(self, batch: Batch) -> None:
+        """Record that the device is given a batch."""
+        self.trial = batch.tickets[0].alone
+        self._batches.add(batch)
+        self.jobs += len(batch.tickets)
+
+    def claim(self, batch: Batch, halves: tuple[Batch, ...]) -> bool:
+        """Return whether the batch was still there, which is true once; queue its halves."""
+        if batch not in self._batches:
+            return False
+        self._batches.remove(batch)
+        self._halves.extend(halves)
+        self.jobs -= len(batch.tickets)
+        self.finished += 1
+        self.trial = False
+        return True
+
+    def _again(self, now: float) -> Picked:
+        """Return half of a failed batch without the jobs whose deadline has passed meanwhile."""
+        half = self._halves.popleft()
+        alive = [t for t in half.tickets if not t.is_over(now)]
+        return Picked(alive, half.reason, [t for t in half.tickets if t.is_over(now)], None)
+
+    def clear(self) -> list[Ticket]:
+        """Take out every job that is not finished."""
+        left = [t for batch in (*self._halves, *self._batches) for t in batch.tickets]
+        self._halves.clear()
+        self._batches.clear()
+        self.jobs = 0
+        return left
+
+
+# One engine of a worker, and its batches between the threads that launch and collect them.
+
+
+class EngineLine(Generic[SlotT]):
+    """An engine that computes the batches of lanes of some `kinds`.
+
+    `changed` is notified, under the lock of the worker, when there may be a batch for it; `waiting`
+    says that its launch thread waits for that. Where it `yields`, its threads have
+    a lower priority than all others.
+    """
+
+    def __init__(
+        self, engine: Engine[SlotT], kinds: frozenset[Lane], lock: threading.RLock, *, yields: bool
+    ) -> None:
+        self.engine = engine
+        self.kinds = kinds
+        self.yields = yields
+        self.changed = threading.Condition(lock)
+        self.waiting = False
+        self.launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
+        self._launch: threading.Thread | None = None
+        self._collect: list[threading.Thread] = []
+
+    def wake(self, ticket: Ticket) -> None:
+        """Wake the launch thread for a new job if it waits; else it looks before it waits."""
+        if self.waiting and (ticket.alone or ticket.job.lane in self.kinds):
+            self.changed.notify()
+
+    def start(
+        self,
+        guarded: Callable[[Callable[[], None]], None],
+        launch: "Callable[[EngineLine[SlotT]], None]",
+        collect: "Callable[[EngineLine[SlotT]], None]",
+    ) -> None:
+        """Start one thread that launches batches, and those that collect them.
+
+        Each thread calls `guarded` with its loop.
+        """
+        self._launch = self._thread(partial(guarded, partial(launch, self)), "launch")
+        collected = partial(guarded, partial(collect, self))
+        n = self.engine.collectors
+        self._collect = [self._thread(collected, "collect") for _ in range(n)]
+        for thread in (self._launch, *self._collect):
+            thread.start()
+
+    def join(self, left: Callable[[], float | None]) -> bool:
+        """Wait at most `left()` seconds for each thread that collects; return whether all ended."""
+        for thread in self._collect:
+            thread.join(left())
+        return not any(thread.is_alive() for thread in self._collect)
+
+    def close(self, left: Callable[[], float | None]) -> bool:
+        """Close the engine, and wait at most `left()` seconds for the thread that launches.
+
+        Return whether it ended.
+        """
+        self.engine.close()  # wakes that thread, should it still wait for a slot
+        if self._launch is None:
+            return True
+        self._launch.join(left())
+        return not self._launch.is_alive()
+
+    def _thread(self, loop: Callable[[], None], name: str) -> threading.Thread:
+        def run() -> None:
+            show_thread(name)
+            if self.yields:
+                lower_priority()
+            loop()
+
+        return threading.Thread(target=run, name=name, daemon=True)
+
+
+def show_thread(name: str) -> None:
+    """Let `top -H` and the like list the calling thread by this name. Linux only."""
+    with suppress(OSError):
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+
+
+def notify(lines: Iterable[EngineLine[SlotT]]) -> None:
+    """Let all launch threads look for a batch again; the caller holds the lock of the worker."""
+    for line in lines:
+        line.changed.notify()
+
+
+def time_left(timeout: float | None, clock: Callable[[], float]) -> Callable[[], float | None]:
+    """Return what returns the seconds of a timeout that are left, or None without one."""
+    until = None if timeout is None else clock() + timeout
+    return lambda: None if until is None else max(0.0, until - clock())
+
+
+def lines_of(
+    engine: Engine[SlotT], background: Engine[SlotT] | None, lock: threading.RLock
+) -> list[EngineLine[SlotT]]:
+    """Return the engines of a worker: without one for the background, one for all lanes."""
+    if background is None:
+        return [EngineLine(engine, ALL, lock, yields=False)]
+    behind = frozenset({Lane.BACKGROUND})
+    return [
+        EngineLine(engine, ALL - behind, lock, yields=False),
+        EngineLine(background, behind, lock, yields=True),
+    ]
+
 
 log = logging.getLogger("darkroom.worker")
 

@@ -30,7 +30,6 @@ from models.domain.errors import (
 )
 from models.domain.image import Image, Jpeg
 from models.domain.job import Job, Labels, Result, Vector
-from workers.engines.cpu.scores import labels
 from workers.engines.cpu.slot import CpuSlot, Crops, placed, reserved
 from workers.filters import bands
 from workers.filters.interruption import ending_at, stop_if_late
@@ -39,8 +38,30 @@ from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
 
 if TYPE_CHECKING:
-    from workers.engines.cpu.forward import Forward, ForwardPasses
-    from workers.engines.cpu.network import CpuNetwork
+    from workers.engines.cpu.network import CpuNetwork, Forward, ForwardPasses
+from workers.operations import FunctionToApply
+
+# The best classes of an image, of its logits on the CPU.
+
+
+def labels(logits: NDArray[np.float32], job: Job) -> Labels:
+    """Return the labels that a job wants of its logits, float32 (classes,)."""
+    assert isinstance(job.operation, Classify)
+    scores = _scores(logits, job.operation.function_to_apply)
+    # Stable, so that classes of equal scores keep their order, and the same image has the same
+    # labels every time.
+    best = np.argsort(-scores, kind="stable")[: job.operation.top_k]
+    return Labels(tuple(best.tolist()), tuple(scores[best].tolist()))
+
+
+def _scores(logits: NDArray[np.float32], function: FunctionToApply) -> NDArray[np.float32]:
+    if function is FunctionToApply.SOFTMAX:
+        # Without the subtraction, which changes no share, exp overflows float32 from 89 on.
+        powers = np.exp(logits - logits.max())
+        return np.asarray(powers / powers.sum())
+    if function is FunctionToApply.SIGMOID:
+        return np.float32(1) / (np.float32(1) + np.exp(-logits))
+    return logits
 
 
 CROWDED = 0.5
@@ -198,7 +219,7 @@ class CpuEngine:
 
 def _passes(threads: int) -> "ForwardPasses":
     """Import torch only where there is a network: filters alone need none, and it takes seconds."""
-    from workers.engines.cpu.forward import ForwardPasses
+    from workers.engines.cpu.network import ForwardPasses
 
     return ForwardPasses(threads)
 

@@ -21,7 +21,6 @@ from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper, weights_bytes
 from workers.engines.cuda.encoding import as_jpegs, prepare
 from workers.engines.cuda.filtering import Filtering
-from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg.decoder import Decoder, hardware_decoder
 from workers.engines.cuda.nvjpeg.shared_states import SharedStates, shared_sizes
@@ -31,8 +30,26 @@ from workers.engines.cuda.streams import Streams, times
 from workers.engines.cuda.versions import versions
 from workers.kernels.cubins import CubinStore
 from workers.operations import Classify, FilterChain
-from workers.scheduling.engine import BatchResult
+from workers.scheduling.engine import BatchResult, EngineLost
 from workers.start_times import StartTimes
+
+# Decide whether a device can still be used after an error.
+
+
+def diagnosed(error: Exception, device: torch.device) -> Exception:
+    """Return the error itself, or EngineLost where it is sticky: every later call fails then.
+
+    This waits for everything that was launched, so that nothing uses a failed batch's memory any
+    more.
+    """
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as sticky:
+        lost = EngineLost(f"{device} is lost: {str(sticky).splitlines()[0]}")
+        lost.__cause__ = error
+        return lost
+    return error
+
 
 log = logging.getLogger("darkroom.cuda")
 

@@ -14,7 +14,7 @@ from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
-from workers.filters import messages
+from workers.filters import registry
 from workers.filters.registry import MOST_WRONG, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -144,7 +144,7 @@ def test_of_thousands_of_wrong_filters_few_are_checked(
         searches.append(given)
         return ""
 
-    monkeypatch.setattr(messages, "hint", hint)
+    monkeypatch.setattr(registry, "hint", hint)
     with pytest.raises(InvalidParameter) as refused:
         versions_of([{"ops": [op] * 32}] * 64, EncodingOptions(), EVERYTHING)
     assert len(searches) == len(refused.value.errors) == MOST_WRONG

@@ -86,7 +86,7 @@ def test_the_head_has_as_many_inputs_as_the_specification_has_features(name: str
 
 def test_a_worker_s_start_imports_neither_torchvision_nor_a_compiler_nor_http() -> None:
     program = (
-        "import sys, app.processes.member, workers.engines.cpu.engine, workers.engines.cpu.forward,"
+        "import sys, app.processes.member, workers.engines.cpu.engine, workers.engines.cpu.network,"
         "workers.engines.cpu.network, workers.engines.model; "
         "print(*[m for m in ('torchvision', 'torch._dynamo', 'fastapi') if m in sys.modules])"
     )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 
-from workers.engines.cpu.forward import ForwardPasses
+from workers.engines.cpu.network import ForwardPasses
 from workers.engines.cpu.slot import Crops
 
 

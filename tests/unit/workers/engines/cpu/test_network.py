@@ -20,8 +20,7 @@ from tests.shared import PHOTOS
 from workers.engines.builder import DTYPES, on_one_thread
 from workers.engines.checkpoint import State, load_state, random_state
 from workers.engines.cpu import network
-from workers.engines.cpu.fused import supports
-from workers.engines.cpu.network import CpuNetwork
+from workers.engines.cpu.network import CpuNetwork, supports
 from workers.preprocess import crop
 
 CLASSES = 40

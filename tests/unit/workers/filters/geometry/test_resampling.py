@@ -14,7 +14,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images, pillow
-from workers.filters.geometry import resampling
+from workers.filters.geometry import resize as resampling
 from workers.filters.geometry import resize as resize_module
 from workers.filters.geometry.resize import Resize
 from workers.filters.interruption import ending_at

@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 
 from tests.unit.workers.filters.images import image
 from tests.unit.workers.filters.sums import slow_sums
-from workers.filters.separable.gaussian import taps
-from workers.filters.separable.toeplitz import (
+from workers.filters.separable.gaussian import (
     LONG_FROM,
     around,
     correlated_down,
+    taps,
     tiles,
     transposed,
 )

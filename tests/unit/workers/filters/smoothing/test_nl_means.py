@@ -16,8 +16,7 @@ from models.domain.image import Pixels
 from models.thread_priority import can_lower_priority, lower_priority
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
-from workers.filters.smoothing.nl_means import NlMeans
-from workers.filters.smoothing.patch_distances import PatchDistances
+from workers.filters.smoothing.nl_means import NlMeans, PatchDistances
 
 
 def windows(pixels: Pixels, patch: int, search: int) -> NDArray[np.float64]:
