@@ -19,10 +19,15 @@ from fastapi import Request
 
 from app.admission import Permit
 from app.admission.fair_semaphore import FairSemaphore, at_most
-from app.archives.limits import XZ_MEMORY_OF_REQUESTS, ArchiveLimits
-from app.archives.member import Archive, Member
-from app.archives.opening import SUFFIXES, open_archive
-from app.archives.work import on_thread
+from app.archives.reading import (
+    SUFFIXES,
+    XZ_MEMORY_OF_REQUESTS,
+    Archive,
+    ArchiveLimits,
+    Member,
+    on_thread,
+    open_archive,
+)
 from app.intake.spool import Blob, Spool
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from app.archives.member import Archive, Member
-from app.archives.opening import open_archive
+from app.archives.reading import Archive, Member, open_archive
 from app.intake.item import Url
 from app.intake.spool import Blob, Spool
 from app.jobs.files import ARCHIVE, MANIFEST

@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 
 from app.archives.image_names import ImageNames
-from app.archives.member import Member
+from app.archives.reading import Member
 from app.jobs.files import private
 from app.jobs.store.values import SMALLEST_CHUNK, Span
 from app.urls.url_policy import MAX_URL

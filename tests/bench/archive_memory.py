@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 
-from app.archives.opening import open_archive
+from app.archives.reading import open_archive
 from app.archives.zip_writer import ZipWriter
 from app.jobs.results_zip import ResultsZip
 

@@ -15,9 +15,7 @@ from fastapi import Request
 from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
 from app.admission.fair_semaphore import FairSemaphore, at_most
-from app.archives.limits import ArchiveLimits
-from app.archives.opening import open_archive
-from app.archives.work import on_thread
+from app.archives.reading import ArchiveLimits, on_thread, open_archive
 from app.http.request_lifetime import while_connected
 from app.intake import archive_items
 from app.intake.json_items import ROOM
@@ -56,8 +54,8 @@ COPIES = 2
 """Times that the part of an item that has come is counted as memory: it is copied as it grows, and
 when the item is parsed."""
 
-MOST_MEMBERS = 1_000_000
-"""Members of one archive, of which the checks and the index of names take some 50 bytes each."""
+MOST_MEMBERS = 250_000
+"""Members of one archive, of which `zipfile` keeps some 600 bytes each."""
 
 FOLDER = 16 << 10
 """Bytes that the folder and the rows of a job are counted as, beside its files."""

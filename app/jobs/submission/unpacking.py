@@ -4,8 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.archives.limits import ArchiveLimits
-from app.archives.unpacking import unpacked
+from app.archives.reading import ArchiveLimits, unpacked
 from app.jobs.files import ARCHIVE, private
 from app.jobs.submission.room import Reservation
 from models.domain.errors import TooLarge

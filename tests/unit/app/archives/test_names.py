@@ -1,6 +1,6 @@
 import pytest
 
-from app.archives.names import LONGEST_NAME, is_hidden, safe_name
+from app.archives.reading import LONGEST_NAME, is_hidden, safe_name
 
 
 @pytest.mark.parametrize(

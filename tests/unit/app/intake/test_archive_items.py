@@ -17,9 +17,7 @@ from starlette.types import Message
 from app.admission import Admission
 from app.admission.fair_semaphore import FairSemaphore, at_most
 from app.admission.permit import Limits
-from app.archives.limits import ArchiveLimits
-from app.archives.member import Archive
-from app.archives.opening import open_archive
+from app.archives.reading import Archive, ArchiveLimits, open_archive
 from app.http.departure import DEPARTURE, Departure
 from app.intake import archive_items
 from app.intake.archive_items import PLACES, unpacked

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.archives.opening import open_archive
+from app.archives.reading import open_archive
 from app.jobs.results_zip import Records, ResultsZip
 
 EMPTY = b"\x00\x00\x00\xff\xff"

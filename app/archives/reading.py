@@ -1,0 +1,572 @@
+"""Read the regular files of a ZIP or TAR from an untrusted client, one at a time.
+
+    with open_archive(path) as archive:
+        for member in archive.members():
+            data = archive.read(member, most_bytes)
+
+ZIPs are read by `zipfile`, the headers of TARs are parsed by `tarfile`. `tarfile.open` itself does
+not serve: it keeps every header, reads extended headers of any size into memory, and ends silently
+at a damaged header.
+"""
+
+import asyncio
+import gzip
+import io
+import lzma
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from bz2 import BZ2File
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, BinaryIO, Self, TypeVar, cast
+
+from models.domain.errors import BadArchive, TooLarge
+
+T = TypeVar("T")
+
+SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+"""Ends of the names of files that probably are archives, in lower case."""
+
+XZ_MEMORY = 66 << 20
+"""Bytes of memory that an .xz may ask for; a file made by `xz -9` takes 65 MiB."""
+
+XZ_MEMORY_OF_REQUESTS = 9 << 20
+"""The same limit in a request; a file made by `xz -6`, the default of `xz`, takes 8.1 MiB."""
+
+LONGEST_NAME = 1000
+"""Largest number of characters of a member's name, which is part of its record."""
+
+LONGEST_EXTENSION = 1 << 16
+"""Largest number of bytes of an extended header of a TAR (pax or a long GNU name)."""
+
+_PIECE = 1 << 16
+_BLOCK = tarfile.BLOCKSIZE
+_LARGEST = 1 << 63
+"""Bytes that no file has; the header of a TAR can state up to 2⁸⁸."""
+
+_HEADERS_PER_MEMBER = 3
+"""Headers of one member of a TAR: its own, one of pax or a long name, one of a long link."""
+
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_EXTENSIONS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+_COMPRESSED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
+_ENCRYPTED = 0x2061
+"""Flags of a ZIP: encrypted content, patch data, strong encryption and a masked directory."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_BEGINNING = re.compile(r"^(?:[A-Za-z]:|\.{0,2}/)+")
+"""Drives, and the parts of a path between drives: `./C:/a`, `C:C:a`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLimits:
+    """Largest number of members, and of bytes that they may unpack to.
+
+    An archive may unpack to `ratio` times its own size; an archive that unpacks to at most `free`
+    bytes is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1. An .xz may
+    take `memory` bytes to be decompressed. Once another thread has set `stop`, every check raises
+    BadArchive: the request has ended.
+    """
+
+    members: int = 1_000_000
+    ratio: int = 100
+    free: int = 256 << 20
+    memory: int = XZ_MEMORY
+    stop: Event = field(default_factory=Event)
+
+    def check_count(self, count: int) -> None:
+        """Raise BadArchive for more entries than an archive may have."""
+        self.check_stop()
+        if count > self.members:
+            raise BadArchive(
+                f"the archive has more than {self.members} entries; send several archives"
+            )
+
+    def check_expansion(self, unpacked: int, packed: int) -> None:
+        """Raise BadArchive if an archive of `packed` bytes unpacks to far more bytes."""
+        self.check_stop()
+        allowed = max(self.free, self.ratio * packed)
+        if unpacked > allowed:
+            raise BadArchive(
+                f"the archive has {packed} bytes and unpacks to more than {allowed}; "
+                f"at most {self.ratio} times its size is allowed"
+            )
+
+    def check_stop(self) -> None:
+        """Raise BadArchive once `stop` is set."""
+        if self.stop.is_set():
+            raise BadArchive("reading the archive was stopped, because its request has ended")
+
+
+_DEFAULT_LIMITS = ArchiveLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A regular file of an archive.
+
+    `index` counts the regular files from 0, `name` is relative and has no `..`, `size` is the
+    number of bytes as the archive states it. `place` is the start of the content in a TAR.
+    """
+
+    index: int
+    name: str
+    size: int
+    place: int = 0
+
+
+class Archive:
+    """An open archive, as a context manager. It blocks, so call it on a thread.
+
+    Several threads may call its methods at the same time.
+    """
+
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
+        self._file, self._limits, self._owned = file, limits, owned
+        self._size = file.seek(0, io.SEEK_END)
+        self._indexing, self._reading = Lock(), Lock()
+        self._by_name: dict[str, Member] | None = None
+
+    def members(self) -> Iterator[Member]:
+        """Yield the regular files in the order of the archive, without their content.
+
+        Folders, links, devices, hidden files and `__MACOSX` are left out. Raises BadArchive where
+        the rest of the archive cannot be read.
+        """
+        raise NotImplementedError
+
+    def read(self, member: Member, limit: int) -> bytes:
+        """Return the content of a member; in a compressed TAR before the next member is asked for.
+
+        Raises TooLarge if the member has more than `limit` bytes, and BadArchive if the member is
+        damaged, encrypted or packed by an unknown method; the other members can still be read.
+        """
+        if member.size > limit:
+            raise TooLarge(
+                f"the image has {member.size} bytes; one has at most {limit} "
+                "(DARKROOM_MAX_IMAGE_BYTES)"
+            )
+        return self._content(member)
+
+    def find(self, name: str) -> Member | None:
+        """Return the last member of that name; the first call walks the whole archive."""
+        with self._indexing:
+            if self._by_name is None:
+                self._by_name = {each.name: each for each in self.members()}
+        return self._by_name.get(name)
+
+    def close(self) -> None:
+        """Close the file if `open_archive` was given its path; may be called again."""
+        if self._owned:
+            self._file.close()
+
+    def _content(self, member: Member) -> bytes:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_archive(source: str | Path | BinaryIO, limits: ArchiveLimits = _DEFAULT_LIMITS) -> Archive:
+    """Return a ZIP or TAR (plain, gzip, bzip2, xz), as its first bytes tell, to be read.
+
+    `source` is a path, or a seekable binary file, which stays open and must not be used by others
+    meanwhile. The directory of a ZIP is checked here; a TAR is checked while it is read. Raises
+    BadArchive, and OSError if the file cannot be read.
+    """
+    owned = isinstance(source, (str, Path))
+    # Closed by the archive, at the end of its block.
+    file = open(source, "rb") if isinstance(source, (str, Path)) else source  # noqa: SIM115
+    try:
+        start = _start(file)
+        if not start:
+            raise BadArchive("the archive is empty: it has no bytes")
+        kind = _ZipArchive if start.startswith(_ZIP) else _TarArchive
+        return kind(file, limits, owned=owned)
+    except BaseException:
+        if owned:
+            file.close()
+        raise
+
+
+def unpacked(path: Path, limits: ArchiveLimits) -> Iterator[bytes]:
+    """Yield the content of a .tar.gz, .tar.bz2 or .tar.xz; nothing for any other file.
+
+    Members of a plain TAR can be read in any order. It blocks, so call it on a thread. Raises
+    BadArchive.
+    """
+    with path.open("rb") as file:
+        if _compression(_start(file)):
+            yield from _Decompressed(file, limits)
+
+
+async def on_thread(threads: ThreadPoolExecutor, work: Callable[[], T], stop: Event) -> T:
+    """Return what `work` returns on one of `threads`.
+
+    If the caller is cancelled, `stop` is set, and this waits until the work has ended: the files
+    that it reads may be closed afterwards. The threads are not the threads of `asyncio`, because a
+    compressed TAR of some megabytes can take minutes to read.
+    """
+    running = threads.submit(work)
+    ending = asyncio.wrap_future(running)
+    try:
+        await asyncio.wait([ending])
+    except asyncio.CancelledError:
+        stop.set()
+        if not running.cancel():
+            await asyncio.wait([ending])
+            ending.exception()  # it is retrieved, or asyncio would log it
+        raise
+    return ending.result()
+
+
+def safe_name(name: str) -> str:
+    """Return a name as a relative path with `/`: no `..`, no drive, no control characters.
+
+    Zip Slip (CWE-22) is not possible with the result. Two names may have the same result.
+    """
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", name.replace("\\", "/"))
+    # Once more after the cut: the rest of a first part may be `..`, or a drive.
+    return _relative(_relative(text)[-LONGEST_NAME:]) or "unnamed"
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a safe name is a file of an operating system rather than of a person."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+
+
+def _relative(path: str) -> str:
+    parts = _BEGINNING.sub("", path).split("/")
+    return "/".join(part for part in parts if part not in ("", ".", ".."))
+
+
+def _decoded(raw: bytes, otherwise: str) -> str:
+    """Return a name that is mostly UTF-8, else in the codec `otherwise`, which has all bytes."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode(otherwise, "replace")
+
+
+def _start(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read(6)
+
+
+def _compression(start: bytes) -> str | None:
+    return next((kind for magic, kind in _COMPRESSED.items() if start.startswith(magic)), None)
+
+
+class _ZipArchive(Archive):
+    """A ZIP whose directory was checked: number of members, bytes unpacked, and no overlaps."""
+
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
+        super().__init__(file, limits, owned=owned)
+        self._check_directory()
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            ValueError,
+            OSError,
+            struct.error,
+        ) as error:
+            raise BadArchive(f"the ZIP is damaged or incomplete: {error}") from None
+        self._check_entries()
+        named = ((safe_name(_zip_name(each)), each) for each in self._zip.infolist())
+        self._files = [(name, each) for name, each in named if _is_regular(name, each)]
+
+    def members(self) -> Iterator[Member]:
+        for index, (name, each) in enumerate(self._files):
+            yield Member(index, name, each.file_size)
+
+    def _content(self, member: Member) -> bytes:
+        name, info = self._files[member.index]
+        quoted = repr(name[:200])
+        if info.flag_bits & _ENCRYPTED:
+            raise BadArchive(f"{quoted} is encrypted; send it without a password")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
+            raise BadArchive(
+                f"{quoted} is packed by method {info.compress_type}; stored (0), deflate (8) and "
+                "bzip2 (12) are read"
+            )
+        try:
+            with self._zip.open(info) as file:
+                if info.compress_type != zipfile.ZIP_BZIP2:
+                    data = file.read()
+                else:  # `zipfile` unpacks all that it reads of a bzip2 at once
+                    unpacking = cast(zipfile.ZipExtFile, file)
+                    data = b"".join(iter(lambda: unpacking.read1(4096), b""))
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError):
+            data = b""
+        if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+            raise BadArchive(f"{quoted} is damaged in the ZIP; make the ZIP again")
+        return data
+
+    def _check_directory(self) -> None:
+        """Count the entries before `zipfile` makes an object of 600 bytes of each of them."""
+        try:
+            end = cast(Any, zipfile)._EndRecData(self._file)
+        except (zipfile.BadZipFile, OSError, struct.error):
+            end = None
+        if not end:
+            raise BadArchive("the ZIP is damaged or incomplete: it has no directory at its end")
+        _, disk, first, _, count, size, _, _, _, place = end
+        if disk or first:
+            raise BadArchive("the ZIP is one part of several; send it in one file")
+        self._limits.check_count(count)
+        start = max(0, place - size - 76)  # 76 bytes of ZIP64 may lie between
+        self._file.seek(start)
+        entries, rest = 0, b""
+        while (left := place - self._file.tell()) > 0 and (
+            piece := self._file.read(min(left, _PIECE))
+        ):
+            entries += (rest + piece).count(b"PK\x01\x02")
+            rest = piece[-3:]
+            self._limits.check_count(entries)
+
+    def _check_entries(self) -> None:
+        """Raise BadArchive if the content is far too large, or if entries share bytes.
+
+        Overlapping entries are how a ZIP of 10 MB unpacks to 281 TB without any ZIP inside
+        (D. Fifield, "A better zip bomb", USENIX WOOT 2019).
+        """
+        entries = self._zip.infolist()
+        self._limits.check_expansion(sum(each.file_size for each in entries), self._size)
+        end = 0
+        for each in sorted(entries, key=lambda each: each.header_offset):
+            if each.header_offset < end:
+                raise BadArchive(
+                    "the ZIP is refused: entries share bytes, as those of zip bombs do"
+                )
+            end = each.header_offset + 30 + len(each.orig_filename) + each.compress_size
+        if end > self._zip.start_dir:
+            raise BadArchive("the ZIP is damaged: an entry reaches into the directory")
+
+
+def _zip_name(info: zipfile.ZipInfo) -> str:
+    """Return the name: `zipfile` takes a name without the flag of UTF-8 for code page 437."""
+    if info.flag_bits & 0x800:
+        return info.orig_filename
+    return _decoded(info.orig_filename.encode("cp437"), "cp437")
+
+
+def _is_regular(name: str, info: zipfile.ZipInfo) -> bool:
+    mode = info.external_attr >> 28 if info.create_system == 3 else 0
+    return (
+        mode in (0, 0o10) and not info.orig_filename.endswith(("/", "\\")) and not is_hidden(name)
+    )
+
+
+@dataclass(slots=True)
+class _Extended:
+    """Name and size in extended headers, which belong to the member that follows them."""
+
+    name: str | None = None
+    size: int | None = None
+
+
+class _TarArchive(Archive):
+    """A TAR; members before a damaged header can be read, the rest cannot be found."""
+
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
+        super().__init__(file, limits, owned=owned)
+        packed = _compression(_start(file)) is not None
+        self._decompressed = _Decompressed(file, limits) if packed else None
+        # Kept, because a compressed TAR is only read forward.
+        self._first = self._read_at(0, _BLOCK)
+        _header(self._first, 0)
+
+    def members(self) -> Iterator[Member]:
+        index = headers = position = 0
+        extended = _Extended()
+        while (header := _header(self._block(position), position)) is not None:
+            headers += 1
+            self._limits.check_count(headers // _HEADERS_PER_MEMBER)
+            start, size = position + _BLOCK, header.size
+            if header.type in _EXTENSIONS:
+                self._extend(extended, header, start)
+            else:
+                size = header.size if extended.size is None else extended.size
+                if size >= _LARGEST:
+                    raise BadArchive(f"the TAR is damaged at byte {position}: a size is {size}")
+                name = safe_name(
+                    extended.name or _decoded(header.name.encode("latin-1"), "latin-1")
+                )
+                if header.isreg() and not header.issparse() and not is_hidden(name):
+                    yield Member(index, name, size, start)
+                    index += 1
+                    self._limits.check_count(index)
+                size = size if header.isreg() or header.type not in tarfile.SUPPORTED_TYPES else 0
+                extended = _Extended()
+            position = start + -(-size // _BLOCK) * _BLOCK
+
+    def _content(self, member: Member) -> bytes:
+        data = self._read_at(member.place, member.size)
+        if len(data) < member.size:
+            raise BadArchive(f"{member.name[:200]!r} is cut off: the TAR ends before it does")
+        return data
+
+    def _block(self, position: int) -> bytes:
+        return self._read_at(position, _BLOCK) if position else self._first
+
+    def _read_at(self, position: int, size: int) -> bytes:
+        if self._decompressed is not None:
+            return self._decompressed.read_at(position, size)
+        if position >= self._size:  # an archive may state a position that no system call takes
+            return b""
+        with self._reading:
+            self._file.seek(position)
+            return self._file.read(size)
+
+    def _extend(self, extended: _Extended, header: tarfile.TarInfo, start: int) -> None:
+        """Take the name and the size from an extended header; raises BadArchive if it is long."""
+        if header.size > LONGEST_EXTENSION:
+            raise BadArchive(
+                f"the TAR has an extended header of {header.size} bytes; "
+                f"one has at most {LONGEST_EXTENSION}"
+            )
+        data = self._read_at(start, header.size)
+        if header.type == tarfile.GNUTYPE_LONGNAME:
+            extended.name = _decoded(data.split(b"\0", 1)[0], "latin-1")
+        elif header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
+            for key, value in _pax(data):
+                if key == b"path":
+                    extended.name = _decoded(value, "latin-1")
+                elif key == b"size" and value.isdigit() and len(value) < 20:
+                    extended.size = int(value)
+
+
+def _header(block: bytes, position: int) -> tarfile.TarInfo | None:
+    """Return the header in a block, None at the end of the archive; raises BadArchive."""
+    try:
+        header = tarfile.TarInfo.frombuf(block, "latin-1", "strict")
+    except tarfile.HeaderError as error:
+        if position and not block.strip(b"\0"):
+            return None
+        if position:
+            raise BadArchive(f"the TAR is damaged at byte {position}: {error}") from None
+        raise BadArchive("the file is neither a ZIP nor a TAR (plain, gzip, bzip2 or xz)") from None
+    if header.size < 0:
+        raise BadArchive(f"the TAR is damaged at byte {position}: a size is negative")
+    return header
+
+
+def _pax(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the records `LENGTH KEY=VALUE` of a pax header, up to a damaged record."""
+    at = 0
+    while at < len(data):
+        length, blank, _ = data[at : at + 20].partition(b" ")
+        if not blank or not length.isdigit() or not int(length):
+            return
+        key, _, value = data[at + len(length) + 1 : at + int(length)].partition(b"=")
+        yield key, value.removesuffix(b"\n")
+        at += int(length)
+
+
+class _Decompressed:
+    """The content of a compressed TAR, read forward, with a bound of all bytes."""
+
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
+        self._packed = file.seek(0, io.SEEK_END)
+        kind = _compression(_start(file))
+        file.seek(0)
+        self._limits = limits
+        self._position, self._rest = 0, b""
+        self._pieces = _decompressed(_Stoppable(file, limits), kind, limits)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return `size` bytes at a position behind the last one, or fewer at the end."""
+        if position < self._position:
+            raise BadArchive("a compressed TAR is only read forward; send it as plain TAR or ZIP")
+        while (skipped := position - self._position) and (piece := self._read(skipped)):
+            del piece
+        found = bytearray()
+        while len(found) < size and (piece := self._read(size - len(found))):
+            found += piece
+        return bytes(found)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self._read(_PIECE), b"")
+
+    def _read(self, most: int) -> bytes:
+        if not self._rest:
+            self._rest = self._next()
+        piece, self._rest = self._rest[:most], self._rest[most:]
+        self._position += len(piece)
+        return piece
+
+    def _next(self) -> bytes:
+        try:
+            piece = next(self._pieces, b"")
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            if str(error).startswith("Memory usage limit"):
+                raise BadArchive(
+                    f"the compressed TAR takes more than {self._limits.memory} bytes of memory to "
+                    "be decompressed; compress it by `xz -6`, or send it as ZIP or plain TAR"
+                ) from None
+            raise BadArchive(
+                f"the compressed TAR is damaged after {self._position} unpacked bytes ({error})"
+            ) from None
+        self._limits.check_expansion(self._position + len(piece), self._packed)
+        return piece
+
+
+class _Stoppable(io.RawIOBase):
+    """A file whose reads raise BadArchive once the limits' `stop` is set, wherever they happen.
+
+    The headers of a gzip, and a million empty streams, are read in loops inside `gzip` and `bz2`.
+    """
+
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
+        self._file, self._limits = file, limits
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        self._limits.check_stop()
+        return self._file.read(size)
+
+
+def _decompressed(packed: _Stoppable, kind: str | None, limits: ArchiveLimits) -> Iterator[bytes]:
+    """Yield the content of streams that follow each other, with zeros between them."""
+    if kind != "xz":  # `lzma.LZMAFile` has no limit of memory
+        file = gzip.GzipFile(fileobj=packed) if kind == "gz" else BZ2File(packed)
+        yield from iter(lambda: file.read1(_PIECE), b"")  # `read` loses content before a damage
+        return
+    stream: lzma.LZMADecompressor | None = None
+    while data := packed.read(_PIECE):
+        while data := data if stream else data.lstrip(b"\0"):
+            stream = stream or lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.memory)
+            yield from _some(stream, data)
+            data = stream.unused_data
+            stream = None if stream.eof else stream
+    if stream:
+        raise EOFError("it ends early")
+
+
+def _some(stream: lzma.LZMADecompressor, data: bytes) -> Iterator[bytes]:
+    """Yield the content that `data` adds, in bounded pieces."""
+    while True:
+        if piece := stream.decompress(data, _PIECE):
+            yield piece
+        if stream.eof or stream.needs_input:
+            return
+        data = b""
