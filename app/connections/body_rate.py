@@ -47,9 +47,10 @@ class BodyRate:
         self._since = self._counted = now
 
     def piece(self, size: int, now: float) -> None:
-        """Note that the application has a piece of `size` bytes."""
-        self._waited += now - self._counted
-        self._since = None
+        """Note that the application has a piece of `size` bytes, for which it may have waited."""
+        if self._since is not None:
+            self._waited += now - self._counted
+            self._since = None
         self._bytes += size
 
     def late(self, now: float, seconds: float, rate: int) -> SlowBody | None:
