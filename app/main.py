@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from app.admission.clients import ApiKeys
 from app.admission.counters import Counters
-from app.admission.usage import Usage
+from app.admission.permits import Usage
 from app.decoders import DecoderPool, Limits
 from app.executors import (
     NONE,

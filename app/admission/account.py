@@ -13,18 +13,149 @@ better, and its images die at their deadlines (a standing queue: Nichols and Jac
 "Controlling queue delay", https://queue.acm.org/detail.cfm?id=2209336). CoDel measures the wait of
 the image that leaves the queue. Here the wait is predicted for each request, because clients
 differ: each waits for its own work, and for as much work of each other client.
+
+Costs are moving averages by kind of work and size of image. The cost of a kind that was never
+measured is expected by its declaration (`Kind`): seconds of one machine, times the factor by which
+this machine was slower or faster for other kinds.
 """
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from app.admission.costs import CostModel, Kinds
 from app.admission.counters import ByKey, Counters, Key, Total
 from models.domain.errors import Overloaded
+
+NEWEST = 0.05
+"""Lowest weight of the newest image; so mainly the last twenty images count, and all of fewer."""
+
+COST_MEMORY = 2.0
+"""Seconds after which what was measured before has at most 1/e of its influence left, however few
+images came meanwhile: the machine may have become slower."""
+
+MOST_KINDS = 512
+"""Kinds that are remembered. Clients name chains of filters, so their number must be bounded."""
+
+LEARNT = 0.2
+"""Weight of the newest kind in the factor by which this machine is slower than declared."""
+
+STEP, FIRST = 4.0, 16.0
+"""Times its expected cost that an image counts for at most, and the first image of its kind. A
+machine that stood still for some seconds must not make a photo of 20 ms expect seconds."""
+
+SMALL = 17
+"""Bits of the number of pixels up to which the cost does not follow the pixels: the cost of an
+image of at most 256 × 256 is mainly that of any image."""
+
+TYPICAL_PIXELS = 1 << 20
+"""Pixels of an image of which nothing is known yet."""
+
+SECONDS, NANOSECONDS = 1e-3, 20.0
+"""What decoding and encoding are expected to take: for each image, and for each of its pixels."""
+
+
+class Kind(NamedTuple):
+    """One kind of work on an image, with the time that it is expected to take on one core.
+
+    Equal work has equal keys. `seconds` are those of each image, `nanoseconds` those of each pixel.
+    """
+
+    key: Hashable
+    seconds: float = 0.0
+    nanoseconds: float = 0.0
+
+
+Kinds = tuple[Kind, ...]
+"""All work that is wanted of one image."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """Seconds by the number of bits of the pixels, and their mean."""
+
+    mean: float
+    measured: int
+    """Images that were completed; without any, an image takes these seconds at least."""
+    at: float = 0.0
+    """When the last image was measured."""
+    sizes: dict[int, float] = field(default_factory=dict)
+
+
+class CostModel:
+    """Exponentially weighted means of costs for each kind of work and size of image.
+
+    `speed` is how many times as long as declared work takes here, before anything was measured.
+    """
+
+    def __init__(self, speed: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kinds: OrderedDict[Kinds, _Known] = OrderedDict()
+        self._speed = math.log(speed)
+
+    def estimate(self, kinds: Kinds, pixels: int | None = None) -> float:
+        """Return the seconds for one image; without its size those of the mean image of its kind.
+
+        A size that was not seen yet costs what the nearest one does for each pixel.
+        """
+        known = self._kinds.get(kinds)
+        if known is None:
+            return _declared(kinds, pixels or TYPICAL_PIXELS) * math.exp(self._speed)
+        if pixels is None:
+            return known.mean
+        size = pixels.bit_length()
+        if (cost := known.sizes.get(size)) is not None:
+            return cost
+        nearest = min(known.sizes, key=lambda each: abs(each - size))
+        return known.sizes[nearest] * 2.0 ** (max(size, SMALL) - max(nearest, SMALL))
+
+    def learn(self, kinds: Kinds, pixels: int, seconds: float) -> None:
+        """Learn from an image that was completed."""
+        known = self._kinds.get(kinds)
+        if known is None or not known.measured:
+            declared = _declared(kinds, pixels)
+            expected = declared * math.exp(self._speed)
+            ratio = math.log(max(seconds, 1e-6) / declared)
+            self._speed += LEARNT * (ratio - self._speed)
+            self._kinds.pop(kinds, None)
+            self._set(kinds, pixels, min(seconds, FIRST * expected), completed=1)
+            return
+        expected = self.estimate(kinds, pixels)
+        now = self._clock()
+        lately = 1 - math.exp((known.at - now) / COST_MEMORY)
+        weight = max(NEWEST, 1 / (known.measured + 1), lately)
+        more = (min(seconds, STEP * expected) - expected) * weight
+        self._set(kinds, pixels, expected + more, completed=1)
+
+    def at_least(self, kinds: Kinds, pixels: int, seconds: float) -> None:
+        """Learn from an image that took so long and was not completed.
+
+        Of kinds that were measured, nothing is learnt: the machine is slow at this moment.
+        """
+        known = self._kinds.get(kinds)
+        if not (known and known.measured) and seconds > self.estimate(kinds, pixels):
+            self._set(kinds, pixels, seconds, completed=0)
+
+    def _set(self, kinds: Kinds, pixels: int, seconds: float, *, completed: int) -> None:
+        known = self._kinds.setdefault(kinds, _Known(seconds, 0))
+        known.measured += completed
+        known.at = self._clock()
+        known.mean += (seconds - known.mean) * NEWEST
+        known.sizes[pixels.bit_length()] = seconds
+        self._kinds.move_to_end(kinds)
+        if len(self._kinds) > MOST_KINDS:
+            self._kinds.popitem(last=False)
+
+
+def _declared(kinds: Kinds, pixels: int) -> float:
+    each = sum([kind.seconds for kind in kinds])
+    pixel = sum([kind.nanoseconds for kind in kinds])
+    return SECONDS + each + max(pixels, 1 << SMALL) * (NANOSECONDS + pixel) * 1e-9
+
 
 TARGET = 4.0
 """Seconds that a request may wait for the work before it; beyond that it is refused."""
@@ -38,10 +169,6 @@ FRESH = 0.02
 
 MEMORY = 5.0
 """Seconds after which what was seen of the rate has 1/e of its influence left."""
-
-GROWTH = 1.5
-"""Times what an image has taken so far that it is expected to take, once it took longer than was
-expected before."""
 
 HORIZON, HORIZON_SHARED = 0.2, 0.05
 """Seconds of work that may be past the line, where clients do not take turns any more; the second
@@ -95,7 +222,6 @@ class Account:
         self._integral = 0.0
         self._at = clock()
         self._past: dict[Expected, None] = {}
-        self._waiting: dict[Expected, None] = {}
         self._got: dict[Key, int] = {}
         self._got_all = 0
         self._clients = np.zeros(1, np.int64)
@@ -116,23 +242,14 @@ class Account:
         if images:
             self._counters.add(Total.EXPECTED, images)
 
-    def _charge_again(self, image: Expected, seconds: float) -> int:
-        """Charge an image by another estimate; return by how much it is more."""
-        more = int(seconds * MICRO) - image.charged
-        image.charged += more
-        self.charge(image.key, more)
-        return more
-
     def wait_for_turn(self, image: Expected, charged: int | None) -> None:
         """Charge an image that asks for its turn; `charged` of it are charged already, if any."""
         self.charge(image.key, image.charged - (charged or 0), int(charged is None))
-        self._waiting[image] = None
 
     def begin(self, image: Expected) -> None:
         """Note that an image has passed the line, or has come back to its place."""
         self._advance()
         image.began = self._integral
-        self._waiting.pop(image, None)
         self._past[image] = None
         self._counters.add(Total.THROUGH, 1)
         self._counters.add(Total.PAST, image.charged)
@@ -153,7 +270,6 @@ class Account:
             self.pause(image)
             learn = self.costs.learn if completed else self.costs.at_least
             learn(image.kinds, image.pixels() or 1, image.got)
-        self._waiting.pop(image, None)
         self.charge(image.key, -image.charged, -1)
         image.charged, image.got = 0, 0.0
 
@@ -172,7 +288,7 @@ class Account:
     def _look(self) -> None:
         """Add up what clients have, and what images past the line had; rarely, as it takes 20 µs.
 
-        An image that had more than it was expected to cost counts as all that it had.
+        An image that took longer than it was expected to counts as done.
         """
         now = self._clock()
         if now - self._looked < FRESH:
@@ -180,20 +296,10 @@ class Account:
         self._looked = now
         self._advance()
         self._got = {}
-        changed = False
         for image in self._past:
             assert image.began is not None
-            seconds = image.got + self._integral - image.began
-            got = int(seconds * MICRO)
-            if got > image.charged > 0:
-                longer = GROWTH * seconds
-                changed |= self.costs.at_least(image.kinds, image.pixels() or 1, longer)
-                self._counters.add(Total.PAST, self._charge_again(image, longer))
+            got = int((image.got + self._integral - image.began) * MICRO)
             self._got[image.key] = self._got.get(image.key, 0) + min(got, image.charged)
-        if changed:
-            for image in self._waiting:
-                if image.charged:
-                    self._charge_again(image, self.costs.estimate(image.kinds, image.pixels()))
         self._got_all = sum(self._got.values())
         self._clients = self._counters.all_of(ByKey.WORK)
 

@@ -9,8 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from app.admission.account import MICRO, TARGET, Expected
-from app.admission.costs import Kinds
+from app.admission.account import MICRO, TARGET, Expected, Kinds
 from app.admission.counters import Key, Total
 from app.admission.line import Place, Share
 from models.domain.deadline import Deadline

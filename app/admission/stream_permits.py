@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from app.admission.costs import Kinds
+from app.admission.account import Kinds
 from app.admission.permit import Permit
 from app.admission.permits import Admission
 from models.domain.alarms import alarms, interrupted

@@ -2,7 +2,7 @@
 
 from contextlib import aclosing
 
-from app.admission.fair_semaphore import FairSemaphore, times_free
+from app.admission.fair_queue import FairSemaphore, times_free
 from app.fetch.keyed_limiter import PART
 from app.intake.spool import Blob, Spool
 from app.storage.storage import Storage

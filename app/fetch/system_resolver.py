@@ -14,7 +14,7 @@ from ipaddress import ip_address
 
 import httpcore
 
-from app.admission.fair_semaphore import FairSemaphore, times_free
+from app.admission.fair_queue import FairSemaphore, times_free
 from app.fetch.pinned_network import MOST_ADDRESSES, asking
 from app.urls.address_policy import Address
 

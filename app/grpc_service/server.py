@@ -18,7 +18,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.admission.fair_queue import FairSemaphore, at_most
 from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
 from app.grpc_service.methods import METHODS, ROUTE
 from app.grpc_service.starting import MOST_CONNECTIONS

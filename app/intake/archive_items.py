@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 from fastapi import Request
 
 from app.admission import Permit
-from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.admission.fair_queue import FairSemaphore, at_most
 from app.archives.reading import (
     SUFFIXES,
     XZ_MEMORY_OF_REQUESTS,

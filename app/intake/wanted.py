@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.admission import Permit
-from app.admission.costs import Kind, Kinds
+from app.admission.account import Kind, Kinds
 from app.intake.item import Item, Url
 from app.intake.output_format import OutputFormat
 from app.intake.spool import Blob

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.admission.usage import Usage
+from app.admission.permits import Usage
 from models.api.schemas import ModelRecord
 from models.domain.backend import Load
 from models.version import VERSION

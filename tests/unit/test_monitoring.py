@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 from app.admission import Admission
 from app.admission.counters import Counters
-from app.admission.usage import Usage
+from app.admission.permits import Usage
 from app.telemetry import processes
 from app.telemetry.at_scrape import AtScrape
 from app.telemetry.gpus import READINGS

@@ -14,7 +14,7 @@ import aiofiles
 from fastapi import Request
 from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
-from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.admission.fair_queue import FairSemaphore, at_most
 from app.archives.reading import ArchiveLimits, on_thread, open_archive
 from app.http.request_lifetime import while_connected
 from app.intake import archive_items

@@ -8,8 +8,9 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -22,8 +23,17 @@ from tests.unit.app.archives.test_zip_archive import packed as zipped
 
 ROOT = Path(main.__file__).parents[1]
 
-ROOMS = ("routes", "intake", "fetch", "pipeline", "workers", "responses")
-"""The rooms in the order in which an image passes them; `fetch` is for URLs only."""
+ROOMS = ("server", "routes", "admission", "intake", "fetch", "pipeline", "workers", "responses")
+"""The rooms in the order in which an image passes them; `fetch` is for URLs only, and
+`server` for requests that come through a socket."""
+
+FOLDERS = {"connections": "server", "processes": "server"}
+"""Rooms of folders that do not have the name of their room."""
+
+PRODUCT = ("app", "models", "workers")
+
+HELD = "admission"
+"""The room whose permit an image holds until its end; calls back into it are reported only."""
 
 VALUES = {
     "app/intake/output_format.py",
@@ -52,7 +62,7 @@ def room_of(frame: FrameType) -> str | None:
     if ROOT not in path.parents or str(path.relative_to(ROOT)) in VALUES | CHANNELS:
         return None
     package, *rest = path.relative_to(ROOT).parts
-    room = rest[0] if package == "app" else package
+    room = FOLDERS.get(rest[0], rest[0]) if package == "app" else package
     return room if room in ROOMS else None
 
 
@@ -66,8 +76,26 @@ def caller_of(frame: FrameType) -> str | None:
     return None
 
 
+@dataclass(slots=True)
+class Figures:
+    """Files, classes of objects, and Python calls of the product on the way of one image."""
+
+    files: set[str] = field(default_factory=set)
+    objects: set[str] = field(default_factory=set)
+    calls: int = 0
+
+    def note(self, frame: FrameType) -> None:
+        """Count one call if its function stands in the product."""
+        path = Path(frame.f_code.co_filename)
+        if ROOT in path.parents and path.relative_to(ROOT).parts[0] in PRODUCT:
+            self.calls += 1
+            self.files.add(str(path))
+            if "self" in frame.f_locals:
+                self.objects.add(type(frame.f_locals["self"]).__qualname__)
+
+
 @contextmanager
-def walking() -> Iterator[list[Call]]:
+def walking(figures: Figures | None = None) -> Iterator[list[Call]]:
     """Note calls between rooms on this thread.
 
     A coroutine that goes on is not called again. An asynchronous generator is not called either by
@@ -80,6 +108,8 @@ def walking() -> Iterator[list[Call]]:
         if event != "call" or frame in seen:
             return
         seen.add(frame)
+        if figures is not None:
+            figures.note(frame)
         room = room_of(frame)
         if room is None or frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR:
             return
@@ -96,7 +126,8 @@ def walking() -> Iterator[list[Call]]:
 
 def backward(calls: Sequence[Call]) -> list[Call]:
     """Return the calls from a room to one that an image passes before it."""
-    return [each for each in calls if ROOMS.index(each[1]) < ROOMS.index(each[0])]
+    earlier = [each for each in calls if ROOMS.index(each[1]) < ROOMS.index(each[0])]
+    return [each for each in earlier if each[1] != HELD]
 
 
 PHOTO = jpeg(1, 64, 48)
@@ -123,7 +154,7 @@ async def walk_of(path: str, body: bytes = PHOTO, **headers: str) -> tuple[list[
 def test_a_later_room_never_calls_an_earlier_one(path: str, accept: str) -> None:
     calls, status = asyncio.run(walk_of(path, content_type="image/jpeg", accept=accept))
     assert status == 200
-    assert {room for call in calls for room in call} == {*ROOMS} - {"fetch"}
+    assert {room for call in calls for room in call} == {*ROOMS} - {"fetch", "server"}
     assert backward(calls) == []
 
 
@@ -152,10 +183,32 @@ def test_inference_requests_walk_the_same_way() -> None:
     walk = walk_of(path, head + raw, inference_header_content_length=length)
     calls, status = asyncio.run(walk)
     assert status == 200
-    assert {room for call in calls for room in call} == {*ROOMS} - {"fetch"}
+    assert {room for call in calls for room in call} == {*ROOMS} - {"fetch", "server"}
     assert backward(calls) == []
 
 
 def test_a_call_back_is_seen() -> None:
     calls = [("routes", "responses"), ("responses", "pipeline"), ("pipeline", "workers")]
     assert backward(calls) == [("responses", "pipeline")]
+
+
+def test_the_figures_of_a_labelled_photo_are_reported(
+    record_property: Callable[[str, object], None],
+) -> None:
+    async def walk() -> tuple[Figures, list[Call]]:
+        figures = Figures()
+        async with served() as app:
+            with walking(figures) as calls:
+                assert await ask(app, "/classify", PHOTO, content_type="image/jpeg") == 200
+        return figures, calls
+
+    figures, calls = asyncio.run(walk())
+    back = sum(
+        called == HELD and ROOMS.index(caller) > ROOMS.index(HELD) for caller, called in calls
+    )
+    found = len(figures.files), len(figures.objects), figures.calls, back
+    names = "files", "objects", "calls", "calls back into admission"
+    for name, figure in zip(names, found, strict=True):
+        record_property(name, figure)
+        print(name, figure)
+    assert all(found[:3])

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.admission import Admission, Limits
-from app.admission.account import Account
-from app.admission.costs import Kind
+from app.admission.account import Account, Kind
 from app.admission.counters import Counters
 from app.admission.line import FairLine
 from models.domain.deadline import Deadline

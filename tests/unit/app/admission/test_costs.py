@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.admission.costs import MOST_KINDS, CostModel, Kind
+from app.admission.account import MOST_KINDS, CostModel, Kind
 from tests.fakes import FakeClock
 
 BLUR, SLOW = (Kind("blur", nanoseconds=20.0),), (Kind("nl_means", nanoseconds=880.0),)
@@ -47,7 +47,7 @@ def test_a_first_image_that_was_slow_is_forgotten_after_some_others() -> None:
     costs = CostModel(clock=lambda: 100.0)
     costs.learn(BLUR, PHOTO, 30.0)
     assert costs.estimate(BLUR, PHOTO) < 1.0
-    for _ in range(6):
+    for _ in range(8):
         costs.learn(BLUR, PHOTO, 0.02)
     assert costs.estimate(BLUR, PHOTO) < 0.1
 

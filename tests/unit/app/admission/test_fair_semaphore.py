@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.admission.fair_semaphore import FairSemaphore, May, at_most, times_free
+from app.admission.fair_queue import FairSemaphore, May, at_most, times_free
 
 
 class Crowd:

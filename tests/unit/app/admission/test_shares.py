@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
-from app.admission.costs import Kind
+from app.admission.account import Kind
 from app.admission.counters import ByKey, Counters, Total
 from app.admission.line import FairLine, Share
 from app.admission.permit import within_share

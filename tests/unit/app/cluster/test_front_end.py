@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from app.admission import Admission
-from app.admission.costs import Kind
+from app.admission.account import Kind
 from app.admission.counters import Counters
 from app.cluster.front_end import FrontEnd, WholeBodies, busy_images
 from darkroom.autoscaling import by_images

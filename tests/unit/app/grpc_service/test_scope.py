@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.admission.fair_queue import FairSemaphore, at_most
 from app.grpc_service.calls import client_of_peer, scope_of
 
 

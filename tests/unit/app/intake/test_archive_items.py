@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission
-from app.admission.fair_semaphore import FairSemaphore, at_most
+from app.admission.fair_queue import FairSemaphore, at_most
 from app.admission.permit import Limits
 from app.archives.reading import Archive, ArchiveLimits, open_archive
 from app.http.departure import DEPARTURE, Departure

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.admission import Admission, Limits
-from app.admission.costs import Kind
+from app.admission.account import Kind
 from app.admission.line import FairLine
 from app.intake.spool import Blob
 from app.intake.wanted import Parts
