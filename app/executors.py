@@ -21,7 +21,7 @@ from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
-from workers.backends.quarantine import Quarantine
+from workers.backends.quarantine import QUARANTINE_SECONDS, Quarantine
 from workers.backends.routing import Router
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
@@ -132,7 +132,7 @@ async def remote_executor(
         settings.drain_timeout,
         _counted(metrics),
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
-        quarantine=Quarantine(settings.quarantine_time, quarantine),
+        quarantine=Quarantine(QUARANTINE_SECONDS, quarantine),
         router=Router(counters.work_of(len(workers.addresses))),
     )
     try:
@@ -189,8 +189,6 @@ def job_images(settings: Settings, front_ends: int) -> int:
     All processes together have two full batches for each core or GPU, so that the device has work
     while records are written.
     """
-    if settings.job_images_in_flight:
-        return settings.job_images_in_flight
     if wanted_gpus(settings.gpus):
         return 2 * (settings.max_batch_size or GPU_BATCH)
     busy = 2 * cores(settings) * (settings.max_batch_size or CPU_BATCH)

@@ -23,7 +23,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
         return service
     from app.jobs.jobs import Jobs
     from app.jobs.output import ImageOutput
-    from app.jobs.running.patience import Patience
+    from app.jobs.running.patience import FETCH_RETRIES, Patience
     from app.jobs.running.permission import Permission
     from app.jobs.running.work import ImageWorker
 
@@ -31,7 +31,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
         service.pipeline,
         Permission(service.admission),
         ImageOutput(service.fetcher.storage),
-        Patience(settings.job_fetch_retries, time.monotonic),
+        Patience(FETCH_RETRIES, time.monotonic),
         settings.max_deadline,
     )
     try:

@@ -49,7 +49,6 @@ IN_PLACE = frozenset(
         "max_images_per_client",
         "max_bytes_per_client",
         "rate_limit",
-        "etags",
         "cache_control",
         "default_deadline",
         "max_deadline",

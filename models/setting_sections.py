@@ -10,7 +10,7 @@ SECTIONS = {
     "max_images_per_request": "limits of requests",
     "max_images_per_client": "limits of each client",
     "max_pixels_in_flight": "decoding, encoding and their memory",
-    "etags": "caching and debugging",
+    "cache_control": "caching and debugging",
     "default_deadline": "deadlines",
     "body_timeout": "connections",
     "grace": "stopping and readiness",

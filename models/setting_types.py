@@ -106,18 +106,6 @@ Pixels = Annotated[
 """Pixels: `50M` and `50MP` are 50 million."""
 
 
-class Etags(StrEnum):
-    """The requests whose answers get an entity tag."""
-
-    ASKED = "asked"
-    ALWAYS = "always"
-
-
-EtagsFor = Annotated[
-    Etags, Field(description="always, or asked: an ETag where If-None-Match is sent")
-]
-"""The requests whose answers get an entity tag."""
-
 CacheControl = Annotated[
     str,
     Field(
@@ -331,37 +319,6 @@ DataBytes = Annotated[
     Field(ge=1, description="bytes of the data folder; no job is taken, and none goes on, beyond"),
 ]
 """Bytes of all manifests, archives and results."""
-
-ClientDataBytes = Annotated[
-    Size,
-    Field(
-        ge=0,
-        description="bytes of the data folder that the jobs of one client may take; no job of it "
-        "is taken, and none goes on, beyond; 0: three quarters of DARKROOM_MAX_DATA_BYTES",
-    ),
-]
-"""Bytes of all manifests, archives and results of one client."""
-
-JobImages = Annotated[
-    int,
-    Field(
-        ge=0,
-        description="images of jobs in work at a time, in each process that serves HTTP; 0: enough "
-        "to keep the device busy",
-    ),
-]
-"""Images of jobs that one process works on."""
-
-JobFetchRetries = Annotated[
-    int,
-    Field(
-        ge=0,
-        le=20,
-        description="further tries of an image of a job whose origin is busy or cannot be reached, "
-        "each after a pause, beside those of DARKROOM_FETCH_RETRIES",
-    ),
-]
-"""Tries of an image of a job after its first fetch has failed."""
 
 
 # The types of the settings about images of URLs, folders and buckets, which `Settings` lists.

@@ -12,7 +12,6 @@ from models.setting_types import (
     AllowedPorts,
     ApiKeysFile,
     CacheControl,
-    ClientDataBytes,
     ClientRate,
     CodecMemory,
     Count,
@@ -20,14 +19,10 @@ from models.setting_types import (
     DataFolder,
     Decoders,
     Digests,
-    Etags,
-    EtagsFor,
     GpuWorkers,
     GrpcMessageBytes,
     GrpcPort,
     JobBytes,
-    JobFetchRetries,
-    JobImages,
     JobItems,
     JobRetention,
     JobsDatabase,
@@ -173,13 +168,6 @@ class Settings(BaseSettings):
     api_keys_file: ApiKeysFile = None
     max_pixels_in_flight: PixelsInFlight = 0
     decoders: Decoders = "auto"
-    decode_timeout: float = Field(
-        10.0,
-        gt=0,
-        description="seconds of CPU time that decoding an image of max_pixels may take; "
-        "smaller ones get less, at least 2",
-    )
-    encode_timeout: float = Field(60.0, gt=0, description="seconds of CPU time to encode an image")
     codec_memory: CodecMemory = 0
     decode_memory: Size = Field(256 << 20, ge=1, description="estimated bytes to decode one image")
     encode_memory: Size = Field(
@@ -188,7 +176,6 @@ class Settings(BaseSettings):
     spool_bytes: Size = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )
-    etags: EtagsFor = Etags.ASKED
     cache_control: CacheControl = ""
     result_cache: ResultCache = 0
     tracing: Tracing = False
@@ -207,9 +194,6 @@ class Settings(BaseSettings):
     idle_timeout: float = Field(
         60.0, gt=0, description="seconds that a connection may be open between requests"
     )
-    max_header_bytes: Size = Field(65536, ge=1024, description="bytes of a URL and its headers")
-    max_header_lines: int = Field(100, ge=1, description="header lines of one request")
-    max_url_bytes: Size = Field(32768, ge=64, description="bytes of a request's URL")
     max_connections: int = Field(
         4096, ge=1, description="open connections; the oldest idle one makes room for a new one"
     )
@@ -219,9 +203,6 @@ class Settings(BaseSettings):
     grace: float = Field(5.0, ge=0, description="seconds between not ready and closed on SIGTERM")
     drain_timeout: float = Field(
         30.0, gt=0, description="seconds accepted work may take after the grace time"
-    )
-    quarantine_time: float = Field(
-        300.0, ge=0, description="seconds for which an image that ended two workers is refused"
     )
     canary_interval: float = Field(
         5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
@@ -249,9 +230,6 @@ class Settings(BaseSettings):
     max_job_items: JobItems = 10_000_000
     max_job_bytes: JobBytes = 16 << 30
     max_data_bytes: DataBytes = 64 << 30
-    max_data_bytes_per_client: ClientDataBytes = 0
-    job_images_in_flight: JobImages = 0
-    job_fetch_retries: JobFetchRetries = 4
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

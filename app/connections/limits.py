@@ -24,6 +24,9 @@ clients read nothing before they have sent everything. To discard 1 GiB took 0.1
 LEAST_CONNECTIONS = 16
 """Connections that are allowed even if there are too few descriptors."""
 
+HEADER_BYTES, HEADER_LINES, URL_BYTES = 65536, 100, 32768
+"""Bytes of a URL and its headers, lines of headers, and bytes of a URL."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
@@ -54,9 +57,9 @@ class ConnectionLimits:
             settings.header_timeout,
             settings.idle_timeout,
             settings.body_timeout,
-            settings.max_header_bytes,
-            settings.max_header_lines,
-            settings.max_url_bytes,
+            HEADER_BYTES,
+            HEADER_LINES,
+            URL_BYTES,
             settings.min_body_rate,
             max(LEAST_DISCARDED, 2 * settings.max_body_bytes),
             connections,

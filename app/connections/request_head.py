@@ -76,8 +76,7 @@ class Incoming:
         limits = self._limits
         if self._lines > limits.header_lines:
             raise HeadersTooLarge(
-                f"a request may have {limits.header_lines} header lines "
-                "(DARKROOM_MAX_HEADER_LINES); send fewer"
+                f"a request may have {limits.header_lines} header lines; send fewer"
             )
         if self._head_bytes > limits.header_bytes:
             raise self._large_head()
@@ -143,14 +142,13 @@ class Incoming:
 
     def _long_url(self) -> UrlTooLong:
         return UrlTooLong(
-            f"a URL may have {self._limits.url_bytes} bytes (DARKROOM_MAX_URL_BYTES); "
-            "send options as form fields or JSON"
+            f"a URL may have {self._limits.url_bytes} bytes; send options as form fields or JSON"
         )
 
     def _large_head(self) -> HeadersTooLarge:
         return HeadersTooLarge(
-            f"the URL and headers of a request may have {self._limits.header_bytes} bytes "
-            "(DARKROOM_MAX_HEADER_BYTES); send fewer or shorter ones"
+            f"the URL and headers of a request may have {self._limits.header_bytes} bytes; send "
+            "fewer or shorter headers"
         )
 
 

@@ -49,9 +49,9 @@ MILLISECONDS = 1000
 SHORTEST_PING = 10_000
 """Milliseconds between two keepalive pings of a client; one that sends three earlier is closed."""
 
-METADATA = 4
-"""Divides DARKROOM_MAX_HEADER_BYTES: the result is the limit of metadata. grpcio does not limit
-their number, and 1,800 short ones took an event loop 3 ms."""
+METADATA = 16384
+"""Bytes of the metadata of a call. grpcio does not limit their number,
+and 1,800 short entries took an event loop 3 ms."""
 
 AGE = 5
 """Times DARKROOM_IDLE_TIMEOUT after which a connection takes no more calls, however busy it is.
@@ -114,8 +114,8 @@ def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
         ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
         ("grpc.max_concurrent_streams", STREAMS),
         # What lies between a soft limit and the hard one is refused at random.
-        ("grpc.max_metadata_size", settings.max_header_bytes // METADATA),
-        ("grpc.absolute_max_metadata_size", settings.max_header_bytes // METADATA),
+        ("grpc.max_metadata_size", METADATA),
+        ("grpc.absolute_max_metadata_size", METADATA),
         ("grpc.server_handshake_timeout_ms", headers),
         ("grpc.http2.settings_timeout", headers),
         ("grpc.max_connection_idle_ms", idle),

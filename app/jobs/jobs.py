@@ -72,7 +72,7 @@ class Jobs:
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
         sources = Sources(storage, folder, rows, settings, chunk, self._all)
         most_bytes = settings.max_data_bytes
-        share = settings.max_data_bytes_per_client or most_bytes * 3 // 4
+        share = most_bytes * 3 // 4
         arrivals = Arrivals(engine, owner.id)
         room = DataRoom(arrivals, most_bytes, share)
         self.acceptance = Acceptance(folder, rows, room, settings, chunk, runner.wake, sources)

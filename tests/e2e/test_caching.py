@@ -122,7 +122,7 @@ def test_the_content_behind_a_url_is_compared_after_the_fetch(client: httpx.Clie
 def test_by_setting_good_answers_have_tag_and_cache_control_and_errors_have_neither(
     start: Start,
 ) -> None:
-    settings = {"cache_control": "private, max-age=60", "etags": "always"}
+    settings = {"cache_control": "private, max-age=60"}
     with start(weights="bundled", **settings) as server:
         kind = {"Content-Type": "image/jpeg"}
         good = server.client.post(SEPIA, content=jpeg(), headers=kind)

@@ -67,7 +67,7 @@ def test_a_client_leaves_a_part_of_the_folder_to_others(server: Running) -> None
 
     answer = posted(MOST * 7 // 8)
     assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
-    assert "DARKROOM_MAX_DATA_BYTES_PER_CLIENT" in answer.json()["detail"]
+    assert "three quarters of DARKROOM_MAX_DATA_BYTES" in answer.json()["detail"]
     assert posted(MOST // 2).status_code == 422, "it is no archive, and fits"
 
 

@@ -36,6 +36,10 @@ _LAST = 8
 _BYTES = _LAST + ENTRIES * _ENTRY.itemsize
 
 
+QUARANTINE_SECONDS = 300.0
+"""Seconds for which an image that ended two workers is refused."""
+
+
 class Quarantine:
     """Table that refuses content for `seconds` after it was added; `fd` is memory that processes
     share.
@@ -80,7 +84,7 @@ class Quarantine:
             if until > now:
                 raise Quarantined(
                     "this image ended two of the processes that computed it; it is refused for "
-                    f"another {until - now:.0f} seconds (DARKROOM_QUARANTINE_TIME)"
+                    f"another {until - now:.0f} seconds"
                 )
 
     async def add(self, source: Source) -> None:

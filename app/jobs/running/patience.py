@@ -8,6 +8,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+FETCH_RETRIES = 4
+"""Further tries of an image whose origin is busy or cannot be reached, beside those of a fetch."""
+
 FIRST, LONGEST = 1.0, 60.0
 """Seconds before the second try of an image, doubled for each further one; and at most."""
 

@@ -109,7 +109,7 @@ def full(fit: Fit, most: int, share: int) -> StorageFull:
     """Return the error for a body that does not fit."""
     what, limit, setting = "jobs", most, "DARKROOM_MAX_DATA_BYTES"
     if fit is Fit.SHARE_FULL:
-        what, limit, setting = "your jobs", share, "DARKROOM_MAX_DATA_BYTES_PER_CLIENT"
+        what, limit, setting = "your jobs", share, "three quarters of DARKROOM_MAX_DATA_BYTES"
     return StorageFull(
         f"{what} may store {limit} bytes ({setting}), and this body does not fit; delete finished "
         "jobs, or wait until some expire"

@@ -32,7 +32,6 @@ from app.routes.images.image_route import permit_of
 from app.service import Service
 from models.codec import ImageFormat, identify
 from models.codec.versions import codec_versions
-from models.setting_types import Etags
 from models.settings import Settings
 from models.version import VERSION
 from workers.filters.base import SPEC_VERSION
@@ -52,7 +51,7 @@ def wants_tag(request: Request, form: str, settings: Settings) -> bool:
     """Return whether the answer gets a tag: streams have none, because they may end with errors."""
     if form not in (JSON, IMAGE):
         return False
-    return settings.etags is Etags.ALWAYS or _asks(request.scope["headers"])
+    return bool(settings.cache_control) or _asks(request.scope["headers"])
 
 
 def _asks(headers: Iterable[tuple[bytes, bytes]]) -> bool:

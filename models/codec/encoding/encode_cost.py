@@ -38,6 +38,6 @@ def check_encode_cost(pixels: int, format: ImageFormat, encoding: Encoding, most
         }.get(format, "another format")
         raise Unprocessable(
             f"encoding {pixels:,} pixels as asked takes about {cost:,.0f} s of CPU time, more than "
-            f"the {most:g} allowed (DARKROOM_ENCODE_TIMEOUT); ask for {faster} or a smaller image"
+            f"the {most:g} allowed; ask for {faster} or a smaller image"
         )
     return cost

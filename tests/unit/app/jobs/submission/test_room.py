@@ -161,7 +161,9 @@ def test_one_client_leaves_room_to_others(tmp_path: Path) -> None:
                 await first.use(MOST // 4)
                 async with await rooms[1].reservation("2", "one") as second:
                     await second.use(MOST // 4)
-                    with pytest.raises(StorageFull, match="DATA_BYTES_PER_CLIENT"):
+                    with pytest.raises(
+                        StorageFull, match="three quarters of DARKROOM_MAX_DATA_BYTES"
+                    ):
                         await second.use(1)
                 async with await rooms[1].reservation("3", "other") as third:
                     await third.use(MOST // 2)

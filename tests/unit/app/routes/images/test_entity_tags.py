@@ -23,7 +23,6 @@ from app.routes.images.entity_tags import (
 )
 from models.codec import Encoding, ImageFormat
 from models.codec.versions import codec_versions
-from models.setting_types import Etags
 from models.settings import Settings
 from tests.pictures import jpeg, png
 from workers.filters.registry import parse_chain
@@ -111,16 +110,16 @@ def test_half_a_surrogate_pair_and_other_values_of_json_can_be_described() -> No
 
 @pytest.mark.parametrize("form", media_types.STREAMS)
 def test_a_stream_has_neither_tag_nor_cache_control(form: str) -> None:
-    settings = Settings(etags=Etags.ALWAYS, cache_control="max-age=60")
+    settings = Settings(cache_control="max-age=60")
     assert not wants_tag(request(), form, settings)
     assert not caching_headers(form, settings)
 
 
-def test_a_tag_is_made_for_clients_that_ask_and_by_setting_for_all() -> None:
+def test_a_tag_is_made_for_clients_that_ask_and_with_cache_control_for_all() -> None:
     json = media_types.JSON
     assert not wants_tag(request(), json, Settings())
     assert wants_tag(request(if_none_match='""'), json, Settings())
-    assert wants_tag(request(), json, Settings(etags=Etags.ALWAYS))
+    assert wants_tag(request(), json, Settings(cache_control="max-age=60"))
 
 
 def test_answers_vary_by_the_key_where_keys_are_needed(tmp_path: object) -> None:
