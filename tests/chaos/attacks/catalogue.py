@@ -40,7 +40,7 @@ _LISTED = (
     Attack(forms.form_parts, promise=1),
     Attack(odd_requests.odd_framing, promise=1),
     Attack(announced_bodies.announced_many, promise=2, patience=130, resets_allowed=True),
-    Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True),
+    Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True, own_addresses=True),
     Attack(images.attack("progressive_jpegs"), promise=2),
     Attack(images.attack("jpeg_restarts"), promise=2),
     Attack(images.attack("gif_lzw"), promise=2),
