@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
 from functools import partial
-from threading import Event
 from typing import BinaryIO, cast
 
 from fastapi import Request
@@ -28,7 +27,7 @@ from app.archives.reading import (
     on_thread,
     open_archive,
 )
-from app.intake.spool import Blob, Spool
+from app.intake.spool import Blob, Spool, keep
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
@@ -119,19 +118,14 @@ async def _files(packed: Blob, settings: Settings) -> AsyncGenerator[Unpacked, N
                 return
             if member is None:
                 return
-            yield await _content(archive, member, settings, limits.stop), member.name
+            yield await on_archive_thread(partial(_content, archive, member, settings)), member.name
 
 
-async def _content(
-    archive: Archive, member: Member, settings: Settings, stop: Event
-) -> Blob | ServiceError:
-    reading = partial(archive.read, member, settings.max_image_bytes)
-    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
-        try:
-            await spool.write(await on_thread(REQUESTS, reading, stop))
-        except (BadArchive, TooLarge) as error:
-            return error.with_traceback(None)
-        return await spool.finish()
+def _content(archive: Archive, member: Member, settings: Settings) -> Blob | ServiceError:
+    try:
+        return keep(archive.read(member, settings.max_image_bytes), settings)
+    except (BadArchive, TooLarge) as error:
+        return error.with_traceback(None)
 
 
 @contextmanager

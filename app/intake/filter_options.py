@@ -1,6 +1,5 @@
 """Read the options of filters: chains, versions, and how their results are encoded."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -8,12 +7,12 @@ from typing import Any
 from app.http.negotiation import Accept
 from app.http.options import read_with_encoding
 from app.http.problems import MOST_ERRORS
+from app.intake.json_items import parsed_json
 from app.intake.output_format import FixedFormat, OutputFormat, named_format, output_format
 from app.intake.wanted import Output, Version
-from app.parsing.structure import Bounds, cut
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import Encoding, ImageFormat
-from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
+from models.domain.errors import FieldError, InvalidParameter
 from models.domain.image import Subsampling
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
@@ -146,23 +145,3 @@ def _decoded(name: str, given: object) -> object:
     except ValueError as error:
         wrong = FieldError(name, str(error), given)
         raise InvalidParameter(f"{name}: the text is not valid JSON: {error}", [wrong]) from None
-
-
-def parsed_json(text: str) -> object:
-    """Parse JSON whose values can be written as JSON again, for instance in an error.
-
-    Raises ValueError for text that is not JSON, half a surrogate pair, deep nesting, a key that
-    occurs twice in an object, and more structure than a chain or a list of versions can have.
-    """
-    try:
-        cut(text.encode(), Bounds())
-    except MalformedRequest:
-        pass  # the parser below raises the error, and says where
-    except (InvalidParameter, TooLarge) as error:
-        raise ValueError(error.detail) from None
-    try:
-        found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return found

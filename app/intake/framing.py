@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import closing
 
 from app.http.stream_window import StreamWindow
 from app.intake.spool import Blob, Spool
-from app.parsing.arriving import ArrivingJson, ClientRoom, Text
 from models.domain.errors import MalformedRequest, Overloaded, ServiceError, TooLarge
 
 LENGTH_BYTES = 4
@@ -24,73 +22,46 @@ async def lines(
     arrive: Arrive,
     window: StreamWindow,
     longest: int,
-    room: ClientRoom,
-) -> AsyncGenerator[Text | ServiceError, None]:
-    """Yield the lines of a body that are not blank, or the error of one that finds no memory.
+    threshold: int,
+) -> AsyncGenerator[Blob, None]:
+    """Yield the lines of a body that are not blank; more than `threshold` bytes move to disk.
 
-    A line is valid until the next is asked for. Raises TooLarge for one of more than `longest`
-    bytes, without waiting for its end.
+    Raises TooLarge for a line of more than `longest` bytes, without waiting for its end, and
+    Overloaded.
     """
-    blank = 0
-    # The parts are cleared also when the client leaves inside a line, or the rest is not asked for.
-    with closing(_Parts(room, longest)) as parts:
+    blank = size = 0
+    spool = Spool(longest, threshold)
+    try:
         async for chunk in chunks:
-            start = 0
-            while (end := chunk.find(b"\n", start)) >= 0:
-                line = chunk[start:end]
-                start = end + 1
+            *complete, rest = chunk.split(b"\n")
+            for line in complete:
                 window.inside_item = False
-                if parts.size:
-                    parts.add(line)
-                    yield parts.whole()
-                    parts.close()
+                if size:
+                    await spool.write(line)
+                    yield await spool.finish()
+                    spool, size = Spool(longest, threshold), 0
                 elif line.strip():
-                    yield line
+                    yield Blob.of(line)
                 else:
                     blank += 1
                     if blank % BLANK == 0:
                         await asyncio.sleep(0)  # a chunk may have 100,000 of them
-            if start < len(chunk):
-                parts.add(chunk[start:])
+            if rest:
+                size += len(rest)
+                if size > longest:
+                    raise TooLarge(
+                        f"a line has more than {longest} bytes; send larger images as "
+                        "application/x-length-delimited; the stream ends here"
+                    )
+                await spool.write(rest)
                 window.inside_item = True
-                await arrive(len(chunk) - start, 0)
-        if parts.size:
-            last = parts.whole()
-            if isinstance(last, ServiceError) or bytes(last[:99]).strip():
+                await arrive(len(rest), 0)
+        if size:
+            last = await spool.finish()
+            if last.start(99).strip():
                 yield last
-
-
-class _Parts:
-    """The parts of a line that came in several chunks; large lines share the memory of `room`."""
-
-    def __init__(self, room: ClientRoom, longest: int) -> None:
-        self._room, self._longest = room, longest
-        self._arriving = ArrivingJson(room)
-        self._refused: ServiceError | None = None
-        self.size = 0
-
-    def add(self, part: bytes) -> None:
-        """Append a part; raises TooLarge."""
-        self.size += len(part)
-        if self.size > self._longest:
-            raise TooLarge(
-                f"a line has more than {self._longest} bytes, enough for an image of "
-                "DARKROOM_MAX_IMAGE_BYTES; the stream ends here"
-            )
-        if self._refused is None:
-            try:
-                self._arriving.write(part)
-            except Overloaded as error:
-                self._refused = error.with_traceback(None)
-
-    def whole(self) -> Text | ServiceError:
-        """Return the line, or the error of one that found no memory."""
-        return self._arriving.text() if self._refused is None else self._refused
-
-    def close(self) -> None:
-        """Give the memory of the line back; the next part begins another one."""
-        self._arriving.__exit__()
-        self._arriving, self._refused, self.size = ArrivingJson(self._room), None, 0
+    finally:
+        await spool.__aexit__(None, None, None)
 
 
 async def images(

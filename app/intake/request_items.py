@@ -51,7 +51,7 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     if kind == "multipart/form-data":
         found, options = await _multipart(request, permit, settings)
     elif kind == "application/json" or kind.endswith("+json"):
-        found, options = await json_items(request, permit.client, settings)
+        found, options = await json_items(request.stream(), settings)
     elif kind.startswith("image/") or kind == "application/octet-stream":
         found, options = [(await _raw(request, settings), None, None)], []
     elif kind in archive_items.MEDIA_TYPES:

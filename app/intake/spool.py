@@ -4,21 +4,26 @@ Ownership: a Spool owns the bytes until `finish`, then the Blob does, and its ho
 files have no names, so nothing stays on disk after a cancelled request or a killed process.
 """
 
+import asyncio
 import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any, BinaryIO
-
-from aiofiles.tempfile import TemporaryFile
+from typing import BinaryIO, cast
 
 from models.domain.errors import Overloaded, TooLarge
+from models.settings import Settings
 
 PIECE = 1 << 20
 """Bytes of a file that are in memory at the same time while its digest is made."""
+
+DIGESTED_AT_ONCE = 1 << 17
+"""Largest content, in bytes, that is digested on the event loop: 0.07 ms, as long as to hand it to
+a thread. After as many bytes of several contents, other work of the event loop gets its turn."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a full disk, and of a process or system that has no descriptor left: both pass."""
@@ -29,13 +34,9 @@ IN_MEMORY = 64 << 20
 PART = 16
 """Times the size of a body that must be free of the budget, or the body does not stay in memory."""
 
-SMALL, SMALL_BEYOND = 1 << 16, 4
-"""Largest body, in bytes, that stays in memory even beyond the budget, and which part of the budget
-such bodies have beyond it: 1 / SMALL_BEYOND."""
-
-TINY, TINY_BEYOND = 1 << 15, 2
-"""The same of bodies that never go to disk, where each would cost a descriptor. They are refused
-beyond their part."""
+TINY = 1 << 15
+"""Largest body, in bytes, that never goes to disk, where each would cost a descriptor. Tiny bodies
+are refused beyond one and a half budgets."""
 
 
 class MemoryUse:
@@ -56,7 +57,7 @@ class MemoryUse:
 
     def take(self, size: int, more: int) -> None:
         """Count `more` bytes of a body of `size` bytes that stays in memory; raise Overloaded."""
-        if size <= TINY and self.held + more > self.limit + self.limit // TINY_BEYOND:
+        if size <= TINY and self.held + more > self.limit * 3 // 2:
             raise Overloaded(
                 f"bodies hold {self.held} bytes of memory; try again later",
                 retry_after=1.0,
@@ -64,20 +65,35 @@ class MemoryUse:
             )
         self.add(more)
 
-    def full(self, more: int) -> bool:
-        """Return whether a body of `more` bytes should not stay in memory.
+    def full(self, size: int) -> bool:
+        """Return whether a body of `size` bytes should not stay in memory.
 
-        It may take a sixteenth of what is free, so that photos stay in memory long after larger
-        bodies go to disk, and large bodies alone never fill the budget. A small one may take what
-        is left of the part beyond the budget, and a tiny one stays.
+        A body may take a sixteenth of what is free, so that photos stay in memory long after larger
+        bodies go to disk, and large bodies alone never fill the budget.
         """
-        free = self.limit - self.held
-        if more > SMALL:
-            return PART * more > free
-        return more > TINY and free + self.limit // SMALL_BEYOND < more
+        return size > TINY and PART * size > self.limit - self.held
 
 
 MEMORY = MemoryUse()
+
+
+class MemoryShare:
+    """Bytes in memory that are no blob and whose number changes; leaving the context frees them."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    def resize(self, size: int) -> None:
+        """Count `size` bytes in place of those before; raise Overloaded."""
+        MEMORY.take(0, size - self._held)
+        self._held = size
+
+    def __enter__(self) -> "MemoryShare":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        MEMORY.add(-self._held)
+        self._held = 0
 
 
 class Blob:
@@ -171,12 +187,11 @@ class Blob:
 class Spool:
     """Collector of at most `limit` bytes; more than `threshold` of them move to disk.
 
-    While all bodies of the process hold too much memory, SMALL takes the place of `threshold`, and
-    then TINY: hundreds of requests that wait for their turn must not fill the memory with their
-    uploads, nor hundreds whose bodies arrive at the same time.
+    While all bodies of the process hold too much memory, TINY takes the place of `threshold`:
+    hundreds of requests that arrive or wait must not fill the memory with their uploads.
 
-    Use it as a context manager: at the end of the block it closes what `finish` has not returned,
-    also when the block is cancelled. A body of one chunk is never copied.
+    Use a spool as a context manager: at the end of the block it closes what `finish` has not
+    returned, also when the block is cancelled. A body of one chunk is never copied.
     """
 
     def __init__(self, limit: int, threshold: int) -> None:
@@ -184,7 +199,7 @@ class Spool:
         self._threshold = threshold
         self._chunks: list[bytes] = []
         self._size = 0
-        self._file: Any = None
+        self._file: BinaryIO | None = None
 
     async def __aenter__(self) -> "Spool":
         return self
@@ -199,12 +214,12 @@ class Spool:
             self._forget_chunks()
         if self._file is not None:
             with suppress(OSError):  # closing writes what a full disk did not take before
-                await self._file.close()
+                await asyncio.to_thread(self._file.close)
 
     def expect(self, size: int) -> None:
         """Raise TooLarge if `size`, the announced number of bytes, is over the limit."""
         if size > self._limit:
-            raise self._too_large(f"{size}")
+            raise too_large(f"{size}", self._limit)
 
     async def write(self, chunk: bytes) -> None:
         """Add a chunk; raises TooLarge, Overloaded (also for a full disk), and OSError."""
@@ -212,10 +227,10 @@ class Spool:
             return
         self._size += len(chunk)
         if self._size > self._limit:
-            raise self._too_large(f"more than {self._limit}")
+            raise too_large(f"more than {self._limit}", self._limit)
         if self._file is not None:
             with _as_overload():
-                await self._file.write(chunk)
+                await asyncio.to_thread(self._file.write, chunk)
             return
         full = self._size > self._threshold or MEMORY.full(self._size)
         if full:
@@ -225,8 +240,8 @@ class Spool:
         self._chunks.append(chunk)
         if full:
             with _as_overload():
-                self._file = await TemporaryFile("w+b")
-                await self._file.writelines(self._chunks)
+                self._file = _temporary_file()
+                await asyncio.to_thread(self._file.writelines, self._chunks)
             self._forget_chunks()
 
     async def finish(self) -> Blob:
@@ -236,18 +251,68 @@ class Spool:
             data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             return Blob(data, None, self._size, counted=True)
         with _as_overload():
-            await self._file.flush()
-        file, self._file = self._file._file, None
+            await asyncio.to_thread(self._file.flush)
+        file, self._file = self._file, None
         return Blob(None, file, self._size)
 
     def _forget_chunks(self) -> None:
         MEMORY.add(-sum(map(len, self._chunks)))
         self._chunks.clear()
 
-    def _too_large(self, size: str) -> TooLarge:
-        return TooLarge(
-            f"the image has {size} bytes; one has at most {self._limit} (DARKROOM_MAX_IMAGE_BYTES)"
-        )
+
+def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:
+    """Return the bytes of an image as a Blob, in memory or on disk as those of a Spool; block.
+
+    The image has at most `most` bytes, by default the limit of a file. Raises TooLarge, and
+    Overloaded.
+    """
+    size, most = len(data), settings.max_image_bytes if most is None else most
+    if size > most:
+        raise too_large(f"more than {most}", most)
+    if size <= settings.spool_bytes and not MEMORY.full(size):
+        MEMORY.take(size, size)
+        return Blob(data, None, size, counted=True)
+    with _as_overload():
+        blob = Blob(None, file := _temporary_file(), size)
+        file.write(data)
+        file.flush()
+    return blob
+
+
+def too_large(size: str, most: int) -> TooLarge:
+    """Return the error of an image of `size` bytes; `size` may be "more than 10"."""
+    return TooLarge(
+        f"the image has {size} bytes; one has at most {most} (DARKROOM_MAX_IMAGE_BYTES)"
+    )
+
+
+class Digester:
+    """Digests contents on one event loop, of small ones DIGESTED_AT_ONCE bytes in a turn of it."""
+
+    def __init__(self) -> None:
+        self._order = asyncio.Lock()
+        self._held = 0
+
+    async def digest_of(self, blob: Blob) -> bytes:
+        """Return the SHA-256 of the content of a blob."""
+        if blob.size > DIGESTED_AT_ONCE or blob.on_disk:
+            return await asyncio.to_thread(blob.digest)
+        async with self._order:  # the others wait in line, one for each turn of the loop
+            if self._held + blob.size > DIGESTED_AT_ONCE:
+                await asyncio.sleep(0)
+                self._held = 0
+            self._held += blob.size
+            return blob.digest()
+
+
+async def digests_of(blobs: Iterable[Blob]) -> list[bytes]:
+    """Return the SHA-256 of each content; the event loop does other work between them."""
+    digester = Digester()
+    return [await digester.digest_of(blob) for blob in blobs]
+
+
+def _temporary_file() -> BinaryIO:
+    return cast(BinaryIO, TemporaryFile("w+b"))  # its Blob or Spool closes it
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from app.http.media_types import JSON_LINES
 from app.http.stream_window import StreamWindow
 from app.intake import framing
 from app.intake.item import Found, Item
-from app.intake.json_items import ROOM, json_line
+from app.intake.json_items import MOST_BYTES, json_line
 from app.intake.spool import Blob
 from app.intake.wanted import Admitted, pixels_of
 from models.domain.errors import (
@@ -25,7 +25,6 @@ from models.domain.errors import (
     MalformedRequest,
     Overloaded,
     RateLimited,
-    ServiceError,
     SlowBody,
     TooLarge,
 )
@@ -100,17 +99,11 @@ class ImageStream:
                     async for content in images:
                         yield content, None, None
                 return
-            longest = -(-settings.max_image_bytes // 3) * 4 + LINE_REST
-            room = ROOM.of(self._permits.client)
-            # Closed, because an open one holds a share of the memory for JSON.
-            async with aclosing(
-                framing.lines(chunks, self._arrives, window, longest, room)
-            ) as lines:
+            longest = min(-(-settings.max_image_bytes // 3) * 4 + LINE_REST, MOST_BYTES)
+            lines = framing.lines(chunks, self._arrives, window, longest, settings.spool_bytes)
+            async with aclosing(lines):
                 async for line in lines:
-                    if isinstance(line, ServiceError):
-                        yield line, None, None
-                    else:
-                        yield await json_line(line, settings)
+                    yield await json_line(line, settings)
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         message = self._first or await self._receive()

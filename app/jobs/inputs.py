@@ -2,16 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 from app.archives.reading import Archive, Member, open_archive
 from app.intake.item import Url
+from app.intake.json_items import from_data_uri
 from app.intake.spool import Blob, Spool
 from app.jobs.files import ARCHIVE, MANIFEST
 from app.jobs.manifest import StoredLine, data_at
-from app.parsing.data_uri import DataUri
 from models.domain.errors import (
     BadArchive,
     InternalError,
@@ -80,10 +79,9 @@ class Inputs:
     def _read(self, line: StoredLine) -> bytes:
         most = self._settings.max_image_bytes
         if line.at is not None:
-            data = data_at(self._folder / MANIFEST, line.at)
-            return b"".join(_bounded(DataUri.of(data), most))
+            return from_data_uri(data_at(self._folder / MANIFEST, line.at))
         if line.member is None:
-            return b"".join(_bounded(DataUri.of(line.data or ""), most))
+            return from_data_uri(line.data or "")
         with self._opening:
             if self._archive is None:
                 self._archive = self._opened()
@@ -102,12 +100,3 @@ class Inputs:
         except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
             text = f"the archive of the job cannot be read: {error.strerror}"
             raise InternalError(text) from None
-
-
-def _bounded(uri: DataUri, most: int) -> Iterator[bytes]:
-    size = 0
-    for piece in uri.pieces():
-        size += len(piece)
-        if size > most:
-            raise TooLarge(f"the image has more than {most} bytes (DARKROOM_MAX_IMAGE_BYTES)")
-        yield piece

@@ -118,7 +118,7 @@ def test_a_hostile_query_is_a_short_client_s_error(client: httpx.Client, query: 
 
 
 def test_a_large_data_uri_and_its_answer_leave_time_to_others(server: Running) -> None:
-    noise = base64.b64encode(png() + os.urandom(24 << 20)).decode()
+    noise = base64.b64encode(png() + os.urandom(23 << 20)).decode()
     body = json.dumps({"images": [{"data": f"data:image/png;base64,{noise}"}]}).encode()
     with watched(server) as taken:
         reply = server.client.post("/classify", headers=JSON, content=body)

@@ -35,7 +35,6 @@ APP = (
     "telemetry",
     "http",
     "page",
-    "parsing",
     "archives",
     "connections",
     "urls",

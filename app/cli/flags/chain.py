@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.bulk.errors import WrongUsage
 from app.cli.flags.offered_values import complete_with
-from app.intake.filter_options import parsed_json
+from app.intake.json_items import parsed_json
 from models.domain.errors import InvalidParameter
 from workers.filters.registry import FILTERS, parse_chain
 from workers.filters.short_form import parse_short

@@ -3,23 +3,29 @@
 So large ones go to disk, and no body is ever held whole.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+import math
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import Annotated
+
+import msgspec
+import numpy as np
 
 from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.layout import PREFIX, Layout
-from app.intake.spool import Blob, Spool
-from app.parsing.arriving import Text
-from app.parsing.data_uri import DataUri
-from app.parsing.json_arrays import JsonArray
+from app.intake.json_items import from_base64, from_data_uri
+from app.intake.spool import Blob, Spool, keep
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
 Content = Blob | ServiceError
 
-BEFORE = 64
-"""Bytes in which a data URI begins; blanks may stand before the URI."""
+PIECE = 1 << 16
+"""Characters of numbers that are parsed at a time, in about a millisecond."""
+
+_SPACES = bytes.maketrans(b"[]", b"  ")
+_LEVELS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=255)]])
+_FLOATS = msgspec.json.Decoder(list[float])
 
 
 async def of_one_size(
@@ -74,20 +80,70 @@ async def files(reader: BodyReader, size: int, n: int, settings: Settings) -> li
     return found
 
 
-async def base64_files(body: Text, array: JsonArray, settings: Settings) -> list[Content]:
+def base64_files(data: bytes, n: int, settings: Settings) -> list[Content]:
     """Return the files that the strings of a JSON array hold as base64, or as data URIs.
 
     One that is no base64, or over the limit of a file, is an error of its own.
     """
-    found = list[Content]()
-    for start, end in array.strings:
-        bare = not bytes(body[start : start + BEFORE]).lstrip().lower().startswith(b"data:")
-        uri = DataUri(body, start, end, bare)
-        try:
-            found.append(await _spooled(threaded(uri.pieces()), 0, settings))
-        except (MalformedRequest, TooLarge) as error:  # its size is not known before it is decoded
-            found.append(error.with_traceback(None))
-    return found
+    strings = _flat(msgspec.json.decode(data))
+    if len(strings) != n:
+        raise MalformedRequest(f"`data` has {len(strings)} strings; the shape has {n}")
+    return [_file(each, settings) for each in strings]
+
+
+def _flat(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise MalformedRequest("`data` is no array of strings")
+    return [string for each in value for string in _flat(each)]
+
+
+def _file(text: str, settings: Settings) -> Content:
+    try:
+        if text.lstrip()[:5].lower() == "data:":
+            return keep(from_data_uri(text), settings)
+        return keep(from_base64(text.encode(errors="replace"), "the element"), settings)
+    except (MalformedRequest, TooLarge) as error:
+        return error.with_traceback(None)
+
+
+def numbers(data: bytes, shape: Sequence[int], layout: Layout, settings: Settings) -> list[Content]:
+    """Return the images of a JSON array of numbers: uint8, or float32 if preprocessed.
+
+    The numbers stand in one list, or in lists as the shape has them. A parser makes an object of
+    every number, 32 bytes for two characters, so PIECE characters are parsed at a time. Raises
+    MalformedRequest.
+    """
+    lists = [math.prod(shape[:depth]) for depth in range(len(shape))]
+    if data.count(b"[") not in (1, sum(lists)):
+        raise MalformedRequest("the lists in `data` do not have the given shape")
+    text, found, start = data.translate(_SPACES), bytearray(), 0
+    while start < len(text):
+        end = text.find(b",", start + PIECE)
+        end = len(text) if end < 0 else end
+        found += _parsed(text[start:end], whole=not layout.preprocessed)
+        start = end + 1
+    size = layout.n_bytes
+    if len(found) != layout.n * size:
+        raise _other_size(layout, len(found))
+    starts = range(0, len(found), size)
+    return [keep(bytes(found[start : start + size]), settings, size) for start in starts]
+
+
+def _parsed(piece: bytes, *, whole: bool) -> bytes:
+    text = b"[" + piece + b"]"
+    try:
+        if whole:
+            return bytes(_LEVELS.decode(text))
+        with np.errstate(over="ignore"):  # infinite values are found where images are checked
+            return np.asarray(_FLOATS.decode(text), np.float32).astype("<f4").tobytes()
+    except msgspec.DecodeError as error:
+        kind = "whole numbers from 0 to 255" if whole else "numbers"
+        reason = str(error).partition(" - at ")[0]
+        if not isinstance(error, msgspec.ValidationError):
+            reason = "it is not valid JSON"
+        raise MalformedRequest(f"`data` has to be {kind}: {reason}") from None
 
 
 async def _spooled(pieces: AsyncIterator[bytes], length: int, settings: Settings) -> Content:
@@ -105,9 +161,3 @@ async def _spooled(pieces: AsyncIterator[bytes], length: int, settings: Settings
             if refusal is None:
                 await spool.write(piece)
         return await spool.finish() if refusal is None else refusal.with_traceback(None)
-
-
-async def threaded(pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield pieces that are made on a thread, one at a time."""
-    while piece := await asyncio.to_thread(next, pieces, b""):
-        yield piece

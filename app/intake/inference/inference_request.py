@@ -6,7 +6,6 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 
 from fastapi import Request
 
@@ -15,22 +14,22 @@ from app.intake.body import announced
 from app.intake.inference import document as documents
 from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.document import Document, GivenTensor, WantedOutput
-from app.intake.inference.images import Content, base64_files, files, of_one_size, threaded
-from app.intake.inference.layout import Layout, check_size, layout_of, values_of
+from app.intake.inference.images import Content, base64_files, files, numbers, of_one_size
+from app.intake.inference.layout import Layout, check_size, layout_of
 from app.intake.inference.models import ERROR, LOGITS, InferenceModel
 from app.intake.item import Item
-from app.intake.json_items import JSON_AT_ONCE, ROOM
+from app.intake.json_items import AT_ONCE, in_parsing_thread, whole_json
+from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds, known_pixels
-from app.parsing.arriving import ArrivingJson, Text
-from app.parsing.json_arrays import JsonArray, numbers, without_arrays
-from app.parsing.parsing_thread import in_parsing_thread
-from app.parsing.structure import MOST_TEXT
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
 HEADER = "Inference-Header-Content-Length"
 """The HTTP header with the bytes of the JSON, where tensors stand behind it."""
+
+MOST_TEXT = 4 << 20
+"""Largest JSON, in bytes, where tensors stand behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ async def collect(
     chunks: AsyncIterator[bytes] = request.stream()
     length = _header(request, HEADER)
     reading = (
-        _from_json(chunks, permit.client, settings, model)
+        _from_json(chunks, settings, model)
         if length is None
         else _from_binary(
             BodyReader(chunks), length, announced(request.scope), permit, settings, model
@@ -107,8 +106,11 @@ async def _from_binary(
         most = min(MOST_TEXT, announced or MOST_TEXT)
         raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
     text = await reader.take(size)
-    document, given, layout = await _understood(text, settings, model)
-    if given.data is not None:
+    read = text, settings, model
+    document, given, layout = (
+        _understood(*read) if size <= AT_ONCE else await in_parsing_thread(_understood, *read)
+    )
+    if bytes(given.data):
         raise MalformedRequest(f"the input {given.name} has its data behind the JSON and inside")
     behind = documents.binary_size(given)
     if behind is None:
@@ -130,50 +132,37 @@ async def _from_binary(
 
 
 async def _from_json(
-    chunks: AsyncIterator[bytes], client: str, settings: Settings, model: InferenceModel
+    chunks: AsyncIterator[bytes], settings: Settings, model: InferenceModel
 ) -> Read:
-    with ArrivingJson(ROOM.of(client)) as arriving:
-        async for chunk in chunks:
-            arriving.write(chunk)
-        body = arriving.text()
-        cut = partial(without_arrays, body, settings.max_images_per_request)
-        text, arrays = cut() if len(body) <= JSON_AT_ONCE else await in_parsing_thread(cut)
-        document, given, layout = await _understood(text, settings, model)
-        if documents.binary_size(given) is not None:
-            raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
-        array = arrays.get(given.data) if isinstance(given.data, str) else None
-        if array is None:
-            raise MalformedRequest(f"the input {given.name} needs `data`, an array")
-        return document, layout, await _of_array(body, array, given, layout, settings)
+    body = await whole_json(chunks, settings)
+    if body.size <= AT_ONCE:
+        return _read_json(body, settings, model)
+    return await in_parsing_thread(_read_json, body, settings, model)
 
 
-async def _understood(
+def _read_json(body: Blob, settings: Settings, model: InferenceModel) -> Read:
+    text = body.read()
+    body.close()
+    document, given, layout = _understood(text, settings, model)
+    if documents.binary_size(given) is not None:
+        raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
+    data = bytes(given.data)
+    if not data.startswith(b"["):
+        raise MalformedRequest(f"the input {given.name} needs `data`, an array")
+    if layout.height:
+        return document, layout, numbers(data, given.shape, layout, settings)
+    return document, layout, base64_files(data, layout.n, settings)
+
+
+def _understood(
     text: bytes, settings: Settings, model: InferenceModel
 ) -> tuple[Document, GivenTensor, Layout]:
     """Parse and check the whole JSON; nothing of the tensor has been read."""
-    read = partial(documents.read_document, text, settings.max_images_per_request)
-    document = read() if len(text) <= JSON_AT_ONCE else await in_parsing_thread(read)
+    document = documents.read_document(text, settings.max_images_per_request)
     given = documents.the_input(document, model)
     documents.wanted_outputs(document, model)
     documents.timeout_of(document)
     return document, given, layout_of(given, model, settings)
-
-
-async def _of_array(
-    body: Text, array: JsonArray, given: GivenTensor, layout: Layout, settings: Settings
-) -> list[Content]:
-    if not layout.height:
-        if len(array.strings) != layout.n:
-            raise MalformedRequest(
-                f"`data` has {len(array.strings)} strings; the shape has {layout.n}"
-            )
-        return await base64_files(body, array, settings)
-    if array.strings or array.end - array.start < 2 * values_of(layout):
-        raise MalformedRequest(
-            f"`data` has fewer than the {values_of(layout)} numbers of its shape"
-        )
-    pieces = numbers(body, array, given.shape, whole=not layout.preprocessed)
-    return await of_one_size(threaded(pieces), layout, settings)
 
 
 def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: InferenceModel) -> Wanted:

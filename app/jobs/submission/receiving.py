@@ -18,15 +18,14 @@ from app.admission.fair_queue import FairSemaphore, at_most
 from app.archives.reading import ArchiveLimits, on_thread, open_archive
 from app.http.request_lifetime import while_connected
 from app.intake import archive_items
-from app.intake.json_items import ROOM
 from app.intake.multipart import filename_of, segments
+from app.intake.spool import MemoryShare
 from app.jobs.files import ARCHIVE, MANIFEST, private, sync_path
 from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
 from app.jobs.store.values import Span
 from app.jobs.submission.manifest_parser import ManifestParser
 from app.jobs.submission.room import Reservation, too_large
 from app.jobs.submission.unpacking import unpack
-from app.parsing.arriving import RoomShare
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -116,7 +115,7 @@ class Receiver:
             return await self._read(request, self._of_form)
         with closing(self._writer()) as writer:
             parser = ManifestParser(writer, self._longest, is_list=kind == JSON)
-            with RoomShare(ROOM.of(self.client)) as share:
+            with MemoryShare() as share:
                 async for piece in self._pieces(request.stream()):
                     share.resize(COPIES * parser.pending + len(piece))
                     await self._parse(partial(parser.write, piece))

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from app.intake.content_digest import Digester
-from app.intake.spool import Blob
+from app.intake.spool import Blob, Digester
 from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import AnswerOutcome

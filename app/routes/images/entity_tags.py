@@ -21,9 +21,8 @@ from app.http.conditional import names
 from app.http.departure import ClientLeft
 from app.http.media_types import IMAGE, JSON
 from app.http.request_lifetime import before
-from app.intake.content_digest import digests_of
 from app.intake.item import Item
-from app.intake.spool import Blob
+from app.intake.spool import Blob, digests_of
 from app.intake.wanted import ImageRequest, Parts, Version
 from app.pipeline.results.timings import server_timing
 from app.pipeline.typical_image import MAGIC

@@ -11,10 +11,10 @@ from app.http.departure import ClientLeft
 from app.http.headers import content_type, header
 from app.http.negotiation import Accept, parse
 from app.http.request_lifetime import before
+from app.intake.json_items import in_parsing_thread
 from app.intake.request_items import collect
 from app.intake.stream import is_stream
 from app.intake.wanted import ImageRequest
-from app.parsing.parsing_thread import in_parsing_thread
 from app.pipeline.results.timings import Timings
 from app.responses.render import render
 from app.routes.images.answering import WantedOf, are_long, rendering_of

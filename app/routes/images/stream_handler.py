@@ -11,10 +11,10 @@ from app.http.media_types import JSON_LINES
 from app.http.negotiation import Accept
 from app.http.request_lifetime import seconds_of
 from app.http.stream_window import StreamWindow
+from app.intake.json_items import in_parsing_thread
 from app.intake.request_items import options_of
 from app.intake.stream import ImageStream
 from app.intake.wanted import ImageRequest, Wanted, images_of_each, kinds
-from app.parsing.parsing_thread import in_parsing_thread
 from app.pipeline.results.timings import Timings
 from app.responses.body import StreamedBody
 from app.responses.streams import json_lines

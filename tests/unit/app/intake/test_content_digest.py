@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 
 import pytest
 
-from app.intake.content_digest import AT_ONCE, Digester, digests_of
-from app.intake.spool import Blob
+from app.intake.spool import DIGESTED_AT_ONCE as AT_ONCE
+from app.intake.spool import Blob, Digester, digests_of
 
 
 async def counted(work: Awaitable[list[bytes]]) -> tuple[list[bytes], int]:

@@ -8,7 +8,8 @@ import pytest
 from app.http.negotiation import EVERYTHING, parse
 from app.http.problems import MOST_ERRORS
 from app.intake import filter_options
-from app.intake.filter_options import chain_of, encoded_there, parsed_json, versions_of
+from app.intake.filter_options import chain_of, encoded_there, versions_of
+from app.intake.json_items import parsed_json
 from app.intake.output_format import FixedFormat, OutputFormat, output_format
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import Encoding, ImageFormat
@@ -21,7 +22,7 @@ from workers.operations import DeviceJpeg, FilterChain
 INVERT = FilterChain((parse_one("invert", {}),))
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"name": "\\ud800"}', '{"\\udfff": 1}', "{"])
+@pytest.mark.parametrize("text", ["[" * 20_000, '{"name": "\\ud800"}', '{"\\udfff": 1}', "{"])
 def test_json_that_cannot_be_answered_as_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"nested|surrogates|Expecting"):
         parsed_json(text)
@@ -94,8 +95,8 @@ def test_json_has_no_numbers_that_are_none(number: str) -> None:
 
 
 def test_a_chain_as_text_is_bounded_before_it_is_parsed() -> None:
-    with pytest.raises(ValueError, match="nested deeper"):
-        parsed_json("[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parsed_json("[" * 20_000)
     with pytest.raises(ValueError, match="more than 40000"):
         parsed_json("[" + "[]," * 100_000 + "[]]")
     with pytest.raises(ValueError, match="sigma: given more than once"):

@@ -7,14 +7,16 @@ import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiofiles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.spool import MEMORY, PART, PIECE, SMALL, TINY, Blob, MemoryUse, Spool
+from app.intake.spool import MEMORY, PART, PIECE, TINY, Blob, MemoryShare, MemoryUse, Spool, keep
 from models.domain.errors import Overloaded, TooLarge
+from models.settings import Settings
+
+SMALL = 1 << 16
 
 
 async def spooled(*chunks: bytes, limit: int = 1 << 20, threshold: int = 1 << 20) -> Blob:
@@ -60,17 +62,17 @@ def test_a_body_up_to_the_threshold_stays_in_memory_and_one_byte_more_goes_to_di
 def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(PART * (SMALL + 1) + SMALL))
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(PART * (SMALL + 1) + TINY))
     first = asyncio.run(spooled(bytes(SMALL + 1)))
-    second, small = asyncio.run(spooled(bytes(SMALL + 1))), asyncio.run(spooled(bytes(SMALL)))
-    assert [first.on_disk, second.on_disk, small.on_disk] == [False, True, False]
-    assert memory.held == first.size + small.size
+    second, tiny = asyncio.run(spooled(bytes(SMALL + 1))), asyncio.run(spooled(bytes(TINY)))
+    assert [first.on_disk, second.on_disk, tiny.on_disk] == [False, True, False]
+    assert memory.held == first.size + tiny.size
     first.close()
     first.close()
-    assert memory.held == small.size
+    assert memory.held == tiny.size
     third = asyncio.run(spooled(bytes(SMALL + 1)))
     assert not third.on_disk
-    for each in (second, small, third):
+    for each in (second, tiny, third):
         each.close()
     assert memory.held == 0
 
@@ -99,18 +101,12 @@ def test_large_bodies_leave_room_for_smaller_ones_in_memory() -> None:
     memory.add(60 * SMALL)
     assert memory.full(3 * SMALL)
     assert not memory.full(2 * SMALL)
-    assert not memory.full(SMALL)
 
 
-def test_many_small_bodies_go_to_disk_and_many_tiny_ones_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(4 * SMALL))
-    held = [asyncio.run(spooled(bytes(SMALL))) for _ in range(7)]
-    assert [each.on_disk for each in held] == [*[False] * 5, True, True]
-    tiny = SMALL // TINY
-    held += [asyncio.run(spooled(bytes(TINY))) for _ in range(tiny)]
-    assert not any(each.on_disk for each in held[-tiny:])
+def test_many_tiny_bodies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(4 * TINY))
+    held = [asyncio.run(spooled(bytes(TINY))) for _ in range(6)]
+    assert not any(each.on_disk for each in held)
     with pytest.raises(Overloaded) as refused:
         asyncio.run(spooled(b"1"))
     assert refused.value.reason == "memory_bytes"
@@ -118,6 +114,25 @@ def test_many_small_bodies_go_to_disk_and_many_tiny_ones_are_refused(
     assert held[-1].on_disk
     for each in held:
         each.close()
+    assert memory.held == 0
+
+
+@pytest.mark.parametrize("threshold", [0, 1 << 20])
+def test_bytes_that_are_kept_are_a_body(threshold: int) -> None:
+    blob = keep(b"image", Settings(spool_bytes=threshold))
+    assert (blob.read(), blob.on_disk) == (b"image", threshold == 0)
+    with pytest.raises(TooLarge):
+        keep(bytes(11), Settings(max_image_bytes=10))
+
+
+def test_a_share_of_the_memory_goes_up_and_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(100))
+    with MemoryShare() as share:
+        for size in (50, 20, 150):
+            share.resize(size)
+            assert memory.held == size
+        with pytest.raises(Overloaded):
+            share.resize(151)
     assert memory.held == 0
 
 
@@ -232,9 +247,9 @@ def test_a_file_has_no_name_from_the_start() -> None:
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no /dev/full")
 
 
-async def on_full_disk(*_mode: str) -> Any:
+def on_full_disk(*_mode: str) -> Any:
     """Return a file whose disk is full, in place of a temporary one."""
-    return await aiofiles.open("/dev/full", "w+b")
+    return open("/dev/full", "w+b")
 
 
 @needs_full
@@ -251,7 +266,7 @@ def test_a_full_disk_is_an_overload(size: int, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_no_free_descriptor_is_an_overload(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def without_descriptors(*_mode: str) -> Any:
+    def without_descriptors(*_mode: str) -> Any:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(spool_module, "TemporaryFile", without_descriptors)
@@ -262,7 +277,7 @@ def test_no_free_descriptor_is_an_overload(number: int, monkeypatch: pytest.Monk
 
 
 def test_another_error_of_the_disk_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(*_mode: str) -> Any:
+    def broken(*_mode: str) -> Any:
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(spool_module, "TemporaryFile", broken)
