@@ -6,6 +6,7 @@ taken. Nor does it bound what stands between the chunks of a body.
 
 import ssl
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import httpcore
@@ -27,6 +28,10 @@ MOST_FRAMING = 1 << 18
 
 MOST_PIECES, SMALLEST_PIECE = 4096, 128
 """Pieces of any size that a body may come in, and bytes that further ones have on average."""
+
+
+QUIET = 0.001
+"""Seconds in which a connection that is used again must be silent before a request is sent."""
 
 
 class BoundedStream(httpcore.AsyncNetworkStream):
@@ -71,7 +76,16 @@ class BoundedStream(httpcore.AsyncNetworkStream):
         buffer: bytes,
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
     ) -> None:
-        """Send a part of a request: what comes next is the head of an answer."""
+        """Send a part of a request: what comes next is the head of an answer.
+
+        Raises httpcore.ConnectionNotAvailable, so that the pool takes another connection, if the
+        origin closed this one or sent more behind its last answer, which would be taken for the
+        answer to this request.
+        """
+        if self.received:
+            with suppress(httpcore.ReadTimeout):
+                await self._inner.read(1, QUIET)
+                raise httpcore.ConnectionNotAvailable
         self._head_left, self._lines, self.received = LONGEST_HEAD, 0, 0
         await self._inner.write(buffer, timeout)
 

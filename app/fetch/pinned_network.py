@@ -15,7 +15,6 @@ import httpcore
 import httpx
 
 from app.fetch.bounded_stream import BoundedStream
-from app.fetch.connection_pool import ConnectionPool
 from app.urls.address_policy import Address, is_allowed, parse_host
 from models.domain.errors import AddressRefused
 from models.settings import Network
@@ -112,13 +111,36 @@ def pinned_transport(
     `tls` holds the trusted certificates; by default they are the public authorities'.
     """
     tls = tls or httpx.create_ssl_context(trust_env=False)
+    transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
+    # httpx has no public way to a network backend. The pool has no bound of its own, because a
+    # request that is cancelled before its connection begins would keep its place for good
+    # (https://github.com/encode/httpcore/issues/1093); callers bound the requests.
+    transport._pool = _Pool(
+        ssl_context=tls,
+        max_connections=None,
+        max_keepalive_connections=most_idle,
+        keepalive_expiry=5.0,
+        network_backend=backend,
+    )
+    return transport
 
-    def connection(origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
-        return httpcore.AsyncHTTPConnection(
-            origin, ssl_context=tls, keepalive_expiry=5.0, network_backend=backend
+
+class _Pool(httpcore.AsyncConnectionPool):
+    """Pool that sends no second request on a connection whose parser holds more than an answer."""
+
+    def create_connection(self, origin: httpcore.Origin) -> httpcore.AsyncConnectionInterface:
+        return _Connection(
+            origin,
+            ssl_context=self._ssl_context,
+            keepalive_expiry=self._keepalive_expiry,
+            network_backend=self._network_backend,
         )
 
-    transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
-    pool: Any = ConnectionPool(connection, most_idle)
-    transport._pool = pool  # httpx has no public way to a network backend
-    return transport
+
+class _Connection(httpcore.AsyncHTTPConnection):
+    """Connection that has expired once bytes stand behind its answer (RFC 9112, section 9.2)."""
+
+    def has_expired(self) -> bool:
+        inner: Any = self._connection  # httpcore has no public way to its parser
+        more = inner is not None and inner.is_idle() and inner._h11_state.trailing_data[0]
+        return bool(more) or super().has_expired()

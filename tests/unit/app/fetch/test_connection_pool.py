@@ -9,7 +9,6 @@ import httpcore
 import httpx
 import pytest
 
-from app.fetch.connection_pool import ConnectionPool
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.fetch.pinned_network import PinnedBackend, pinned_transport
 from models.domain.deadline import NEVER
@@ -194,19 +193,6 @@ def test_an_idle_connection_that_its_origin_resets_is_not_used() -> None:
         await gone.wait()
         await get(there, transport, "one")
         assert there.connections == 2
-
-    run(scenario, 2)
-
-
-def test_a_response_that_is_read_while_the_pool_closes_leaves_no_connection() -> None:
-    async def scenario(there: Origin, transport: httpx.AsyncHTTPTransport) -> None:
-        request = httpx.Request("GET", there.url(host="one.example"))
-        reply = await transport.handle_async_request(request)
-        await transport.aclose()
-        assert await reply.aread() == b"image"
-        pool = transport._pool
-        assert isinstance(pool, ConnectionPool)
-        assert not pool._idle
 
     run(scenario, 2)
 
