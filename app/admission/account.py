@@ -367,7 +367,6 @@ class Account:
                 "work that was admitted before it, and its deadline is in "
                 f"{remaining:.1f}; try again later or allow more time (X-Deadline-Ms)",
                 start,
-                (end - remaining) / MARGIN,
             )
         queued = start - self.absence()
         if queued <= longest:
@@ -377,7 +376,6 @@ class Account:
             f"{longer(queued, longest)} seconds, and the server admits more while that is at most "
             f"{longest:g}; try again later",
             start,
-            queued - longest,
         )
 
 
@@ -386,7 +384,5 @@ def longer(seconds: float, allowed: float) -> str:
     return f"{max(seconds, float(f'{allowed:.1f}') + 0.1):.1f}"
 
 
-def _refusal(detail: str, retry_after: float, lasts: float) -> Overloaded:
-    error = Overloaded(detail, retry_after=retry_after, reason="deadline")
-    error.lasts = lasts
-    return error
+def _refusal(detail: str, retry_after: float) -> Overloaded:
+    return Overloaded(detail, retry_after=retry_after, reason="deadline")

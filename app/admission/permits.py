@@ -133,21 +133,6 @@ class Admission:
         self.account.set_cores(at_once)
         self.line.set_images(at_once, alone)
 
-    def refusal(
-        self, client: str, seconds: float, n_bytes: int | None, target: Target | None
-    ) -> Overloaded | None:
-        """Return why a request of at least one image is refused by its headers, None if it is not.
-
-        `seconds` are those before its deadline, `n_bytes` those of its body as far as it says (None
-        for a stream, whose images wait for room), `target` its path and query if they say what is
-        wanted. Nothing is held. Only the refusal of a small share is noted, as `take` does.
-        """
-        key, work = self._key(client), self._work_of(target)
-        error = self.account.too_late(key, seconds, work, work)
-        if error is not None or n_bytes is None:
-            return error
-        return self._would_be_over(key, Amount(1, n_bytes))
-
     def note_target(self, target: Target | None, work: int) -> None:
         """Remember the microseconds that an image of a request for `target` should take."""
         if target is None or not work:
@@ -225,13 +210,11 @@ class Admission:
     def look(self, key: Key, amount: Amount) -> None:
         """Raise what `Limits.fits` and `take` would raise for `amount` now; nothing is held."""
         self.limits.fits(amount)
-        if (error := self._would_be_over(key, amount)) is not None:
-            raise error
-
-    def _would_be_over(self, key: Key, amount: Amount) -> Overloaded | None:
         total = self.held + amount
         own = self.counters.of(key, ByKey.IMAGES) + amount.images
-        return self._over(key, amount, own, total.images, total.bytes)
+        error = self._over(key, amount, own, total.images, total.bytes)
+        if error is not None:
+            raise error
 
     def _over(
         self, key: Key, amount: Amount, own: int, images: int, n_bytes: int

@@ -229,9 +229,9 @@ class Unavailable(ServiceError):
 
 
 class Overloaded(Unavailable):
-    """No permit is free, probably for `lasts` seconds; `reason` names the limit for metrics."""
+    """No permit is free; `reason` names the limit for metrics."""
 
-    code, title, lasts = "overloaded", "Overloaded", 0.0
+    code, title = "overloaded", "Overloaded"
 
     def __init__(self, detail: str, retry_after: float, reason: str = "overloaded") -> None:
         super().__init__(detail, retry_after=retry_after)

@@ -51,7 +51,5 @@ def test_retry_after_is_the_wait_of_the_client_and_not_that_of_a_client_with_all
         admission.admit(1, 10, "other")
     with pytest.raises(Overloaded) as flood:
         admission.admit(1, 10, "flood")
-    early = admission.refusal("other", 30.0, 10, None)
-    assert early is not None
-    assert other.value.retry_after == early.retry_after <= 1.0
+    assert other.value.retry_after <= 1.0
     assert flood.value.retry_after == 20.0

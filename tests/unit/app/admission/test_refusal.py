@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.admission import Admission, Amount, Limits, Permit
+from app.admission import Admission, Limits, Permit
 from app.admission.account import TARGET, Account, Kind
 from app.admission.counters import Counters, Total
 from app.admission.permits import LONGEST_TARGET, MOST_TARGETS, target_of
@@ -130,19 +130,6 @@ def test_the_work_of_one_client_is_before_that_of_another_only_as_far_as_both_ha
     server.ask("other", 5.0, QUICK)
 
 
-def test_a_request_is_refused_by_its_headers_where_the_same_target_took_too_long() -> None:
-    server = Server()
-    server.admission.note_target(HEADERS, 2_000_000)
-    server.ask("a", 60.0)
-    server.ask("a", 60.0)
-    assert server.admission.refusal("a", 5.0, 100, ("/filter", b"name=quick")) is None
-    error = server.admission.refusal("a", 5.0, 100, HEADERS)
-    assert error is not None
-    assert error.reason == "deadline"
-    assert error.lasts == pytest.approx(0.5, abs=0.1)
-    assert server.admission.refusal("a", 60.0, 100, HEADERS) is None
-
-
 def test_what_a_target_takes_is_reserved_while_the_body_of_a_request_arrives() -> None:
     async def scenario() -> None:
         server = Server()
@@ -163,30 +150,6 @@ def test_what_a_target_takes_is_reserved_while_the_body_of_a_request_arrives() -
         assert total(Total.EXPECTED) == total(Total.WORK) == 0
 
     asyncio.run(scenario())
-
-
-def test_images_and_bytes_over_the_limits_are_refused_as_admission_refuses_them() -> None:
-    admission = Admission(Limits(images=2, bytes=100, arriving=100))
-    with admission.admit(1, 90, "b"):
-        error = admission.refusal("a", 30.0, 20, None)
-        assert error is not None
-        assert error.reason == "bytes_in_flight"
-        assert admission.refusal("a", 30.0, 10, None) is None
-        with admission.admit(1, 0, "c"):
-            error = admission.refusal("a", 30.0, 0, None)
-            assert error is not None
-            assert error.reason == "images_in_flight"
-    assert admission.held == Amount(0, 0)
-
-
-def test_a_decision_counts_nothing() -> None:
-    server = Server()
-    server.ask("a", 60.0)
-    total = server.admission.counters.total
-    before = [total(field) for field in Total]
-    server.admission.refusal("a", 1.8, 100, HEADERS)
-    server.admission.refusal("a", 30.0, 100, None)
-    assert [total(field) for field in Total] == before
 
 
 def test_an_image_that_never_asks_for_its_turn_is_charged_no_more_when_it_has_ended() -> None:
