@@ -15,10 +15,8 @@ from app.processes.gc_tuning import freeze
 from app.processes.plan import Plan, worker
 from models.settings import Settings
 from workers.malloc import keep_freed_memory
-from workers.supervision.child import Child
-from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.startup import cores
-from workers.supervision.supervisor import Supervisor
+from workers.supervision.supervisor import Child, ProcessSpec, Supervisor
 
 __all__ = ["Child", "Computing", "tune"]
 

@@ -26,9 +26,8 @@ from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.backends.quarantine import Quarantine
 from workers.supervision.gpu_discovery import wanted_gpus
-from workers.supervision.process_spec import ProcessSpec
 from workers.supervision.startup import cores
-from workers.supervision.supervisor import Groups, Supervisor
+from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
 
 log = logging.getLogger("darkroom.tree")
 

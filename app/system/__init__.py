@@ -1,4 +1,4 @@
 """Ask the operating system what this process may use, and which other processes run.
 
-Start reading in `cpu.py` or `memory.py`. It may import the standard library only.
+Start reading in `cpu.py`. It may import the standard library only.
 """

@@ -2,7 +2,7 @@
 
 What is given, and how much of it there is, belongs to the caller: its `attempt` gives or refuses.
 Gates of counted amounts (`app/admission/gate.py`) and slots of an arena
-(`workers/ipc/arena_slots.py`) use this queue.
+(`workers/ipc/pending.py`) use this queue.
 """
 
 import asyncio

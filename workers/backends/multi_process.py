@@ -9,29 +9,41 @@ then refused.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+import numpy as np
+
 from models.domain.alarms import Timeout, alarms
 from models.domain.backend import Load
 from models.domain.errors import Draining, WorkerLost
-from models.domain.job import Completed, Failed, Job, Operation, Outcome
+from models.domain.job import (
+    Completed,
+    Failed,
+    Job,
+    Labels,
+    Operation,
+    Outcome,
+    Result,
+    Vector,
+)
 from workers.backends.absence import Absence
-from workers.backends.load import accepting, by_device, combined, hands_over
 from workers.backends.quarantine import Quarantine
 from workers.backends.routing import OwnWork, Router
-from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
-from workers.ipc.arena_slots import ArenaSlots
-from workers.ipc.frames import Batched, Done, Welcome
-from workers.ipc.pending import Lost, Pending
+from workers.ipc.frames import Batched, Done, Submit, Welcome
+from workers.ipc.pending import ArenaSlots, Lost, Pending
 from workers.ipc.worker_client import Hooks, WorkerConnection
+from workers.operations import FilterChain
 
 log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
+MAX_CHANNELS = 4
+"""Channels of the largest answer: a filter writes it over its image, and it may have more."""
 AT_ONCE = 2
 """Images copied again at the same time after a loss: each copy occupies a thread and a core."""
 
@@ -240,3 +252,105 @@ class ProcessBackend:
                 self._slots.release(pending)
             else:
                 self._lose(pending, died=True)
+
+
+# A job as a frame and bytes in its slot; an answer as an outcome.
+
+
+def bytes_for(job: Job) -> int:
+    """Return the bytes for the job's image or file, and for a filter's answer in its place."""
+    n_bytes = conversion.content_of(job.image).nbytes
+    if not isinstance(job.operation, FilterChain):
+        return n_bytes
+    size = job.operation.size_after(job.image.height, job.image.width)
+    return max(n_bytes, math.prod(size) * MAX_CHANNELS)
+
+
+def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:
+    """Return the frame for a job; `encode` converts its operation to values for MessagePack."""
+    job, slot = pending.job, pending.slot
+    assert slot is not None
+    shape, jpeg = conversion.encode_source(job.image)
+    return Submit(
+        pending.number,
+        slot.offset,
+        slot.size,
+        shape,
+        encode(job.operation),
+        job.deadline.at,
+        job.lane._value_,
+        jpeg,
+        pending.alone,
+        job.counted,
+    )
+
+
+def outcome_of(slots: ArenaSlots, pending: Pending, done: Done) -> Outcome:
+    """Return a copy of a worker's answer."""
+    if done.error is not None:
+        return Failed(conversion.decode_error(done.error))
+    assert done.trace is not None
+    result: Result = Labels(done.class_ids, done.scores)
+    if done.vector is not None:
+        result = Vector(np.frombuffer(done.vector, np.float32))
+    elif done.shape is not None:
+        lying = slots.read(pending, done.shape)
+        result = conversion.decode_source(lying, done.jpeg)
+    return Completed(result, conversion.decode_trace(done.trace))
+
+
+# Which workers accept jobs, and their load together by their last reports.
+
+
+def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
+    """Return the numbers of the workers that accept jobs, with their devices."""
+    return [(n, line.device) for n, link in enumerate(links) if (line := link.line) is not None]
+
+
+def hands_over(links: Sequence[WorkerConnection]) -> bool:
+    """Return whether a worker left for a successor that has not answered yet."""
+    return any(link.lines and link.lines[-1].left for link in links)
+
+
+def by_device(links: Sequence[WorkerConnection]) -> list[Load]:
+    """Return the load of each device, of all workers on it that have been welcomed."""
+    found: dict[str, list[WorkerConnection]] = {}
+    for link in links:
+        if link.welcome is not None:
+            found.setdefault(link.welcome.device, []).append(link)
+    return [combined(each, name, 0, Absence(), closing=False) for name, each in found.items()]
+
+
+def combined(
+    links: Sequence[WorkerConnection], device: str, waiting: int, absence: Absence, closing: bool
+) -> Load:
+    """Return the load of all workers together; `waiting` jobs have not been sent to one yet."""
+    jobs = pixels = running = 0
+    progress = rate = 0.0
+    decoding = math.inf
+    alive = takes_jpegs = False
+    for link in links:
+        for line in link.lines:
+            if not line.gone.is_set():
+                report = line.load
+                jobs += report.queued_jobs
+                pixels += report.queued_pixels
+                running += report.running_jobs
+                progress += report.progress
+        if (up := link.line) is not None:
+            alive = not closing
+            rate += up.load.service_rate
+            decoding = min(decoding, up.load.decoding)
+            takes_jpegs = takes_jpegs or bool(up.welcome and up.welcome.takes_jpegs)
+    return Load(
+        device=device,
+        queued_jobs=jobs + waiting,
+        queued_pixels=pixels,
+        running_jobs=running,
+        service_rate=absence.rate(rate, alive),
+        alive=alive,
+        takes_jpegs=takes_jpegs,
+        decoding=0.0 if math.isinf(decoding) else decoding,
+        back_in=None if closing else absence.back_in(alive, hands_over=hands_over(links)),
+        progress=progress,
+    )

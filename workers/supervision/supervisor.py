@@ -6,20 +6,411 @@ when the pipe closes, its parent has ended, and it ends at once.
 
 import asyncio
 import contextlib
+import json
 import logging
+import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from models.exit_codes import ExitCode
-from workers.supervision.child import Child
-from workers.supervision.process_spec import ProcessSpec
-from workers.supervision.rolling import Rolling
-
-__all__ = ["Groups", "ProcessSpec", "Supervisor"]
+from models.heartbeat import Heartbeat, hangs
 
 log = logging.getLogger("darkroom.supervisor")
+
+# What a process is started with.
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process: `python -m module name`, its orders, and what it inherits.
+
+    A process that is started to replace a running one waits for the orders named in `last_orders`
+    until that one leaves.
+    """
+
+    name: str
+    module: str
+    orders: Mapping[str, Any]
+    descriptors: Sequence[int] = ()
+    environment: Mapping[str, str] | None = None
+    patience: float = 10.0
+    """Seconds in which it must end after SIGTERM."""
+    replaced_at_once: bool = False
+    """Whether its successor starts before the memory of a killed process is released."""
+    last_orders: Sequence[str] = ()
+    beats: bool = False
+    """Whether it gives signs of life, and is killed when they do not come."""
+    measured: dict[str, Any] = field(default_factory=dict)
+    """What processes of this member have measured."""
+
+
+# Signs of life. A process writes to a pipe, each message on a line of its own: a JSON object of
+# what the process measured, once the process can work, and empty lines as heartbeats. A process
+# hangs if its event loop no longer beats: because a signal has stopped the process, a lock is never
+# released, or a thread keeps Python's lock.
+
+MOST = 4096
+"""Bytes of a message: a pipe passes on up to that many in one piece (pipe(7))."""
+
+BEAT = 1.0
+"""Seconds between two heartbeats, and between two looks at them."""
+
+STOPPED = 10.0
+"""Seconds of silence after which a process hangs that a signal has stopped."""
+
+WORKING = 30.0
+"""The same of one that can work. Its event loop is never busy for one of them; this has to hold on
+a machine that is many times too slow."""
+
+STARTING = 120.0
+"""The same of one that is starting. Imports, and the driver of a GPU, keep Python's lock for up to
+ten of them; the first heartbeat comes after some of that."""
+
+
+class LifeSigns:
+    """Reader of the messages that come by `descriptor`, which it closes.
+
+    `on_ready` gets what the process measured. `on_hang` is called once if it hangs, with the
+    seconds of its silence; never for a process that does not beat.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        descriptor: int,
+        on_ready: Callable[[dict[str, Any]], None],
+        on_hang: Callable[[float], None],
+        *,
+        beats: bool,
+    ) -> None:
+        self._pid = pid
+        self._descriptor = descriptor
+        self._on_ready, self._on_hang = on_ready, on_hang
+        self._patience = STARTING
+        self._heart = Heartbeat(BEAT)
+        self._read = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(descriptor, self._receive)
+        self._timer = self._loop.call_later(BEAT, self._look) if beats else None
+
+    def close(self) -> None:
+        """Read no more, and look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _receive(self) -> None:
+        if not (found := os.read(self._descriptor, MOST)):
+            self.close()
+            return
+        self._heart.beat()
+        *messages, self._read = (self._read + found).split(b"\n")
+        for message in filter(None, messages):
+            self._patience = WORKING
+            self._on_ready(json.loads(message))
+
+    def _look(self) -> None:
+        silence = self._heart.silence()
+        if hangs(self._pid, silence, STOPPED, self._patience):
+            self._on_hang(silence)
+        else:
+            self._timer = self._loop.call_later(BEAT, self._look)
+
+
+# One process. Its orders stand on the first line of its standard input, later orders on lines of
+# their own. The entry `ready` is a descriptor into which the process writes once it can work what
+# it measured while it started. Processes of the same pool that start later get these measurements
+# as their order `measured`, and need not measure again; new settings begin without. The entry
+# `beat` has the seconds between two heartbeats, where the supervisor expects heartbeats.
+
+LOOK = 0.1
+"""Seconds between two looks at whether a process is ending, or all can work."""
+
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The folder that this package was imported from."""
+
+PROGRAM = f"""\
+import runpy, sys
+sys.path.insert(0, {ROOT!r})
+import app, models, workers
+sys.path.append(sys.path.pop(0))
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""The program of a child; its first argument is the name of a module, which runs as by `python -m`,
+but with the packages of its parent, even those of a checkout that is not installed."""
+
+
+class Child:
+    """A started process; `ready` is set once it can work. It is killed if it `beats` and hangs."""
+
+    def __init__(
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        ready: int,
+        measured: dict[str, Any],
+        *,
+        beats: bool = False,
+    ) -> None:
+        self.name = name
+        self._measured = measured
+        self._process = process
+        self._urgency = 0
+        self.ready = asyncio.Event()
+        self._signs = LifeSigns(self.pid, ready, self._on_ready, self._on_hang, beats=beats)
+
+    @classmethod
+    async def start(cls, member: ProcessSpec, *, replaces: bool = False) -> "Child":
+        """Start a member; one that `replaces` a running process gets its last orders by `take`."""
+        reading, writing = os.pipe()
+        try:
+            process = await _started(member, writing)
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            # The child has the only writing end from here on, so reading finds the end of the pipe
+            # as soon as the child has ended, however it did.
+            os.close(writing)
+        child = cls(member.name, process, reading, member.measured, beats=member.beats)
+        later = member.last_orders if replaces else ()
+        given = {name: order for name, order in member.orders.items() if name not in later}
+        measured = {"measured": member.measured} if member.measured else {}
+        how = {"beat": BEAT} if member.beats else {}
+        child.tell({**given, **measured, **how, "ready": writing})
+        log.info("%s is process %s", child.name, child.pid)
+        return child
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Return whether its end has not been noticed."""
+        return self._process.returncode is None
+
+    @property
+    def works(self) -> bool:
+        """Return whether it has not ended and its memory is not being released.
+
+        The exit code of a process that was killed is known when its memory is released, which took
+        up to 1.9 s with a GPU (H200). The kernel has taken its address space away before
+        (proc(5): statm).
+        """
+        if not self.alive:
+            return False
+        with contextlib.suppress(OSError):  # a system without /proc
+            return not Path(f"/proc/{self.pid}/statm").read_bytes().startswith(b"0 ")
+        return True
+
+    def take(self, member: ProcessSpec) -> None:
+        """Give a process that replaces another one its last orders, if there are any."""
+        if member.last_orders:
+            self.tell({name: member.orders[name] for name in member.last_orders})
+
+    def tell(self, orders: Mapping[str, Any]) -> None:
+        """Write orders on a line of their own."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(orders).encode() + b"\n")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def urge(self, urgency: int) -> None:
+        """Ask it to end: SIGTERM at urgency 1, and a SIGINT more at each higher one.
+
+        No signal of an urgency is sent twice, and SIGTERM always comes first: a process takes a
+        second signal as the wish to skip its grace time, and a third as the wish to drop work.
+        """
+        for number in range(self._urgency, urgency):
+            self.send(signal.SIGINT if number else signal.SIGTERM)
+        self._urgency = max(self._urgency, urgency)
+
+    @property
+    def asked(self) -> bool:
+        """Return whether it was asked to end."""
+        return self._urgency > 0
+
+    async def wait(self) -> int:
+        """Wait for its end and return its exit code."""
+        code = await self._process.wait()
+        self._signs.close()
+        return code
+
+    async def until_ending(self) -> int | None:
+        """Wait until it does not work any more; return its exit code, or None if that is still to
+        come.
+        """
+        ended = asyncio.ensure_future(self.wait())
+        try:
+            while self.works:
+                await asyncio.wait([ended], timeout=LOOK)
+            await asyncio.wait([ended], timeout=LOOK)  # enough for a process without a GPU
+            return ended.result() if ended.done() else None
+        finally:
+            ended.cancel()
+
+    async def until_ready(self, seconds: float) -> bool:
+        """Wait until it is ready; return False after `seconds`, or at once when it has ended."""
+        waits = [asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.wait())]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return self.ready.is_set() and self.alive
+
+    def _on_ready(self, measured: dict[str, Any]) -> None:
+        self._measured.update(measured)
+        self.ready.set()
+        log.info("process %s can work as %s", self.pid, self.name)
+
+    def _on_hang(self, silence: float) -> None:
+        text = "%s (process %s) has given no sign of life for %.0f s and is killed"
+        log.error(text, self.name, self.pid, silence)
+        self.send(signal.SIGKILL)
+
+
+async def _started(member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:
+    """Start a process of a member, which inherits the descriptor `ready` too.
+
+    In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With `-P`
+    nothing is imported from the current folder, where others may have put a file; a checkout that
+    is not installed is found after everything else.
+    """
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        member.module,
+        member.name,
+        stdin=asyncio.subprocess.PIPE,
+        pass_fds=(*member.descriptors, ready),
+        env=member.environment,
+        start_new_session=True,
+    )
+
+
+# Rolling replacement: the new process can work before the old one leaves.
+
+START = 300.0
+"""Seconds that a new process may take until it can work."""
+
+LEAVE = {"leave": True}
+"""The order to take nothing new, to finish what was accepted, and to end."""
+
+
+class Rolling:
+    """Rolling replacement of the processes in `running` and `members`, which are keyed by name.
+
+    `on_exit` gets each old process. A replacement that fails ends the round: the processes that
+    have not been replaced continue.
+    """
+
+    def __init__(
+        self,
+        running: dict[str, Child],
+        members: dict[str, ProcessSpec],
+        on_exit: Callable[[Child], None],
+    ) -> None:
+        self._running, self._members = running, members
+        self._on_exit = on_exit
+        self._turn = asyncio.Lock()
+        self._rounds: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Child, asyncio.Task[None]] = {}
+
+    def begin(self, members: Sequence[ProcessSpec]) -> None:
+        """Start to replace `members`; further rounds follow when this one has ended."""
+        task = asyncio.create_task(self._round(members))
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+
+    def leaving(self, name: str) -> list[Child]:
+        """Return the old processes of a member that have not ended."""
+        return [child for child in self._leaving if child.name == name]
+
+    async def close(self) -> None:
+        """Cancel all rounds, and end the process that one was starting."""
+        for task in self._rounds:
+            task.cancel()
+        await asyncio.gather(*self._rounds, return_exceptions=True)
+
+    async def ended(self) -> None:
+        """Wait for the old processes that are still finishing their work."""
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
+
+    async def _round(self, members: Sequence[ProcessSpec]) -> None:
+        async with self._turn:
+            log.info("replacing %d processes", len(members))
+            for member in members:
+                if not await self._replaced(member):
+                    log.error("%s could not be replaced; the rest stays as it is", member.name)
+                    return
+            log.info("all processes have been replaced")
+
+    async def _replaced(self, member: ProcessSpec) -> bool:
+        """Replace the process of `member`; return whether the new one works in its place."""
+        old = self._running.get(member.name)
+        try:
+            new = await Child.start(member, replaces=True)
+        except OSError as error:  # no memory, no descriptors: a later round may work
+            log.error("%s could not be started: %s", member.name, error)
+            return False
+        try:
+            works = await new.until_ready(START)
+        except asyncio.CancelledError:
+            await self._dropped(new)
+            raise
+        if not works:
+            await self._dropped(new)
+            return False
+        self._members[member.name] = member
+        if old is None or self._running.get(member.name) is not old:  # it died meanwhile
+            await self._dropped(new)
+            return True
+        # From here on the supervisor watches the new process under this name. It is registered
+        # before the old one is told to leave, so that an end of the old one is not taken for a
+        # failure and restarted.
+        self._running[member.name] = new
+        old.tell(LEAVE)
+        new.take(member)
+        leaving = self._leaving[old] = asyncio.create_task(self._left(old, member.patience))
+        leaving.add_done_callback(lambda _: self._leaving.pop(old))
+        await asyncio.shield(leaving)
+        return True
+
+    async def _dropped(self, new: Child) -> None:
+        """End a process that replaces no other one."""
+        new.send(signal.SIGKILL)
+        await new.wait()
+        self._on_exit(new)
+
+    async def _left(self, old: Child, patience: float) -> None:
+        """Wait for the end of an old process, and kill it if it does not end."""
+        try:
+            async with asyncio.timeout(patience):
+                await old.wait()
+        except TimeoutError:
+            log.error("%s did not leave within %s s and is killed", old.name, patience)
+            old.send(signal.SIGKILL)
+            await old.wait()
+        self._on_exit(old)
+
+
+# All processes.
 
 PAUSES = (0.0, 0.5, 2.0, 10.0)
 """Seconds before each restart of a process; they begin anew once it has run for `STABLE`. The first
@@ -29,9 +420,6 @@ STABLE = 60.0
 PATIENCE = 90.0
 """Seconds after which a server begins although some processes cannot work. A first start on a GPU,
 which compiles all kernels, takes half of that."""
-
-LOOK = 0.05
-"""Seconds between two checks whether all members can work for the first time."""
 
 Groups = Sequence[Sequence[ProcessSpec]]
 
@@ -155,7 +543,7 @@ class Supervisor:
         """Run a process and its replacements to the end; return the exit code, or the error."""
         member = self._members[name]
         try:
-            child = self._running[name] = await _start(member)
+            child = self._running[name] = await Child.start(member)
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
@@ -211,7 +599,3 @@ class Supervisor:
         """Return the processes of a member: those that leave, and the one in their place."""
         running = self._running.get(name)
         return self._rolling.leaving(name) + ([] if running is None else [running])
-
-
-async def _start(member: ProcessSpec) -> Child:
-    return await Child.start(member)

@@ -7,7 +7,7 @@ import pytest
 from app.processes import plan as tree
 from app.processes.plan import CORES_PER_WORKER, Plan
 from models.settings import Settings
-from workers.supervision.process_spec import ProcessSpec
+from workers.supervision.supervisor import ProcessSpec
 
 
 def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:

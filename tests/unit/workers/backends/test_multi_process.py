@@ -33,10 +33,9 @@ from workers.backends.quarantine import Quarantine
 from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
-from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Batched, Welcome
-from workers.ipc.pending import Pending
+from workers.ipc.pending import ArenaSlots, Pending
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)

@@ -4,7 +4,7 @@ import numpy as np
 
 from models.domain.image import NetworkInput
 from models.domain.job import Job
-from workers.backends.submission import bytes_for
+from workers.backends.multi_process import bytes_for
 from workers.ipc.conversion import decode_input, decode_operation, encode_operation, encode_source
 from workers.operations import Classify
 

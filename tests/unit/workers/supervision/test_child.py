@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from workers.supervision import supervisor
-from workers.supervision.child import Child
-from workers.supervision.process_spec import ProcessSpec
-from workers.supervision.supervisor import Supervisor
+from workers.supervision.supervisor import Child, ProcessSpec, Supervisor
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 
@@ -76,7 +73,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeProcess]:
         found.append(FakeProcess(obeys=True))
         return child(found[-1])
 
-    monkeypatch.setattr(supervisor, "_start", start)
+    monkeypatch.setattr(Child, "start", start)
     return found
 
 

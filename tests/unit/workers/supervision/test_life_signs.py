@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.workers.supervision.test_supervisor import LONG, lived, member, supervise
-from workers.supervision import life_signs
-from workers.supervision.life_signs import BEAT, STARTING, STOPPED, WORKING, LifeSigns
-from workers.supervision.supervisor import Supervisor
+from workers.supervision import supervisor
+from workers.supervision.supervisor import BEAT, STARTING, STOPPED, WORKING, LifeSigns, Supervisor
 
 
 class Signs:
@@ -103,7 +102,7 @@ def test_a_process_is_looked_at_no_more_when_it_has_ended() -> None:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a second of silence be a fault, looked for often."""
     for name, value in (("BEAT", 0.02), ("STARTING", 60.0), ("WORKING", 1.0)):
-        monkeypatch.setattr(life_signs, name, value)
+        monkeypatch.setattr(supervisor, name, value)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.worker_fixture import wait_until
-from workers.supervision.process_spec import ProcessSpec
-from workers.supervision.supervisor import Groups, Supervisor
+from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
 
 LONG = 60.0
 

@@ -11,10 +11,7 @@ import pytest
 from models.exit_codes import ExitCode
 from tests.fakes import GUARD
 from tests.worker_fixture import wait_until
-from workers.supervision import supervisor
-from workers.supervision.child import Child
-from workers.supervision.process_spec import ProcessSpec
-from workers.supervision.supervisor import Supervisor
+from workers.supervision.supervisor import Child, ProcessSpec, Supervisor
 
 LONG = 10 * GUARD
 """Seconds that a process lives unless it is ended: longer than any test waits for it."""
@@ -79,14 +76,14 @@ def test_sigterm_ends_the_last_group_first(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lives, failures, start = tmp_path / "lives", [OSError("no memory")], supervisor._start
+    lives, failures, start = tmp_path / "lives", [OSError("no memory")], Child.start
 
     async def sometimes(member: ProcessSpec) -> Child:
         if failures:
             raise failures.pop()
         return await start(member)
 
-    monkeypatch.setattr(supervisor, "_start", sometimes)
+    monkeypatch.setattr(Child, "start", sometimes)
     made = Supervisor([[member(lives, seconds=LONG)]])
     assert supervise(made, lambda: len(lived(lives)) == 1) == 0
     assert not failures
