@@ -1,0 +1,93 @@
+"""A server behind nginx with the file of docker/edge."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.pictures import jpeg
+from tests.ports import free_port
+from tests.server import PATIENCE, serving, until
+
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+CONFIGURATION = Path(__file__).parents[2] / "docker/edge/nginx.conf"
+JPEG = {"Content-Type": "image/jpeg"}
+
+pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The address of nginx, a client of it, and the log of the server."""
+
+    port: int
+    client: httpx.Client
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    folder, port = tmp_path_factory.mktemp("edge"), free_port()
+    log = folder / "log"
+    flags = ("--weights", "random", "--precision", "fp32", "--log-level", "info")
+    with serving(*flags, "--trusted-proxies", "127.0.0.1", log=log) as server:
+        text = CONFIGURATION.read_text().replace("/tmp/", f"{folder}/")
+        text = text.replace("server darkroom:8000", f"server 127.0.0.1:{server.port}")
+        text = text.replace("listen 8080", f"listen 127.0.0.1:{port}")
+        (folder / "nginx.conf").write_text(text.replace("size 256m", "size 2m"))
+        command = [str(NGINX), "-e", "stderr", "-c", str(folder / "nginx.conf")]
+        with (
+            subprocess.Popen([*command, "-g", "daemon off;"]) as proxy,
+            httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client,
+        ):
+            try:
+                until(lambda: _listens(port))
+                yield Edge(port, client, log)
+            finally:
+                proxy.terminate()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_uploads_and_streams_pass(edge: Edge) -> None:
+    files = [("files", (f"{n}.jpg", jpeg(n), "image/jpeg")) for n in range(8)]
+    for accept in ("application/json", "application/x-ndjson"):
+        answer = edge.client.post("/classify", files=files, headers={"Accept": accept})
+        assert answer.status_code == 200
+        assert answer.text.count('"status":"ok"') == 8
+
+
+def test_a_slow_reader_gets_its_whole_answer(edge: Edge) -> None:
+    url, photo = "/filter?name=noise&format=png&png_level=0", jpeg(1, 1500, 1000)
+    whole = edge.client.post(url, content=photo, headers=JPEG)
+    with edge.client.stream("POST", url, content=photo, headers=JPEG) as answer:
+        size = 0
+        for piece in answer.iter_raw(1 << 20):
+            size += len(piece)
+            time.sleep(0.1)  # a client that is slower than the server
+    assert whole.status_code == answer.status_code == 200
+    assert size == len(whole.content) > 4_000_000
+
+
+def test_the_server_sees_clients_and_no_address_that_they_wrote(edge: Edge) -> None:
+    headers = {"X-Forwarded-For": "203.0.113.9", "X-Request-ID": "through-the-edge"}
+    answer = edge.client.get("/models", headers=headers)
+    assert answer.headers["X-Request-ID"] == "through-the-edge"
+    until(lambda: "through-the-edge" in edge.log.read_text())
+    (line,) = [each for each in edge.log.read_text().splitlines() if "through-the-edge" in each]
+    assert json.loads(line)["client"] == "127.0.0.1"
+
+
+def test_large_bodies_and_metrics_end_at_the_edge(edge: Edge) -> None:
+    assert edge.client.post("/classify", content=bytes(3 << 20), headers=JPEG).status_code == 413
+    assert edge.client.get("/metrics").status_code == 403
