@@ -8,9 +8,8 @@ import numpy as np
 
 from app.admission import Permit
 from app.intake.inference import document as documents
-from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.document import Document, GivenOutput, GivenTensor, Parameters
-from app.intake.inference.images import Content, files, of_one_size
+from app.intake.inference.images import BodyReader, Content, files, of_one_size
 from app.intake.inference.inference_request import InferenceRequest, Read, admitted, wanted_of
 from app.intake.inference.layout import PREFIX, Layout, check_size, layout_of, values_of
 from app.intake.inference.models import InferenceModel

@@ -10,8 +10,14 @@ from app.http.problems import problem
 from app.pipeline.results.outcomes import Answer, EncodedImage, Processed, VersionAnswer
 from app.responses.inline_images import InlineImages
 from app.responses.vectors import NO_VECTORS, VectorStyle
-from models.api.description import ImageDescription
-from models.api.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
+from models.api.schemas import (
+    FilteredImage,
+    ImageDescription,
+    Prediction,
+    Record,
+    Summary,
+    VersionRecord,
+)
 from models.codec import Description
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector

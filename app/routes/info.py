@@ -16,7 +16,7 @@ from app.routes.images.answering import CheckParts, negotiated
 from app.routes.images.handler import handle
 from app.routes.images.image_route import ImageRoute
 from app.service import Service
-from models.api.description import InfoOptions
+from models.api.schemas import InfoOptions
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 

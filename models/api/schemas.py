@@ -4,10 +4,53 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from models.api.description import ImageDescription
-from models.api.network_options import ModelName, OutputName, VectorFormat
 from models.api.numbers import checked
 from models.codec.formats import OUTPUT_FORMATS
+
+
+class InfoOptions(BaseModel):
+    """Options of `POST /info`, as query, form fields or JSON keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    colour: bool = Field(True, description="false: no dominant colour, so that no pixel is decoded")
+
+
+class ImageDescription(BaseModel):
+    """Description of a file, by its header."""
+
+    format: str
+    width: int = Field(description="of the upright image, in pixels")
+    height: int = Field(description="of the upright image, in pixels")
+    orientation: int = Field(description="EXIF's, 1 to 8; 1 is upright")
+    frames: int | None = Field(
+        None, description="missing where there are several and the header has no count (GIF, TIFF)"
+    )
+    mode: str = Field(description="how the pixels are stored, by Pillow's name")
+    exif: dict[str, str | int | float] = Field(
+        description="camera, exposure, dates and author; no place, serial numbers or comments"
+    )
+    profile: str | None = Field(None, description="name of the embedded colour profile")
+    colour: str | None = Field(
+        None, description="dominant colour in sRGB as #rrggbb; missing if no pixel is opaque"
+    )
+
+
+ModelName = Annotated[
+    str | None,
+    Field(description="network that answers, one of `GET /models`; if not given, the first"),
+]
+OutputName = Annotated[
+    Literal["labels", "logits", "embedding"],
+    Field(
+        description="labels; or logits, the values of all classes in class order; or embedding, "
+        "the features before the last layer (512 of resnet18 and resnet34, 2048 of resnet50)"
+    ),
+]
+VectorFormat = Annotated[
+    Literal["numbers", "base64"],
+    Field(description="of logits and embeddings: JSON numbers, or base64 of little-endian float32"),
+]
 
 
 class Prediction(BaseModel):

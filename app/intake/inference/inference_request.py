@@ -12,9 +12,15 @@ from fastapi import Request
 from app.admission import Permit
 from app.intake.body import announced
 from app.intake.inference import document as documents
-from app.intake.inference.body_reader import BodyReader
 from app.intake.inference.document import Document, GivenTensor, WantedOutput
-from app.intake.inference.images import Content, base64_files, files, numbers, of_one_size
+from app.intake.inference.images import (
+    BodyReader,
+    Content,
+    base64_files,
+    files,
+    numbers,
+    of_one_size,
+)
 from app.intake.inference.layout import Layout, check_size, layout_of
 from app.intake.inference.models import ERROR, LOGITS, InferenceModel
 from app.intake.item import Item

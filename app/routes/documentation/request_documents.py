@@ -9,11 +9,11 @@ from app.http.request_lifetime import DIGITS, HEADER
 from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
 from app.intake.stream import LENGTH_DELIMITED
 from app.routes.documentation.forms import BESIDE_NAME
-from models.api.description import InfoOptions
 from models.api.schemas import (
     ClassifyOptions,
     EncodingOptions,
     FilterOptions,
+    InfoOptions,
     JsonImages,
     ProcessOptions,
 )
