@@ -32,7 +32,6 @@ from app.pipeline.memory.codec_memory import CodecMemory
 from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.encoded_files import EncodedFiles
-from app.pipeline.results.known_results import KnownResults
 from app.pipeline.results.spans import Spans
 from app.routes import (
     access_log,
@@ -120,7 +119,11 @@ def _assembled(
     metrics.watch(
         [_at_scrape(executor, usage)], [*system_collectors(wanted_gpus(settings.gpus) > 0)]
     )
-    known = KnownResults(settings.result_cache, executor.computing, files, metrics)
+    known = None
+    if settings.result_cache:
+        from app.pipeline.results.known_results import KnownResults
+
+        known = KnownResults(settings.result_cache, executor.computing, files, metrics)
     backend, pixels, threads = executor.backend, settings.max_pixels, cores(settings)
     pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, known, pixels, threads)
     pipeline.on_stall(executor.release)

@@ -4,8 +4,13 @@ from app.admission import Permit
 from app.intake.wanted import Version
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.memory.held_image import HeldImage
-from app.pipeline.memory.memory_need import MOST_PER_PIXEL, beside, check_filtering, filtering
-from app.pipeline.memory.pixel_cost import check
+from app.pipeline.memory.memory_need import (
+    MOST_PER_PIXEL,
+    beside,
+    check,
+    check_filtering,
+    filtering,
+)
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import EncodedImage
 from app.pipeline.results.timings import Timings

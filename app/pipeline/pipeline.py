@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
@@ -33,12 +34,10 @@ from app.pipeline.decoding import ImageDecoder
 from app.pipeline.describing import ImageDescriber
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.memory.held_image import HeldImage
-from app.pipeline.memory.memory_need import PartsNeed, to_classify, to_filter
+from app.pipeline.memory.memory_need import PartsNeed, peak_pixels, to_classify, to_filter
 from app.pipeline.memory.pixel_budget import PixelBudget
-from app.pipeline.memory.pixel_cost import peak_pixels
 from app.pipeline.parts import PartsOfImage
 from app.pipeline.results.encoded_files import EncodedFiles
-from app.pipeline.results.known_results import KnownResults
 from app.pipeline.results.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
 from app.pipeline.results.spans import Spans
 from app.pipeline.results.timings import Timings
@@ -49,6 +48,9 @@ from models.domain.backend import Backend
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from workers.operations import Classify
+
+if TYPE_CHECKING:  # servers without a result cache do not load it
+    from app.pipeline.results.known_results import KnownResults
 
 _NAMES = {
     Classify: "classify",
@@ -75,7 +77,7 @@ class Pipeline:
         budget: PixelBudget,
         decoders: DecoderPool,
         files: EncodedFiles,
-        known: KnownResults,
+        known: "KnownResults | None",
         max_pixels: int,
         threads: int,
         spans: Spans | None = None,
@@ -171,15 +173,19 @@ class Pipeline:
         content = await self._decoder.opened(context.item, permit, context.stages)
         context.pixels.content = content
         try:
-            key = await self._known.key(content, wanted, permit.fetches_for)
-            if key is not None and (found := self._known.known(key, context.stages)) is not None:
+            known = self._known
+            if known is None:
+                async with context.turn:
+                    return await self._computed(content, wanted, context)
+            key = await known.key(content, wanted, permit.fetches_for)
+            if key is not None and (found := known.known(key, context.stages)) is not None:
                 return found
             async with context.turn:
                 if key is None:
                     return await self._computed(content, wanted, context)
                 work = partial(self._computed, content, wanted, context)
                 lane, turn, stages = permit.lane, context.turn, context.stages
-                return await self._known.once(key, lane, turn, stages, work)
+                return await known.once(key, lane, turn, stages, work)
         finally:
             content.close()
 

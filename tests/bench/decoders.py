@@ -2,7 +2,7 @@
 
 Method. A photo of 500 × 375 pixels (a drawing where ../shared/data is missing) in each format is
 decoded repeatedly in two ways. "Old" is `codec.decode` on a thread of a pool, as everything was
-decoded before decoder processes existed. "New" is what `app.pipeline.file_decoder` does today: a
+decoded before decoder processes existed. "New" is what `app.pipeline.decoding` does today: a
 baseline JPEG on a thread by `codec.open_plain`, every other file in a process. The two ways
 alternate image by image, so that a slow moment of the machine falls on both; `more_ms` is the
 median of the differences of the pairs, `ratio` the quotient of the medians. CPU time is that of

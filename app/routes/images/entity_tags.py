@@ -24,8 +24,8 @@ from app.http.request_lifetime import before
 from app.intake.item import Item
 from app.intake.spool import Blob, digests_of
 from app.intake.wanted import ImageRequest, Parts, Version
+from app.pipeline.decoding import MAGIC
 from app.pipeline.results.timings import server_timing
-from app.pipeline.typical_image import MAGIC
 from app.responses.rendering import Rendering
 from app.routes.images.image_route import permit_of
 from app.service import Service

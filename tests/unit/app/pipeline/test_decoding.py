@@ -12,11 +12,10 @@ from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
 from app.intake.wanted import Output, Parts, Version
 from app.pipeline.context import ImageContext
-from app.pipeline.decoding import ImageDecoder
+from app.pipeline.decoding import TYPICAL, ImageDecoder
 from app.pipeline.memory.codec_memory import CodecMemory
 from app.pipeline.memory.memory_need import PartsNeed, to_filter
 from app.pipeline.memory.pixel_budget import PixelBudget
-from app.pipeline.typical_image import SIZE
 from models import codec
 from models.codec import Encoding, ImageFormat
 from tests.fake_decoders import MOST, Context, Pool
@@ -24,7 +23,7 @@ from tests.pictures import damaged_jpeg, jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
-PIXELS = SIZE[0] * SIZE[1]
+PIXELS = TYPICAL[0] * TYPICAL[1]
 
 
 def version(*ops: dict[str, Any], format_: ImageFormat = ImageFormat.JPEG) -> Version:
@@ -68,8 +67,7 @@ def test_what_alpha_makes_large_is_not_decoded_before_memory_was_asked_for(
     ops: list[dict[str, Any]], format_: ImageFormat
 ) -> None:
     found = unasked(ops, format_)
-    assert 0 < found.with_alpha < PIXELS
-    assert found.opaque == PIXELS
+    assert found == Unasked(PIXELS, 0)
 
 
 def test_what_is_large_at_any_size_is_never_decoded_unasked() -> None:
@@ -182,3 +180,44 @@ def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> 
         decoder.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("data", "least", "running", "threads", "processes"),
+    [
+        (damaged_jpeg(), 1 << 30, True, 2, 1),  # its header, then the damage
+        (damaged_jpeg(), 0, True, 1, 1),  # no thread decodes it again
+        (jpeg(), 1 << 30, True, 2, 0),
+        (png(), 1 << 30, True, 0, 2),
+        (png(), 1 << 30, False, 2, 0),
+    ],
+)
+def test_a_file_is_asked_for_again_only_when_it_was_granted_too_little(
+    data: bytes,
+    least: int,
+    running: bool,
+    threads: int,
+    processes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, calls = Pool(), list[object]()
+    pool.running = running
+
+    async def scenario() -> None:
+        decoder = ImageDecoder(
+            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
+        )
+        in_thread = decoder.in_thread
+
+        async def noted(function: Any, *args: object, background: bool = False) -> Any:
+            calls.append(function)
+            return await in_thread(function, *args, background=background)
+
+        monkeypatch.setattr(decoder, "in_thread", noted)
+        context = cast(ImageContext, Context())
+        async with decoder.decoded(Blob.of(data), context, lambda _seen: 1, lambda _seen: least):
+            pass
+        decoder.close()
+
+    asyncio.run(scenario())
+    assert (len(calls), len(pool.unasked)) == (threads, processes)
