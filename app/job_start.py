@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from app.executors import job_images
-from app.routes.jobs.work import work_of
+from app.routes.jobs import work_of
 from app.service import Service
 
 
@@ -23,9 +23,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
         return service
     from app.jobs.jobs import Jobs
     from app.jobs.output import ImageOutput
-    from app.jobs.running.patience import FETCH_RETRIES, Patience
-    from app.jobs.running.permission import Permission
-    from app.jobs.running.work import ImageWorker
+    from app.jobs.work import FETCH_RETRIES, ImageWorker, Patience, Permission
 
     worker = ImageWorker(
         service.pipeline,

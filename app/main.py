@@ -41,13 +41,13 @@ from app.routes import (
     health,
     inference,
     info,
+    jobs,
     page,
     process,
 )
 from app.routes.documentation import docs
 from app.routes.documentation.openapi import PROBLEMS
 from app.routes.images import direct
-from app.routes.jobs import endpoints as jobs
 from app.service import Service
 from app.telemetry.at_scrape import AtScrape
 from app.telemetry.canary import Canary, canary_image, canary_operations

@@ -19,7 +19,7 @@ from app.jobs.store.endings import DESTINATION, DONE, FAILED, Claimed, Ending, E
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
-from app.webhooks.sender import Delivery, WebhookSender
+from app.webhooks import Delivery, WebhookSender
 from models.domain.errors import InvalidParameter, ServiceError
 from models.domain.job_errors import StorageFull
 

@@ -12,13 +12,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.admission.counters import ByKey, Counters
+from app.jobs.acceptance import Acceptance
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs
+from app.jobs.listing import Asked
 from app.jobs.output import ImageOutput
 from app.jobs.results import Following, OpenResults
-from app.jobs.running.runner import Runner
-from app.jobs.running.work import ImageWorker, WorkOf
+from app.jobs.room import DataRoom
+from app.jobs.runner import Runner
+from app.jobs.sources import Sources
 from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
@@ -26,13 +29,10 @@ from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
-from app.jobs.submission.acceptance import Acceptance
-from app.jobs.submission.asked import Asked
-from app.jobs.submission.room import DataRoom
-from app.jobs.submission.sources import Sources
 from app.jobs.sweep import Sweep
+from app.jobs.work import ImageWorker, WorkOf
 from app.storage.storage import Storage
-from app.webhooks.sender import WebhookSender
+from app.webhooks import WebhookSender
 from models.domain.errors import NotFound
 from models.domain.job_errors import ResultsExpired, TooManyFollowers
 from models.settings import Settings

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.files import DataFolder
-from app.jobs.running.runner import Runner
+from app.jobs.runner import Runner
 from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.endings import EndingRows

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.archives.reading import open_archive
 from app.archives.zip_writer import ZipWriter
-from app.jobs.results_zip import ResultsZip
+from app.jobs.results import ResultsZip
 
 CONTENT = bytes(range(256)) * 16
 

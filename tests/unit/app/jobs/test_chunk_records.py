@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.chunk_records import ChunkRecords, store
+from app.jobs.committer import ChunkRecords, store
 from app.jobs.store.values import Claim, Span
 
 CLAIM = Claim("1", 0, Span(0, 1, 0, 5), 1)

@@ -17,7 +17,7 @@ from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
-from app.webhooks.sender import Delivery, Try, WebhookSender
+from app.webhooks import Delivery, Try, WebhookSender
 from models.settings import Settings
 from tests.fakes import GUARD
 

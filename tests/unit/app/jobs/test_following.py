@@ -11,7 +11,7 @@ import pytest
 
 from app.admission.counters import Counters
 from app.jobs import results as reading
-from app.jobs.chunk_records import ChunkRecords, store
+from app.jobs.committer import ChunkRecords, store
 from app.jobs.files import DataFolder
 from app.jobs.jobs import MOST_FOLLOWERS, Jobs
 from app.jobs.results import Following

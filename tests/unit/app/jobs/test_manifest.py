@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.jobs.manifest import ManifestWriter, StoredLine, data_at, read
-from app.jobs.submission.json_list import JsonElements
+from app.jobs.receiving import JsonElements
 from models.domain.errors import MalformedRequest, TooLarge
 
 LONGEST = 1 << 20

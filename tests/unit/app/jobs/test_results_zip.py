@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.archives.reading import open_archive
-from app.jobs.results_zip import Records, ResultsZip
+from app.jobs.results import Records, ResultsZip
 
 EMPTY = b"\x00\x00\x00\xff\xff"
 """A block of Deflate that stores no byte."""

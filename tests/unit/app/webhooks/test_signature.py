@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from app.webhooks.signature import headers, parse_secrets
+from app.webhooks import headers, parse_secrets
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 """The secret of the example in the standard's documentation."""

@@ -25,7 +25,7 @@ from app.jobs.store.database import opened
 from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
-from app.routes.jobs import endpoints as routes
+from app.routes import jobs as routes
 
 Scenario = Callable[[httpx.AsyncClient, AsyncEngine], Awaitable[None]]
 

@@ -1,0 +1,483 @@
+"""`/jobs`: long batches that the server works through in the background."""
+
+import logging
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.http import media_types, negotiation
+from app.http.headers import content_type, media_type
+from app.http.media_types import JSON, JSON_LINES, ZIP
+from app.http.negotiation import EVERYTHING
+from app.http.options import read
+from app.intake.archive_items import MEDIA_TYPES
+from app.intake.body import announced
+from app.intake.content_coding import coding_of, unpacked
+from app.intake.wanted import ImageRequest, Wanted
+from app.jobs.listing import Asked, Source, failed_records
+from app.jobs.results import Records, ResultsZip
+from app.jobs.work import Work, WorkOf
+from app.responses.body import Body, StreamedBody
+from app.responses.vectors import VectorStyle
+from app.routes.classify import classify_wanted
+from app.routes.documentation.openapi import Responses, described_problem
+from app.routes.documentation.request_documents import job_parameters
+from app.routes.filter import filter_wanted
+from app.routes.images.image_route import client_name
+from app.routes.process import process_wanted
+from app.service import Computing, Service, ServiceOf
+from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
+from models.domain.errors import Draining, FieldError, InvalidParameter, Unavailable
+from models.domain.job_errors import JobsDisabled, StorageFull
+
+if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
+    from app.jobs.jobs import Jobs
+    from app.jobs.store.endings import Ending
+    from app.jobs.store.values import Job
+
+# The work of a job on each image, by the options that the endpoint of its operation has.
+OPERATIONS = ("classify", "filter", "process")
+
+
+def work_of(computing: Callable[[], Computing]) -> WorkOf:
+    """Return the function that maps operations and options to work, with the networks of now."""
+
+    def work(operation: str, given: Mapping[str, Any]) -> Work:
+        wanted = _wanted(operation, given, computing())
+        network = ImageRequest((), wanted).network
+        model = None if network is None else computing().chosen(network).model
+        labels = None if model is None else model.labels
+        return Work(wanted, labels, VectorStyle.of(given))
+
+    return work
+
+
+def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> Wanted:
+    if operation == "classify":
+        return classify_wanted(given, computing)
+    if operation == "filter":
+        return filter_wanted(given, EVERYTHING)
+    if operation == "process":
+        return process_wanted(given, EVERYTHING, computing, _any_number)
+    text = f"one of {', '.join(OPERATIONS)} is needed, not {operation[:60]!r}"
+    raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
+
+
+def _any_number(_parts: int) -> None:
+    """Accept any number of parts: a job has one image at a time in each of its places."""
+
+
+# Read the query of `POST /jobs`: what concerns the job, and what is left for its operation.
+_OF_THE_JOB = ("source", "include", "retry_of", "destination", "webhook", "concurrency")
+
+
+MOST_CONCURRENCY = 65_536
+"""The highest limit that a job may have; what the server does is limited by its settings."""
+
+
+class JobQuery(BaseModel):
+    """Options of a job, whatever its operation is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str | None = Field(
+        None, max_length=8192, description="address of a folder whose files are the images"
+    )
+    include: str | None = Field(None, max_length=1000, description="patterns of names, by commas")
+    retry_of: str | None = Field(
+        None,
+        max_length=64,
+        description="job whose failed items are tried again; those not done too, if it failed",
+    )
+    destination: str | None = Field(
+        None, max_length=4096, description="address below which the results are written"
+    )
+    webhook: str | None = Field(None, max_length=2048, description="URL that is called at the end")
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_CONCURRENCY,
+        description="images of the job in work at a time, at most; none: the server chooses",
+    )
+
+
+def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
+    """Return the options of the operation, and those of the job."""
+    given = dict[str, Any]()
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            wrong = FieldError(name, "given more than once", value)
+            raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
+        given[name] = value
+    del given["operation"]
+    query = {name: given.pop(name) for name in _OF_THE_JOB if name in given}
+    return given, read(JobQuery, query)
+
+
+def asked_for(
+    jobs: "Jobs", client: str, operation: str, options: dict[str, Any], query: JobQuery
+) -> Asked:
+    """Return what a client asks for, after its addresses were checked; raises ServiceError."""
+    storage = jobs.storage
+    if query.webhook is not None:
+        jobs.endings.sender.check(query.webhook)
+    destination = None
+    if query.destination is not None:
+        destination = str(storage.writable(query.destination))
+    source = None
+    if query.source is not None and query.retry_of is not None:
+        raise InvalidParameter("source: give it or `retry_of`, not both")
+    if query.source is not None:
+        patterns = tuple(each for each in (query.include or "").split(",") if each)
+        source = Source(storage.readable(query.source), patterns)
+    elif query.include is not None:
+        raise InvalidParameter("include: it chooses names below `source`, which is missing")
+    elif query.retry_of is not None:
+        source = Source(retry_of=query.retry_of)
+    return Asked(
+        client, operation, options, None, source, destination, query.webhook, query.concurrency
+    )
+
+
+# OpenAPI of what FastAPI cannot know of `/jobs`: bodies, results and errors.
+_ITEM = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "id": {"type": "string", "maxLength": 256, "description": "your own id"},
+        "url": {"type": "string", "description": "where the image is fetched"},
+        "data": {"type": "string", "description": "data:image/…;base64,…"},
+        "path": {"type": "string", "description": "name of a file in the archive of the form"},
+    },
+}
+
+_OF_JOBS: Responses = {501: described_problem("The server has no folder for jobs")}
+_OF_ONE: Responses = _OF_JOBS | {404: described_problem("You have no such job")}
+
+ACCEPTED: Responses = _OF_JOBS | {
+    202: {
+        "description": "The manifest is on disk; the job is queued",
+        "headers": {
+            "Location": {"description": "path of the job", "schema": {"type": "string"}},
+            "Retry-After": {
+                "description": "seconds after which asking for its state is worth it",
+                "schema": {"type": "integer", "minimum": 1},
+            },
+        },
+    },
+    413: described_problem("The body or the number of images is over its limit"),
+    415: described_problem("A manifest as JSON Lines or JSON is needed"),
+    507: described_problem("The data folder is full, or a disk that the job needs"),
+}
+"""The answers of `POST /jobs`."""
+
+LISTED: Responses = _OF_JOBS
+FOUND: Responses = _OF_ONE
+
+REMOVED: Responses = _OF_ONE | {
+    202: {"model": JobRecord, "description": "The job is being cancelled"},
+    204: {"description": "The job and its results are gone"},
+}
+"""The answers of `DELETE /jobs/{id}`."""
+
+RESULTS: Responses = _OF_ONE | {
+    200: {
+        "description": "A record a line, in the order in which they were finished",
+        "content": {
+            JSON_LINES[0]: {"schema": {"$ref": "#/components/schemas/Record"}},
+            ZIP: {"schema": {"type": "string", "format": "binary"}},
+        },
+        "headers": {
+            "X-Job-State": {"description": "state of the job", "schema": {"type": "string"}}
+        },
+    },
+    410: described_problem("The results were kept for their time and are gone"),
+}
+"""The answers of `GET /jobs/{id}/results`."""
+
+
+def job_document() -> dict[str, Any]:
+    """Return the description of the options and the body of `POST /jobs`."""
+    lines: dict[str, Any] = {"schema": _ITEM}
+    content = dict.fromkeys(JSON_LINES, lines)
+    content[JSON] = {"schema": {"type": "array", "items": _ITEM, "minItems": 1}}
+    binary = {"type": "string", "format": "binary"}
+    content |= {kind: {"schema": binary} for kind in MEDIA_TYPES}
+    parts = {"manifest": binary, "archive": binary}
+    form = {"type": "object", "required": ["archive"], "properties": parts}
+    content["multipart/form-data"] = {"schema": form}
+    body = {"required": True, "content": content}
+    return {"parameters": job_parameters(JobQuery), "requestBody": body}
+
+
+# The routes of `/jobs`: a database that does not answer is no fault of the request.
+log = logging.getLogger("darkroom.jobs")
+
+DATABASE_PAUSE = 5.0
+"""Seconds after which a client may ask again whose request the database did not answer."""
+
+
+FULL = "the disk of the database of jobs is full; its operator must free some space"
+
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""What SQLite answers when the disk is full; the second one comes of its index of the log."""
+
+_DISK_FULL = "53100"
+"""The same of PostgreSQL (SQLSTATE `disk_full`)."""
+
+
+class JobRoute(APIRoute):
+    """Route that answers 503 where the database of jobs fails, so that clients try again, and 507
+    where its disk is full.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request; it raises Unavailable and StorageFull."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception as error:
+                if not _is_of_database(error):
+                    raise
+                if _is_full(error):
+                    log.warning("%s: %s", FULL, error)
+                    raise StorageFull(FULL, retry_after=DATABASE_PAUSE) from None
+                log.warning("the database of jobs does not answer: %s", error)
+                text = "the database of jobs does not answer; try again later"
+                raise Unavailable(text, retry_after=DATABASE_PAUSE) from None
+
+        return handled
+
+
+def _is_of_database(error: Exception) -> bool:
+    # Looked up, not imported: only servers with jobs have loaded SQLAlchemy.
+    loaded = sys.modules.get("sqlalchemy.exc")
+    return loaded is not None and isinstance(error, loaded.SQLAlchemyError)
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether an error of SQLAlchemy says that the disk of the database is full."""
+    cause = getattr(error, "orig", None)
+    code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
+    return code in _FULL or state == _DISK_FULL
+
+
+router = APIRouter(tags=["jobs"], route_class=JobRoute)
+
+RETRY_AFTER = 2
+"""Seconds after which it is worth asking for the state of a new job."""
+
+Id = Annotated[str, Path(description="id of the job", max_length=64)]
+
+
+@router.post(
+    "/jobs",
+    operation_id="make_job",
+    status_code=202,
+    response_model=JobRecord,
+    responses=ACCEPTED,
+    openapi_extra=job_document(),
+)
+async def make_job(
+    request: Request,
+    service: ServiceOf,
+    operation: JobOperation,
+    idempotency_key: Annotated[str | None, Header(max_length=255, pattern="^[!-~]+$")] = None,
+) -> Response:
+    """Take a manifest of images, and work through it in the background.
+
+    Options are those of the endpoint of that name. The answer comes when the manifest is on disk;
+    from then on the job survives restarts of the server.
+    """
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    n_bytes, coding = announced(request.scope), coding_of(request.scope)
+    if service.stopping.is_set():
+        raise Draining("this server is stopping; ask another one")
+    options, query = options_of(request)
+    work_of(service.computing)(operation, options)
+    asked = asked_for(jobs, client, operation, options, query)
+    asked = replace(asked, key=idempotency_key)
+    await jobs.check(asked)
+    kind = media_type(content_type(request.scope))
+    if coding:
+        most = service.settings.max_job_bytes
+        body = unpacked(request.scope, request.receive, coding, most, lambda _n_bytes: None)
+        request = Request(request.scope, body)
+    job = await jobs.acceptance.accept(asked, request, kind, n_bytes)
+    headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
+    return _answer(await _record(jobs, job), 202, headers)
+
+
+@router.get("/jobs", operation_id="list_jobs", response_model=JobListing, responses=LISTED)
+async def list_jobs(
+    request: Request,
+    service: ServiceOf,
+    state: JobState | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    before: Annotated[
+        str | None, Query(max_length=64, description="id of the last job of the page before")
+    ] = None,
+) -> Response:
+    """List your jobs, the newest first."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    found = await jobs.listed(client, state, before, limit + 1)
+    records = await _records(jobs, found[:limit])
+    following = None
+    if len(found) > limit:
+        chosen = f"&state={state}" if state else ""
+        following = f"/jobs?limit={limit}&before={found[limit - 1].id}{chosen}"
+    return _answer(JobListing(jobs=records, next=following))
+
+
+@router.get("/jobs/{id}", operation_id="get_job", response_model=JobRecord, responses=FOUND)
+async def get_job(request: Request, service: ServiceOf, id: Id) -> Response:
+    """Return the state of a job, its counts, its rate and its estimated end."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    return _answer(await _record(jobs, await jobs.find(id, client)))
+
+
+@router.delete("/jobs/{id}", operation_id="delete_job", status_code=202, responses=REMOVED)
+async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
+    """Cancel a job that is not finished (202), or remove one that is, with its results (204)."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    if await jobs.delete(id, client) is None:
+        return Response(status_code=204)
+    return _answer(await _record(jobs, await jobs.find(id, client)), 202)
+
+
+@router.post(
+    "/jobs/{id}/cancel", operation_id="cancel_job", response_model=JobRecord, responses=FOUND
+)
+async def cancel_job(request: Request, service: ServiceOf, id: Id) -> Response:
+    """Cancel a job, and keep what is done; a job that has finished meanwhile stays as it is."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    return _answer(await _record(jobs, await jobs.cancel(id, client)))
+
+
+@router.get(
+    "/jobs/{id}/results", operation_id="job_results", responses=RESULTS, response_class=Response
+)
+async def job_results(
+    request: Request,
+    service: ServiceOf,
+    id: Id,
+    offset: Annotated[int, Query(ge=0, description="records to skip")] = 0,
+    limit: Annotated[int | None, Query(ge=0, description="records to send at most")] = None,
+    follow: Annotated[
+        bool, Query(description="wait for the records of a job that still runs; skip empty lines")
+    ] = False,
+    status: Annotated[
+        Literal["error"] | None, Query(description="only records of items that failed")
+    ] = None,
+    output: Annotated[
+        Literal["jsonl", "zip"] | None, Query(description="the form; without it Accept chooses")
+    ] = None,
+) -> Response:
+    """Return the records of a job as JSON Lines, in the order in which they were finished.
+
+    As a ZIP the images are files, and the records are in `results.jsonl`. When the server stops, a
+    followed stream ends early, after a whole record; go on at the next `offset` then.
+
+    This order never changes, so a client that has N records asks for `offset=N` next. Each record
+    has the `index` of its line. With `status` only those that failed are sent, all are counted.
+    """
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    job = await jobs.find(id, client)
+    chosen: Callable[[Records], Records] = failed_records if status is not None else _every
+    headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
+    zipped = (output or _accepted(request)) == "zip"
+    found = await jobs.results(job, offset, limit, follow=follow, whole=zipped)
+    if not zipped:
+        content: Body = chosen(found.read())
+        return StreamedBody(content, headers, media_types.JSON_LINES[0], source=found)
+    images = job.operation != "classify"
+    archive = ResultsZip(found.read, chosen, images=images, padded=follow)
+    headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
+    return StreamedBody(archive.pieces(), headers, media_types.ZIP, source=found)
+
+
+def _every(records: Records) -> Records:
+    return records
+
+
+def _accepted(request: Request) -> str:
+    """Return the form of results that the client prefers."""
+    offers = (*media_types.JSON_LINES, media_types.ZIP)
+    chosen = negotiation.parse(request.headers.get("accept")).best(offers)
+    return "zip" if chosen == media_types.ZIP else "jsonl"
+
+
+def _jobs(service: Service) -> "Jobs":
+    if service.jobs is None:
+        raise JobsDisabled(
+            "this server keeps no jobs, because it has no folder for them; its operator sets "
+            "DARKROOM_DATA_FOLDER"
+        )
+    return service.jobs
+
+
+async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
+    """Return a job as clients see it."""
+    return (await _records(jobs, [job]))[0]
+
+
+async def _records(jobs: "Jobs", found: "Sequence[Job]") -> list[JobRecord]:
+    """Return jobs as clients see them; only those that run are looked up one by one."""
+    endings = await jobs.endings.rows.of([each.id for each in found])
+    return [_shown(each, await jobs.rate(each), endings[each.id]) for each in found]
+
+
+def _shown(job: "Job", rate: float | None, endings: "Mapping[str, Ending]") -> JobRecord:
+    left = job.total - job.done
+    end = time.time() + left / rate if rate else None
+    return JobRecord(
+        id=job.id,
+        state=job.state.value,
+        operation=job.operation,
+        options=job.options,
+        items=JobItemCounts(
+            total=job.total, done=job.done, succeeded=job.done - job.failed, failed=job.failed
+        ),
+        created=_moment(job.created),
+        started=_optional(job.started),
+        finished=_optional(job.finished),
+        expires=_optional(job.expires),
+        rate=None if rate is None else round(rate, 2),
+        estimated_end=_optional(end),
+        concurrency=job.concurrency,
+        results=f"/jobs/{job.id}/results",
+        problem=job.problem,
+        **{kind: _ending(each) for kind, each in endings.items()},
+    )
+
+
+def _ending(found: "Ending") -> JobEnding:
+    attempts, reason = found.attempts, found.reason
+    return JobEnding(target=found.target, state=found.state, attempts=attempts, reason=reason)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(round(seconds, 3), UTC)
+
+
+def _optional(seconds: float | None) -> datetime | None:
+    return None if seconds is None else _moment(seconds)
+
+
+def _answer(
+    content: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    body = content.model_dump_json(exclude_none=True)
+    fresh = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(body, status, fresh, media_types.JSON)

@@ -1,0 +1,170 @@
+"""Send a signed message to an address that passes the same guard as addresses of images.
+
+One call is one try; `app/jobs/endings.py` decides what is sent when. Redirects are not followed,
+because a redirect would lead a signed message elsewhere.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+
+import httpcore
+import httpx
+
+from app.fetch.bounded_stream import answered
+from app.fetch.fetcher import FetchLimits
+from app.fetch.origin import retry_after
+from app.fetch.pinned_network import PinnedBackend, Resolve, asking, pinned_transport
+from app.fetch.system_resolver import SystemResolver
+from app.urls.url_policy import parse_url
+from models.domain.errors import InvalidParameter, ServiceError
+from models.settings import Settings
+from models.version import VERSION
+
+# Signatures of Standard Webhooks (https://www.standardwebhooks.com): version 1, HMAC-SHA256.
+PREFIX = "whsec_"
+"""What a secret begins with; base64 of its bytes follows."""
+
+SHORTEST, LONGEST = 24, 64
+"""Bytes of a secret, as the standard asks."""
+
+
+def parse_secrets(texts: Sequence[str]) -> tuple[bytes, ...]:
+    """Return the bytes of secrets; ValueError says what is wrong, without the secret."""
+    return tuple(_parsed(text) for text in texts)
+
+
+def headers(secrets: Sequence[bytes], id_: str, seconds: int, body: bytes) -> dict[str, str]:
+    """Return the headers of a message that is sent at `seconds` since 1970.
+
+    There is one signature for each secret, so that receivers may change theirs at any time.
+    """
+    signed = b".".join((id_.encode(), str(seconds).encode(), body))
+    digests = (hmac.new(secret, signed, hashlib.sha256).digest() for secret in secrets)
+    return {
+        "webhook-id": id_,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(f"v1,{base64.b64encode(d).decode()}" for d in digests),
+    }
+
+
+def _parsed(text: str) -> bytes:
+    encoded = text.removeprefix(PREFIX)
+    try:
+        secret = base64.b64decode(encoded, validate=True) if encoded != text else b""
+    except binascii.Error:
+        secret = b""
+    if not SHORTEST <= len(secret) <= LONGEST:
+        raise ValueError(
+            f"DARKROOM_WEBHOOK_SECRET: write each secret as {PREFIX} and base64 of {SHORTEST} to "
+            f"{LONGEST} random bytes, for instance {PREFIX}$(openssl rand -base64 32)"
+        )
+    return secret
+
+
+TIMEOUT = 20.0
+"""Seconds of one try; the standard advises 15 to 30."""
+
+
+class Delivery(StrEnum):
+    """What became of one try: `gone` receivers want no message any more (status 410)."""
+
+    DELIVERED = "delivered"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """The end of one try, with its reason, and the seconds that the receiver asks to wait."""
+
+    delivery: Delivery
+    reason: str
+    pause: float | None = None
+
+
+class WebhookSender:
+    """Sender of one process; `clock` returns seconds since 1970."""
+
+    def __init__(
+        self,
+        limits: FetchLimits,
+        secrets: tuple[bytes, ...],
+        resolve: Resolve | None = None,
+        network: httpcore.AsyncNetworkBackend | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._limits = limits
+        self._secrets = secrets
+        self._clock = clock
+        backend = PinnedBackend(limits.allowed_networks, resolve or SystemResolver(), network)
+        self._transport = pinned_transport(backend, most_idle=0)
+        timeout = httpx.Timeout(limits.read_timeout, connect=limits.connect_timeout, pool=None)
+        self._extensions = {"timeout": timeout.as_dict()}
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "WebhookSender":
+        """Return a sender with the operator's limits; ValueError says which secret is wrong."""
+        limits = FetchLimits.from_settings(settings)
+        return cls(limits, parse_secrets(settings.webhook_secret))
+
+    def check(self, url: str) -> None:
+        """Raise InvalidParameter or AddressRefused for an address that is never sent to.
+
+        The address that a name has is checked when it is connected to.
+        """
+        if not self._secrets:
+            raise InvalidParameter(
+                "webhook: this server sends none, because it has no secret to sign them with; its "
+                "operator sets DARKROOM_WEBHOOK_SECRET"
+            )
+        self._limits.urls.check(parse_url(url))
+
+    async def send(self, url: str, id_: str, body: bytes, client: str = "") -> Try:
+        """Try to deliver a message in JSON once; it has the same `id_` at every try.
+
+        `client` is the one whose share of all lookups of names it takes.
+        """
+        token = asking.set(client)
+        try:
+            self.check(url)
+            async with asyncio.timeout(TIMEOUT):
+                return await self._sent(parse_url(url), id_, body)
+        except ServiceError as error:
+            return Try(Delivery.FAILED, error.detail)
+        except TimeoutError:
+            return Try(Delivery.FAILED, f"no answer within {TIMEOUT:g} seconds")
+        except httpx.HTTPError as error:
+            return Try(Delivery.FAILED, f"no connection, or it broke ({type(error).__name__})")
+        finally:
+            asking.reset(token)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def _sent(self, url: httpx.URL, id_: str, body: bytes) -> Try:
+        signed = headers(self._secrets, id_, int(self._clock()), body)
+        fixed = {
+            "User-Agent": f"darkroom/{VERSION}",
+            "Content-Type": "application/json",
+            "Connection": "close",
+        }
+        request = httpx.Request(
+            "POST", url, headers=fixed | signed, content=body, extensions=self._extensions
+        )
+        async with aclosing(await self._transport.handle_async_request(request)) as reply:
+            answered(reply.extensions.get("network_stream"), reply.headers.raw)
+            status = reply.status_code
+            if 200 <= status < 300:
+                return Try(Delivery.DELIVERED, f"status {status}")
+            if status == httpx.codes.GONE:
+                return Try(Delivery.GONE, f"status {status}")
+            return Try(Delivery.FAILED, f"status {status}", retry_after(reply.headers))

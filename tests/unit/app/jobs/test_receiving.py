@@ -1,0 +1,177 @@
+"""Bodies that make jobs: the memory of long lines and the threads for archives are shared."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event, Semaphore
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from app.jobs import receiving
+from app.jobs.receiving import JSON_LINES, PIECE, Received, Receiver, unpack
+from app.jobs.room import DataRoom, Reservation
+from app.jobs.store.arrivals import Arrivals
+from app.jobs.store.database import opened
+from models.domain.errors import Cancelled, Overloaded
+from models.settings import Settings
+from tests.unit.app.archives.test_zip_archive import packed
+
+PENDING = 30 << 20
+"""Bytes of the line of each body: two are less than the room, two with their copies are more."""
+
+SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
+
+
+@asynccontextmanager
+async def data_room(folder: Path) -> AsyncIterator[DataRoom]:
+    engine = await opened(None, folder)
+    most = Settings().max_data_bytes
+    try:
+        yield DataRoom(Arrivals(engine, "me"), most, most)
+    finally:
+        await engine.dispose()
+
+
+def test_the_copies_of_long_lines_are_counted_too(tmp_path: Path) -> None:
+    async def scenario() -> list[Received | BaseException]:
+        all_came = asyncio.Event()
+
+        async def body(name: str) -> Received:
+            messages: list[Message] = [
+                {"type": "http.request", "body": b'{"data": "', "more_body": True},
+                *({"type": "http.request", "body": b"a" * PIECE, "more_body": True},)
+                * (PENDING // PIECE),
+            ]
+
+            async def receive() -> Message:
+                if messages:
+                    return messages.pop(0)
+                await all_came.wait()
+                return {"type": "http.request", "body": b"", "more_body": False}
+
+            (folder := tmp_path / name).mkdir()
+            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room, name), name)
+            return await receiver.receive(Request(SCOPE, receive), JSON_LINES[0])
+
+        async with data_room(tmp_path) as room:
+            bodies = [asyncio.ensure_future(body(name)) for name in ("one", "other")]
+            done, _ = await asyncio.wait(bodies, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+            all_came.set()
+            found = await asyncio.gather(*bodies, return_exceptions=True)
+        assert len(done) == 1
+        return found
+
+    found = asyncio.run(scenario())
+    assert sum(isinstance(each, Overloaded) for each in found) == 1
+
+
+class SlowArchives:
+    """Archives of clients whose reading takes a thread until they are `released`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
+        self.begun, self.released = Semaphore(0), Event()
+        self._slow = slow
+        monkeypatch.setattr(receiving, "unpack", self._waited)
+
+    def _waited(self, folder: Path, *others: Any) -> None:
+        if folder.name.startswith(self._slow):
+            self.begun.release()
+            assert self.released.wait(60)
+        unpack(folder, *others)
+
+
+class Sender:
+    """Sends archives as bodies of jobs, whose clients stay until they `leave`."""
+
+    def __init__(self, folder: Path, room: DataRoom) -> None:
+        self._folder, self._room = folder, room
+        self._left = dict[str, asyncio.Event]()
+
+    def send(self, name: str, client: str) -> asyncio.Task[Received]:
+        """Send one archive; its folder has the name."""
+        left = self._left[name] = asyncio.Event()
+        bodies: list[Message] = [{"type": "http.request", "body": packed({"a.jpg": b"1"})}]
+
+        async def receive() -> Message:
+            if bodies:
+                return bodies.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        (folder := self._folder / name).mkdir()
+        receiver = Receiver(folder, Settings(), b"", 32, Reservation(self._room, name), client)
+        return asyncio.create_task(receiver.receive(Request(SCOPE, receive), "application/zip"))
+
+    def leave(self, name: str) -> None:
+        """Let the client of an archive close its connection."""
+        self._left[name].set()
+
+
+def test_archives_of_one_client_leave_a_thread_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        archives = SlowArchives(monkeypatch, "slow")
+        async with data_room(tmp_path) as room, asyncio.timeout(60):
+            sender = Sender(tmp_path, room)
+            slow = [sender.send(f"slow{n}", "one") for n in range(3)]
+            try:
+                await asyncio.to_thread(archives.begun.acquire)
+                assert (await sender.send("quick", "two")).total == 1
+            finally:
+                archives.released.set()
+            assert [each.total for each in await asyncio.gather(*slow)] == [1] * 3
+        assert not len(receiving.TURNS)
+
+    asyncio.run(scenario())
+
+
+def test_an_archive_whose_client_leaves_before_its_turn_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        archives = SlowArchives(monkeypatch, "slow")
+        async with data_room(tmp_path) as room, asyncio.timeout(60):
+            sender = Sender(tmp_path, room)
+            slow = sender.send("slow", "one")
+            await asyncio.to_thread(archives.begun.acquire)
+            waiting = sender.send("slow that waits", "one")
+            sender.leave("slow that waits")
+            with pytest.raises(Cancelled, match="the client left"):
+                await waiting
+            archives.released.set()
+            await slow
+        assert not archives.begun.acquire(blocking=False)
+        assert not len(receiving.TURNS)
+
+    asyncio.run(scenario())
+
+
+def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:
+    def part(name: str, filename: str, content: bytes) -> bytes:
+        head = (
+            f'--b\r\nContent-Disposition: form-data; name="{name}"; filename="{filename}"\r\n\r\n'
+        )
+        return head.encode() + content + b"\r\n"
+
+    empty, archive = part("manifest", "", b""), part("archive", "a.zip", packed({"a.jpg": b"1"}))
+    scope = {**SCOPE, "headers": [(b"content-type", b"multipart/form-data; boundary=b")]}
+    bodies: list[Message] = [{"type": "http.request", "body": empty + archive + b"--b--\r\n"}]
+
+    async def receive() -> Message:
+        if bodies:
+            return bodies.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("the client stays")
+
+    async def scenario() -> Received:
+        (folder := tmp_path / "job").mkdir()
+        async with data_room(tmp_path) as room:
+            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room, "job"), "one")
+            return await receiver.receive(Request(scope, receive), "multipart/form-data")
+
+    assert asyncio.run(scenario()).total == 1
