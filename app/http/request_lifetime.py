@@ -28,17 +28,12 @@ def deadline_of(scope: Scope, settings: Settings) -> Deadline:
 
 def seconds_of(scope: Scope, settings: Settings) -> float:
     """Return the seconds that `X-Deadline-Ms` gives, or those by default; the server has a cap."""
-    text = header(scope, b"x-deadline-ms")
-    return seconds_before(None if text is None else text.encode("latin-1"), settings)
-
-
-def seconds_before(given: bytes | None, settings: Settings) -> float:
-    """Return the seconds before the deadline; `given` is the header's value, or None."""
+    given = header(scope, b"x-deadline-ms")
     if given is None:
         return settings.default_deadline
-    if not (given.isdigit() and len(given) <= DIGITS and int(given) > 0):
+    if not (given.isascii() and given.isdigit() and len(given) <= DIGITS and int(given) > 0):
         message = "a positive whole number of milliseconds"
-        wrong = FieldError(HEADER, message, given.decode("latin-1"))
+        wrong = FieldError(HEADER, message, given)
         raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
     return min(int(given) / 1000, settings.max_deadline)
 

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
-from app.admission.clients import ApiKeys, client_of
+from app.admission.clients import client_of
 from app.admission.permits import target_of
 from app.http.headers import content_type, media_type
 from app.http.request_lifetime import deadline_of
@@ -88,18 +88,10 @@ def client_name(service: Service, scope: Scope) -> str:
     if service.keys is None:
         return address
     try:
-        return key_name(service.keys, scope)
+        name = scope[NAME] = f"key {service.keys.client_of(scope)}"
     except Unauthorized:
         service.admission.charge_rate(address, 1)
         raise
-
-
-def key_name(keys: ApiKeys, scope: Scope) -> str:
-    """Return the name of the request's API key as a client's, and note it for the log.
-
-    Raises Unauthorized and Forbidden.
-    """
-    name = scope[NAME] = f"key {keys.client_of(scope)}"
     return name
 
 
