@@ -59,10 +59,5 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"openssl makes no certificate to test with: {error}")
 
 
-def test_an_origin_that_renews_its_keys_again_and_again_is_cut_off(certificate: Path) -> None:
-    with pytest.raises(httpx.HTTPError):
-        asked(certificate, 1000)
-
-
 def test_an_origin_may_renew_its_keys_some_times(certificate: Path) -> None:
     assert asked(certificate, 10) == b"image"
