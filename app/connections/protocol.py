@@ -5,7 +5,10 @@ loses the answer. So an answer that comes before a large rest of a body says `Co
 the server then closes its own half, and discards the bytes of the client until the client closes
 too, or too many bytes or seconds have passed (lingering close).
 
-A client that closes the connection, or its half of it, has left: its requests are cancelled.
+A client that closes the connection has left: its requests are cancelled. A client may close its
+half first, after its whole request, and wait for the answer; the server sees the same end. So the
+server sends the first byte of the answer at once: the host of a client that has left answers with a
+reset. With TLS, or amid a streamed answer, the end of the client's stream is the end.
 """
 
 import asyncio
@@ -44,11 +47,21 @@ log = logging.getLogger("darkroom.connections")
 
 CLOSE = (b"connection", b"close")
 
+FIRST_BYTE = b"H"
+"""The first byte of every answer."""
+
+RDHUP = getattr(select, "POLLRDHUP", 0)
+"""The event that a client sends no more. Linux alone has it."""
+
 SHORT_REST = 1 << 20
 """Bytes of a body that the server reads after the answer in order to keep the connection."""
 
 LITTLE = 1 << 20
 """Bytes that a client may send after its headers or the framing of its body were refused."""
+
+RESET = 0.02
+"""Seconds after which the host of a client that has left, on the same machine, has answered the
+first byte. The sweep of the table finds later resets."""
 
 MOST_AHEAD = 32
 """Requests that a client may send before it has read the first one's answer."""
@@ -170,6 +183,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._discards = False
         """Whether the bytes of the client are discarded."""
         self._left_to_discard = table.limits.discard_bytes
+        self._half_closed = False
+        """Whether the client sends no more and waits for its last answer."""
 
     # The connection
 
@@ -191,16 +206,33 @@ class GuardedProtocol(HttpToolsProtocol):
         self._leave()
         super().connection_lost(exc)
 
-    def eof_received(self) -> None:
-        """Note that the client has left; the event loop closes the connection."""
-        self._leave()
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's returns None
+        """Return whether the client may wait for an answer, so that the connection stays open."""
+        last, running = self.cycle, self.running
+        if (
+            last is None
+            or running is None
+            or running.response_complete
+            or running.response_started
+            or self.incoming is not None
+            or not self.transport.can_write_eof()
+        ):
+            self._leave()
+            return False
+        self._half_closed = True
+        last.keep_alive = False
+        self.transport.write(FIRST_BYTE)
+        running.transport = cast(asyncio.Transport, _AfterFirstByte(running, self.transport))
+        self.loop.call_later(RESET, self.look)
+        return True
 
     def look(self) -> None:
         """Check that the client is there, and that the body comes that the application waits for.
 
         While reading pauses, the end of the connection stands behind bytes that were not read.
         """
-        if self.flow.read_paused and _has_ended(self.transport):
+        ended = select.POLLERR if self._half_closed else RDHUP
+        if (self.flow.read_paused or self._half_closed) and _has(self.transport, ended):
             self._leave()
             self.transport.abort()
         running, limits = self.running, self._table.limits
@@ -481,11 +513,27 @@ def _known(error: httptools.HttpParserError) -> ServiceError:
     return MalformedRequest(f"the request is not valid HTTP/1.1: {cause or error}")
 
 
-def _has_ended(transport: asyncio.BaseTransport) -> bool:
-    """Return whether a client sends no more, even if bytes before that end were not read."""
+class _AfterFirstByte:
+    """The transport of a request whose answer lacks its first byte, which the client has."""
+
+    def __init__(self, cycle: Cycle, transport: asyncio.Transport) -> None:
+        self._cycle = cycle
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        """Write the rest of the first piece of the answer, and get out of the way."""
+        self._cycle.transport = self._transport
+        self._transport.write(data[len(FIRST_BYTE) :])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _has(transport: asyncio.BaseTransport, event: int) -> bool:
+    """Return whether an event of `select` is true, even if bytes before it were not read."""
     connection = transport.get_extra_info("socket")
     if connection is None:
         return False
     poll = select.poll()
-    poll.register(connection.fileno(), getattr(select, "POLLRDHUP", 0))  # Linux alone has it
-    return bool(poll.poll(0))
+    poll.register(connection.fileno(), event)
+    return any(found & event for _, found in poll.poll(0))

@@ -1,4 +1,4 @@
-"""Clients that leave are noticed, also after a large upload, and while nothing is read."""
+"""Clients that leave are noticed, and clients that close their half get their answers."""
 
 import asyncio
 import struct
@@ -135,14 +135,45 @@ def test_a_client_that_leaves_is_noticed(run: Run, kind: str, size: int, reset: 
     run(scenario)
 
 
-@pytest.mark.parametrize("pieces", [(b"late",), (b"first", b"late")], ids=["whole", "stream"])
-def test_a_client_that_closes_its_half_has_left(run: Run, pieces: tuple[bytes, ...]) -> None:
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_client_that_closes_its_half_gets_its_answer(run: Run, kind: str, size: int) -> None:
     async def scenario() -> None:
-        device = Device(*pieces)
-        async with connected(device) as (_, writer):
-            writer.write(plain(300_000) + plain(300_000) + plain(300_000))
-            await device.begun.acquire()
+        device = Device(b"late", headers=[(b"content-length", b"4")])
+        async with connected(device) as (reader, writer):
+            writer.write(REQUESTS[kind](size))
             writer.write_eof()
+            await device.begun.acquire()
+            await asyncio.sleep(0.2)  # several looks whether the client has left
+            device.go.set()
+            answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n"), answer
+            assert body == b"late"
+            assert device.left.locked()
+
+    run(scenario)
+
+
+def test_a_client_that_closes_its_half_gets_the_answers_of_all_requests(run: Run) -> None:
+    async def scenario() -> None:
+        device = Device(b"late", headers=[(b"content-length", b"4")])
+        device.go.set()
+        async with connected(device) as (reader, writer):
+            writer.write(plain(300_000) * 3)
+            writer.write_eof()
+            assert (await reader.read()).count(b"HTTP/1.1 200 OK\r\n") == 3
+
+    run(scenario)
+
+
+def test_a_client_that_leaves_amid_a_streamed_answer_is_noticed(run: Run) -> None:
+    async def scenario() -> None:
+        device = Device(b"first", b"late")
+        async with connected(device) as (_, writer):
+            writer.write(plain(1))
+            await device.begun.acquire()
+            writer.close()
             await asyncio.wait_for(device.left.acquire(), SOON)
 
     run(scenario)
