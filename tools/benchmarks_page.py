@@ -23,7 +23,7 @@ must not be compared with each other.
 
 SHOWN = (
     *("serve_gpu", "serve_cpu", "filters_gpu", "filters_cpu", "overload", "soak"),
-    *("archive_memory", "stream_memory"),
+    "stream_memory",
 )
 """The results of this page."""
 
@@ -201,27 +201,17 @@ def _paragraph(text: str) -> str:
 
 
 def memory() -> Iterator[str]:
-    """Yield the section about the memory of archives and streams of any length."""
-    archives, stream = results("archive_memory"), results("stream_memory")
-    few, many = (archives["peak_bytes"][n] for n in sorted(archives["peak_bytes"], key=int))
+    """Yield the section about the memory of streams of any length."""
+    stream = results("stream_memory")
     held = stream["resident_bytes"]
-    yield "## Memory of archives and streams"
+    yield "## Memory of streams"
     yield ""
     yield _paragraph(
-        f"The peak of allocations while an archive of small files is written, read, and looked up "
-        f"by names, by the number of its files. One stream of {stream['lines']:,} images took "
+        f"One stream of {stream['lines']:,} images took "
         f"{(held['peak'] - held['idle']) / 1e6:.1f} MB beside the idle server's "
         f"{held['idle'] / 1e6:.0f} MB, {(held['after_a_tenth'] - held['idle']) / 1e6:.1f} MB of "
         "them in its first tenth."
     )
-    yield ""
-    yield f"| step | {' | '.join(f'{int(n):,} files' for n in archives['peak_bytes'])} |"
-    yield "|---|---|---|"
-    for step, name in (("write", "written"), ("read", "read"), ("find", "looked up")):
-        yield f"| {name} | {few[step] / 1e6:.1f} MB | {many[step] / 1e6:.1f} MB |"
-    yield f"| read by zipfile | {few['zipfile'] / 1e6:.1f} MB | {many['zipfile'] / 1e6:.1f} MB |"
-    yield ""
-    yield from method("bench/archive_memory")
     yield ""
     yield from method("bench/stream_memory")
 
