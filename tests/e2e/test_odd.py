@@ -137,16 +137,24 @@ def test_a_file_over_the_size_limit_is_413_and_its_neighbours_are_answered(
     assert results[0]["error"]["status"] == 413
 
 
-def test_a_body_over_the_limit_is_413_and_names_the_limit(client: httpx.Client) -> None:
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("application/zip", "268435456 (DARKROOM_MAX_BODY_BYTES)"),
+        ("application/json", "33554432 bytes; send larger images as multipart/form-data"),
+    ],
+)
+def test_a_body_over_the_limit_is_413_and_names_the_limit(
+    client: httpx.Client, kind: str, named: str
+) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(300):
             yield bytes(1 << 20)
 
-    kind = {"Content-Type": "application/json"}
-    reply = client.post("/classify", content=endless(), headers=kind)
+    reply = client.post("/classify", content=endless(), headers={"Content-Type": kind})
     assert reply.status_code == 413
     assert reply.headers["Content-Type"] == "application/problem+json"
-    assert "268435456 (DARKROOM_MAX_BODY_BYTES)" in reply.json()["detail"]
+    assert named in reply.json()["detail"]
 
 
 def test_a_body_announced_over_the_limit_is_413_before_its_first_byte(server: Running) -> None:

@@ -186,14 +186,12 @@ def test_many_at_once_ask_for_one_thumbnail(client: httpx.Client) -> None:
     assert len({reply.content for reply in replies}) == 1
 
 
-@pytest.mark.parametrize(("length", "status"), [(1_000, 404), (20_000, 414)])
+@pytest.mark.parametrize("length", [1_000, 20_000])
 @pytest.mark.parametrize("path", ["/filters/", "/filters/{}/thumbnail", "/"])
-def test_a_long_name_is_a_short_error(
-    client: httpx.Client, path: str, length: int, status: int
-) -> None:
+def test_a_long_name_is_a_short_error(client: httpx.Client, path: str, length: int) -> None:
     name = "n" * length
     reply = client.get(path.format(name) if "{" in path else path + name)
-    assert reply.status_code == status
+    assert reply.status_code == 404
     assert len(reply.content) < 2_000
 
 

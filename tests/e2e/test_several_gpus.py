@@ -10,7 +10,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -53,24 +52,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(*flags, "--log-level", "error", environment=there) as server:
         until(lambda: len(children(server.process.pid)) == 4)
         yield server
-
-
-def cpus(pid: int) -> set[str]:
-    """Return the lists of CPUs that the threads of a process may run on."""
-    found = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        status = (task / "status").read_text()
-        found.add(status.partition("Cpus_allowed_list:")[2].split()[0])
-    return found
-
-
-def test_each_gpu_has_cpus_of_its_own_for_its_worker_and_its_front_end(two: Served) -> None:
-    found = children(two.process.pid)
-    first, second = cpus(found["worker 0 of GPU 0"]), cpus(found["worker 1 of GPU 1"])
-    assert len(first) == len(second) == 1
-    assert first != second
-    assert cpus(found["front end 0"]) == first
-    assert cpus(found["front end 1"]) == second
 
 
 def test_each_device_has_its_counters(two: Served) -> None:
