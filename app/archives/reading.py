@@ -18,6 +18,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from bz2 import BZ2File
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -127,7 +128,7 @@ class Member:
     place: int = 0
 
 
-class Archive:
+class Archive(ABC):
     """An open archive, as a context manager. It blocks, so call it on a thread.
 
     Several threads may call its methods at the same time.
@@ -139,13 +140,13 @@ class Archive:
         self._indexing, self._reading = Lock(), Lock()
         self._by_name: dict[str, Member] | None = None
 
+    @abstractmethod
     def members(self) -> Iterator[Member]:
         """Yield the regular files in the order of the archive, without their content.
 
         Folders, links, devices, hidden files and `__MACOSX` are left out. Raises BadArchive where
         the rest of the archive cannot be read.
         """
-        raise NotImplementedError
 
     def read(self, member: Member, limit: int) -> bytes:
         """Return the content of a member; in a compressed TAR before the next member is asked for.
@@ -172,8 +173,9 @@ class Archive:
         if self._owned:
             self._file.close()
 
+    @abstractmethod
     def _content(self, member: Member) -> bytes:
-        raise NotImplementedError
+        """Return the content of a member, whatever its size."""
 
     def __enter__(self) -> Self:
         return self
@@ -282,7 +284,7 @@ class _ZipArchive(Archive):
             self._zip = zipfile.ZipFile(file)
         except (
             zipfile.BadZipFile,
-            NotImplementedError,
+            NotImplementedError,  # zipfile's error for a version of ZIP that it cannot read
             ValueError,
             OSError,
             struct.error,

@@ -7,7 +7,7 @@ whatever the number of connections, and no connection has a timer or a task of i
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from itertools import islice
@@ -172,10 +172,6 @@ class ConnectionTable:
         """Return the seconds since a connection has entered its phase."""
         now = self.clock()
         return now - self._members[connection.phase].get(connection, now)
-
-    def members(self, phase: Phase) -> Collection[Connection]:
-        """Return the connections of a phase; the one that has been in it for longest is first."""
-        return self._members[phase].keys()
 
     def watch_writing(self, connection: Connection) -> None:
         """Begin to measure how quickly the client reads."""

@@ -4,10 +4,6 @@ import ctypes
 from functools import cache
 from uuid import UUID
 
-_BUS_ID = 16
-"""Bytes of a PCI bus id with its final zero byte, such as `0000:3b:00.0`."""
-
-
 _UUID = 16
 """Bytes of a GPU's UUID."""
 
@@ -29,15 +25,6 @@ def wanted_gpus(gpus: str) -> int:
     if int(gpus) > found:
         raise ValueError(f"--gpus {gpus}: this machine has {found} that can be used")
     return int(gpus)
-
-
-def bus_id(number: int) -> str:
-    """Return the PCI bus id of a GPU by its number as CUDA counts, empty if it is unknown."""
-    driver = _driver()
-    text = ctypes.create_string_buffer(_BUS_ID)
-    if driver is None or driver.cuDeviceGetPCIBusId(text, len(text), number):
-        return ""
-    return text.value.decode()
 
 
 @cache

@@ -1,11 +1,10 @@
 """What the driver of the GPUs tells, without a driver."""
 
-from workers.supervision.gpu_discovery import bus_id, count_gpus, uuid_of
+from workers.supervision.gpu_discovery import count_gpus, uuid_of
 
 
-def test_a_gpu_that_is_not_there_has_no_address_and_no_uuid() -> None:
+def test_a_gpu_that_is_not_there_has_no_uuid() -> None:
     number = count_gpus()
-    assert bus_id(number) == ""
     assert uuid_of(f"cuda:{number}") == ""
 
 
