@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
 import httpcore
 import httpx
@@ -20,15 +21,13 @@ from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.name_cache import CachingResolver
 from app.fetch.origin import Again, Origins
 from app.fetch.pinned_network import PinnedBackend, Resolve, asking, pinned_transport
-from app.fetch.stored import StoredImages
 from app.fetch.system_resolver import SystemResolver
 from app.fetch.url_rules import UrlRules
 from app.intake.spool import Blob, Spool
-from app.storage.location import is_stored
-from app.storage.storage import Storage
-from app.urls.url_policy import host_of, parse_url
+from app.urls.url_policy import host_of, is_stored, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
+    AddressRefused,
     DeadlineExceeded,
     NotFound,
     OriginFailed,
@@ -38,6 +37,10 @@ from models.domain.errors import (
     TooLarge,
 )
 from models.settings import Network, Settings
+
+if TYPE_CHECKING:  # only servers with storage load it
+    from app.fetch.stored import StoredImages
+    from app.storage.storage import Storage
 
 _BACKOFF = 0.2  # seconds before the second try; doubled with every further one
 
@@ -119,7 +122,7 @@ class Fetcher:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         counters: Counters | None = None,
-        stored: StoredImages | None = None,
+        stored: "StoredImages | None" = None,
     ) -> None:
         self._limits = limits
         self.stored = stored
@@ -140,11 +143,16 @@ class Fetcher:
         cls, settings: Settings, observe: Callable[[str, float], None], counters: Counters
     ) -> "Fetcher":
         """Return a fetcher with the operator's limits; ValueError says which setting is wrong."""
-        limits, stored = FetchLimits.from_settings(settings), StoredImages.from_settings(settings)
+        stored = None
+        if settings.storage_allow or settings.storage_allow_write or settings.data_folder:
+            from app.fetch.stored import StoredImages
+
+            stored = StoredImages.from_settings(settings)
+        limits = FetchLimits.from_settings(settings)
         return cls(limits, observe, counters=counters, stored=stored)
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> "Storage":
         """Return the folders and buckets that this fetcher reads from."""
         assert self.stored is not None
         return self.stored.storage
@@ -188,7 +196,12 @@ class Fetcher:
     async def _in_time(self, url: str, deadline: Deadline) -> Blob:
         try:
             async with asyncio.timeout_at(deadline.alarm):
-                if self.stored is not None and is_stored(url):
+                if is_stored(url):
+                    if self.stored is None:
+                        raise AddressRefused(
+                            "this storage address is not allowed here; the operator allows "
+                            "prefixes with DARKROOM_STORAGE_ALLOW"
+                        )
                     return await self.stored.fetch(url, asking.get())
                 return await self._persistently(parse_url(url), deadline)
         except TimeoutError:

@@ -21,7 +21,6 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.admission.fair_queue import FairSemaphore, at_most
 from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
 from app.grpc_service.methods import METHODS, ROUTE
-from app.grpc_service.starting import MOST_CONNECTIONS
 from app.routes.access_log import AccessLog
 from app.service import Service
 from models.domain.errors import ServiceError
@@ -75,8 +74,8 @@ def is_fault(record: logging.LogRecord) -> bool:
 logging.getLogger("grpc._cython.cygrpc").addFilter(is_fault)
 
 
-async def started(app: FastAPI, settings: Settings) -> grpc.aio.Server:
-    """Return a server that answers calls at the port of the settings.
+async def started(app: FastAPI, settings: Settings, connections: int) -> grpc.aio.Server:
+    """Return a server that answers calls on at most `connections` at the port of the settings.
 
     The front ends of one server listen at the same port, and the kernel chooses among them. Raises
     RuntimeError if the port cannot be used.
@@ -87,7 +86,7 @@ async def started(app: FastAPI, settings: Settings) -> grpc.aio.Server:
     several = service.counters.front_ends > 1
     server = grpc.aio.server(
         handlers=[calls.handlers()],
-        options=[("grpc.so_reuseport", int(several)), *_options(settings, largest)],
+        options=[("grpc.so_reuseport", int(several)), *_options(settings, largest, connections)],
         maximum_concurrent_rpcs=MOST_CALLS,
     )
     host = settings.host or "::"
@@ -103,7 +102,7 @@ async def started(app: FastAPI, settings: Settings) -> grpc.aio.Server:
     return server
 
 
-def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
+def _options(settings: Settings, largest: int, connections: int) -> list[tuple[str, int]]:
     """Return the limits of connections and of their messages."""
     idle = int(settings.idle_timeout * MILLISECONDS)
     headers = int(settings.header_timeout * MILLISECONDS)
@@ -111,7 +110,7 @@ def _options(settings: Settings, largest: int) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", largest),
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+        ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.max_concurrent_streams", STREAMS),
         # What lies between a soft limit and the hard one is refused at random.
         ("grpc.max_metadata_size", METADATA),

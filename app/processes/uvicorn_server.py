@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from types import FrameType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,7 +21,6 @@ from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import announce, bind, bind_metrics, is_listening, listens
 from app.connections.protocol import CLOSE, GuardedProtocol
 from app.connections.table import ConnectionTable, Timer
-from app.grpc_service.starting import Grpc, reserved
 from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
@@ -33,10 +32,16 @@ from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
+if TYPE_CHECKING:  # only servers with a port for gRPC load grpcio
+    import grpc.aio
+
 log = logging.getLogger("darkroom.server")
 
 LAST_ANSWERS = 2.0
 """Seconds after the drain timeout in which requests that were given up are answered."""
+
+GRPC_CONNECTIONS = 256
+"""Connections to the port for gRPC of one process."""
 
 SCRAPERS = 64
 """Connections at the port for metrics, which has a limit of its own."""
@@ -69,7 +74,7 @@ class Server(uvicorn.Server):
         self._grace = settings.grace
         self._timers: list[Timer] = []
         self._opened = False
-        self._grpc = Grpc()
+        self._grpc: grpc.aio.Server | None = None
         self._left: list[ConnectionBalancer] = []
         """The closed acceptors of a front end that leaves."""
         self.exit_code: int = ExitCode.OK
@@ -91,7 +96,9 @@ class Server(uvicorn.Server):
             await listens(self._shared.socket)
         elif self._shared is None:
             introduce(self._app.state.service, self._settings)
-        limits = ConnectionLimits.of(settings, raise_limit() - reserved(settings))
+        limits = ConnectionLimits.of(
+            settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
+        )
         service.metrics.connection_limit.set(limits.connections)
         main = self._table(limits, service.counters)
         alone = [SharedSocket(each) for each in sockets or ()]
@@ -103,7 +110,10 @@ class Server(uvicorn.Server):
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             config = config_of(MetricsOnly(self.config.loaded_app), plain)
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
-        await self._grpc.start(self._app, settings)
+        if settings.grpc_port:
+            from app.grpc_service.server import started
+
+            self._grpc = await started(self._app, settings, GRPC_CONNECTIONS)
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
         self._opened = True
         if self._orders is None:
@@ -144,7 +154,7 @@ class Server(uvicorn.Server):
         drain = self._settings.drain_timeout
         self._announce_end()
         ending = asyncio.get_running_loop().call_later(drain, self._give_up)
-        self._grpc.stop(0.0 if self.force_exit else drain + LAST_ANSWERS)
+        self._stop_grpc(0.0 if self.force_exit else drain + LAST_ANSWERS)
         await super().shutdown(sockets)
         ending.cancel()
         if self.force_exit:  # uvicorn leaves the application to be cancelled: a traceback in logs
@@ -205,11 +215,17 @@ class Server(uvicorn.Server):
         for each in self.servers:
             each.close()
         self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
-        self._grpc.stop(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
+        self._stop_grpc(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
         if (jobs := self._app.state.service.jobs) is not None:
             jobs.leaving = True
         self._announce_end()
         asyncio.get_running_loop().call_later(self._grace, self._close)
+
+    def _stop_grpc(self, seconds: float) -> None:
+        """Take no more calls; the service waits at most `seconds` for those in progress."""
+        if self._grpc is not None:
+            ending = self._app.state.service.ending
+            ending.append(asyncio.create_task(self._grpc.stop(seconds)))
 
     def _close(self) -> None:
         self.should_exit = True

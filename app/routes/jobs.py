@@ -23,9 +23,6 @@ from app.intake.archive_items import MEDIA_TYPES
 from app.intake.body import announced
 from app.intake.content_coding import coding_of, unpacked
 from app.intake.wanted import ImageRequest, Wanted
-from app.jobs.listing import Asked, Source, failed_records
-from app.jobs.results import Records, ResultsZip
-from app.jobs.work import Work, WorkOf
 from app.responses.body import Body, StreamedBody
 from app.responses.vectors import VectorStyle
 from app.routes.classify import classify_wanted
@@ -39,17 +36,21 @@ from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, 
 from models.domain.errors import Draining, FieldError, InvalidParameter, Unavailable
 from models.domain.job_errors import JobsDisabled, StorageFull
 
-if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
+if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
+    from app.jobs.listing import Asked
+    from app.jobs.results import Records
     from app.jobs.store.endings import Ending
     from app.jobs.store.values import Job
+    from app.jobs.work import WorkOf
 
 # The work of a job on each image, by the options that the endpoint of its operation has.
 OPERATIONS = ("classify", "filter", "process")
 
 
-def work_of(computing: Callable[[], Computing]) -> WorkOf:
+def work_of(computing: Callable[[], Computing]) -> "WorkOf":
     """Return the function that maps operations and options to work, with the networks of now."""
+    from app.jobs.work import Work
 
     def work(operation: str, given: Mapping[str, Any]) -> Work:
         wanted = _wanted(operation, given, computing())
@@ -125,8 +126,10 @@ def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
 
 def asked_for(
     jobs: "Jobs", client: str, operation: str, options: dict[str, Any], query: JobQuery
-) -> Asked:
+) -> "Asked":
     """Return what a client asks for, after its addresses were checked; raises ServiceError."""
+    from app.jobs.listing import Asked, Source
+
     storage = jobs.storage
     if query.webhook is not None:
         jobs.endings.sender.check(query.webhook)
@@ -393,6 +396,9 @@ async def job_results(
     has the `index` of its line. With `status` only those that failed are sent, all are counted.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
+    from app.jobs.listing import failed_records
+    from app.jobs.results import ResultsZip
+
     job = await jobs.find(id, client)
     chosen: Callable[[Records], Records] = failed_records if status is not None else _every
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
@@ -407,7 +413,7 @@ async def job_results(
     return StreamedBody(archive.pieces(), headers, media_types.ZIP, source=found)
 
 
-def _every(records: Records) -> Records:
+def _every(records: "Records") -> "Records":
     return records
 
 

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
+from app.urls.url_policy import SCHEMES
 from models.domain.errors import FieldError, InvalidParameter
-
-SCHEMES = ("file", "s3", "gs", "az")
-"""What an address may begin with, before `://`."""
 
 LONGEST = 4096
 """Bytes of a path or key, decoded."""
@@ -62,12 +60,6 @@ class Location:
         Raises InvalidParameter for names that would lead elsewhere.
         """
         return Location(self.scheme, self.bucket, (*self.parts, *_parts(name, self.scheme, name)))
-
-
-def is_stored(url: str) -> bool:
-    """Return whether `url` begins like a storage address; nothing else of it is checked."""
-    scheme, mark, _ = url[:8].partition("://")
-    return bool(mark) and scheme.lower() in SCHEMES
 
 
 def parse(text: str) -> Location:

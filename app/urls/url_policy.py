@@ -10,6 +10,15 @@ from models.domain.errors import AddressRefused, FieldError, InvalidParameter
 
 MAX_URL = 8192
 
+SCHEMES = ("file", "s3", "gs", "az")
+"""The schemes of storage addresses, which are files of folders and buckets."""
+
+
+def is_stored(url: str) -> bool:
+    """Return whether `url` begins like a storage address; nothing else of it is checked."""
+    scheme, mark, _ = url[:8].partition("://")
+    return bool(mark) and scheme.lower() in SCHEMES
+
 
 def parse_url(text: str) -> httpx.URL:
     """Return an acceptable URL without its fragment.

@@ -33,7 +33,6 @@ def run(settings: Settings) -> int:
     """
     from app import main
     from app.connections.listening import check_tls
-    from app.grpc_service import starting
     from app.processes import plan as tree
     from app.processes import uvicorn_server
     from app.telemetry import structured_logging, tracing
@@ -42,7 +41,10 @@ def run(settings: Settings) -> int:
     try:
         check_tls(settings)
         tracing.check(settings.tracing)
-        starting.check(settings)
+        if settings.grpc_port:
+            from app.grpc_service.starting import check
+
+            check()
         plan = tree.Plan.of(settings)
         _check_files(settings)
     except ValueError as error:
@@ -52,7 +54,7 @@ def run(settings: Settings) -> int:
             "--front-ends: several processes need memory files, which only Linux has; leave it out"
         )
     try:
-        starting.check_port(settings)
+        _check_grpc_port(settings)
         if plan.front_ends:
             return tree.run(settings, plan)
         return uvicorn_server.run(main.create_app(settings), settings)
@@ -69,12 +71,25 @@ def _check_files(settings: Settings) -> None:
     Every front end would find that too, but only after the model is loaded.
     """
     from app.admission.clients import read_keys
-    from app.jobs.files import DataFolder
 
     if settings.api_keys_file is not None:
         read_keys(settings.api_keys_file)
     if settings.data_folder is not None:
+        from app.jobs.files import DataFolder
+
         DataFolder(settings.data_folder).make()
+
+
+def _check_grpc_port(settings: Settings) -> None:
+    """Raise OSError if the port is in use: grpcio says so only after the networks were loaded."""
+    from app.connections.listening import bind
+
+    try:
+        for each in bind(settings.host, settings.grpc_port) if settings.grpc_port else ():
+            each.close()
+    except OSError as error:
+        error.filename = f"{settings.host}:{settings.grpc_port} (--grpc-port)"
+        raise
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:

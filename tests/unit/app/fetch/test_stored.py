@@ -62,8 +62,8 @@ def test_every_other_address_is_its_own_error(
         fetched(settings, url.format(folder=tmp_path.as_uri()))
 
 
-def test_without_storage_only_http_is_fetched(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="only http and https"):
+def test_without_storage_the_refusal_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(AddressRefused, match="DARKROOM_STORAGE_ALLOW"):
         fetched(Settings(), (tmp_path / "a.jpg").as_uri(), stored=False)
 
 
