@@ -1,10 +1,6 @@
 """A server behind each proxy of `docker/edge`, with the file that stands there."""
 
 import json
-import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,80 +9,38 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.edge import PROGRAMS, behind
 from tests.pictures import jpeg
 from tests.ports import free_port
 from tests.server import PATIENCE, serving, until
 
-FOLDER = Path(__file__).parents[2] / "docker/edge"
-NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-ENVOY = shutil.which("envoy", path=Path(sys.executable).parent) or shutil.which("envoy")
 JPEG = {"Content-Type": "image/jpeg"}
 
 
 @dataclass(frozen=True)
 class Edge:
-    """The address of a proxy, a client of it, and the log of the server."""
+    """A client of a proxy, and the log of the server behind it."""
 
-    port: int
     client: httpx.Client
     log: Path
 
 
-def _nginx(folder: Path, port: int, server: int) -> list[str]:
-    """Write nginx's file for these ports; return the command that runs nginx."""
-    assert NGINX is not None
-    text = (FOLDER / "nginx.conf").read_text().replace("/tmp/", f"{folder}/")
-    text = text.replace("server darkroom:8000", f"server 127.0.0.1:{server}")
-    text = text.replace("listen 8080", f"listen 127.0.0.1:{port}")
-    (folder / "nginx.conf").write_text(text.replace("size 256m", "size 2m"))
-    command = [NGINX, "-e", "stderr", "-c", str(folder / "nginx.conf")]
-    return [*command, "-g", "daemon off;"]
-
-
-def _envoy(folder: Path, port: int, server: int) -> list[str]:
-    """Write Envoy's file for these ports; return the command that runs Envoy."""
-    assert ENVOY is not None
-    text = (FOLDER / "envoy.yaml").read_text()
-    text = text.replace(
-        "address: darkroom, port_value: 8000", f"address: 127.0.0.1, port_value: {server}"
-    )
-    text = text.replace(
-        "address: 0.0.0.0, port_value: 8080", f"address: 127.0.0.1, port_value: {port}"
-    )
-    (folder / "envoy.yaml").write_text(text)
-    command = [ENVOY, "-c", str(folder / "envoy.yaml"), "--log-level", "warning"]
-    return [*command, "--disable-hot-restart", "--concurrency", "2"]
-
-
-PROXIES = [
-    pytest.param(_nginx, marks=pytest.mark.skipif(NGINX is None, reason="nginx is not installed")),
-    pytest.param(_envoy, marks=pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed")),
-]
-
-
-@pytest.fixture(scope="module", params=PROXIES, ids=["nginx", "envoy"])
+@pytest.fixture(scope="module", params=PROGRAMS)
 def edge(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Edge]:
+    if PROGRAMS[request.param] is None:
+        pytest.skip(f"{request.param} is not installed")
     folder, port = tmp_path_factory.mktemp("edge"), free_port()
     log = folder / "log"
     flags = ("--weights", "random", "--precision", "fp32", "--log-level", "info")
     limits = ("--max-body-bytes", "2M", "--trusted-proxies", "127.0.0.1")
     with (
         serving(*flags, *limits, log=log) as server,
-        subprocess.Popen(request.param(folder, port, server.port)) as proxy,
+        behind(request.param, folder, port, server.port, body="2m"),
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client,
     ):
-        try:
-            until(lambda: _listens(port))
-            yield Edge(port, client, log)
-        finally:
-            proxy.terminate()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
+        yield Edge(client, log)
 
 
 def test_uploads_and_streams_pass(edge: Edge) -> None:

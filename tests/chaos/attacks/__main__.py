@@ -3,7 +3,8 @@
 `python -m tests.chaos.attacks [NAME …]` runs all attacks, or those whose names begin so. For each
 a fresh server is started; 15 good clients send ordinary photos while the attack lasts, `/livez`
 is asked ten times a second, memory and CPU time of all processes of the server are read.
-`--checkout PATH` attacks the code of another checkout by its own interpreter. With `--server-cpus`
+`--checkout PATH` attacks the code of another checkout by its own interpreter. `--behind nginx` puts
+a proxy of `docker/edge` between the clients and the server. With `--server-cpus`
 the server has CPUs of its own, so that what clients take is not missing there. The last line is a
 JSON object; the exit code is 1 when a promise is broken.
 """
@@ -22,6 +23,7 @@ from tests.chaos.attacks.catalogue import ATTACKS
 from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.checkout import HERE, Checkout
 from tests.chaos.harness.trial import as_attacker, run
+from tests.edge import PROGRAMS
 
 
 def main() -> int:
@@ -36,7 +38,8 @@ def main() -> int:
             print(f"{name:28} {attack.about}")
         return 0
     names = _chosen(arguments.names)
-    checkout = Checkout(arguments.checkout.resolve(), frozenset(arguments.server_cpus))
+    cpus = frozenset(arguments.server_cpus)
+    checkout = Checkout(arguments.checkout.resolve(), cpus, arguments.behind)
     if others := os.sched_getaffinity(0) - checkout.cpus:
         os.sched_setaffinity(0, others)  # for the attacker and the neighbours
     results = []
@@ -58,6 +61,7 @@ def main() -> int:
         "cores": os.cpu_count(),
         "machine": platform.machine(),
         "server_cpus": arguments.server_cpus,
+        "behind": arguments.behind,
         "load_before": round(os.getloadavg()[0], 1),
         "note": arguments.note,
         "attacks": results,
@@ -83,6 +87,7 @@ def _arguments() -> argparse.Namespace:
         "--server-cpus", type=int, nargs="+", default=[], help="the server gets these, clients none"
     )
     parser.add_argument("--flags", default="", help="more flags of `darkroom serve`, in one string")
+    parser.add_argument("--behind", choices=PROGRAMS, help="a proxy of docker/edge in between")
     parser.add_argument("--list", action="store_true", help="name all attacks")
     parser.add_argument("--as-attacker", nargs=5, help=argparse.SUPPRESS)
     return parser.parse_args()

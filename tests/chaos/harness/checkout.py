@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.http import ask
+from tests.edge import behind
 from tests.ports import free_port
 
 HERE = Path(__file__).parents[3]
@@ -26,11 +27,13 @@ _TRIES = 3
 class Checkout:
     """A folder with Darkroom's code, and its own environment if it has one.
 
-    Its server runs on `cpus`, where they are given, and on all otherwise.
+    Its server runs on `cpus`, where they are given, and on all otherwise. It stands behind `proxy`,
+    a name of `tests/edge.py`, where that is given.
     """
 
     folder: Path = HERE
     cpus: frozenset[int] = frozenset()
+    proxy: str | None = None
 
     @property
     def python(self) -> str:
@@ -70,9 +73,18 @@ def under_attack(
         port = str(free_port())
         named = (flag.replace("{folder}", folder) for flag in attack.flags)
         flags = tuple(flag.replace("{port}", port) for flag in named)
+        if checkout.proxy:
+            flags += ("--trusted-proxies", "127.0.0.1")
         process, target = _started(checkout, replace(attack, flags=flags), front_ends, source)
+        target = replace(target, folder=folder)
         try:
-            yield replace(target, folder=folder), process
+            if not checkout.proxy:
+                yield target, process
+                return
+            at, own = free_port(), Path(folder) / checkout.proxy
+            own.mkdir()
+            with behind(checkout.proxy, own, at, target.port):
+                yield replace(target, port=at), process
         finally:
             _end(process)
 
