@@ -1,7 +1,6 @@
 """Fakes of what decodes images: a pool without processes, and the context of an image."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.decoders import Limits, Seen, Unasked
@@ -45,18 +44,6 @@ class Pool:
         return opened.describe(colour=colour) if accept(seen) else seen
 
 
-class Turn:
-    """A turn that notes when it is given to others."""
-
-    def __init__(self) -> None:
-        self.given = 0
-
-    @asynccontextmanager
-    async def left(self) -> AsyncIterator[None]:
-        self.given += 1
-        yield
-
-
 @dataclass(frozen=True)
 class Permit:
     """What the decoder reads of a permit."""
@@ -68,4 +55,4 @@ class Context:
     """What the decoder reads of the context of an image."""
 
     def __init__(self, *, in_background: bool = False) -> None:
-        self.stages, self.turn, self.permit = Timings(), Turn(), Permit(in_background)
+        self.stages, self.permit = Timings(), Permit(in_background)

@@ -167,9 +167,6 @@ turns with the work that is already admitted, and other programs may take half o
 FRESH = 0.02
 """Seconds for which sums over clients and over images past the line are reused."""
 
-MEMORY = 5.0
-"""Seconds after which what was seen of the rate has 1/e of its influence left."""
-
 HORIZON, HORIZON_SHARED = 0.2, 0.05
 """Seconds of work that may be past the line, where clients do not take turns any more; the second
 one where several clients had work lately: the work of one then delays the others less."""
@@ -190,8 +187,6 @@ class Expected:
     charged: int = 0
     began: float | None = None
     """The integral at which the image passed the line, None while it is not past it."""
-    got: float = 0.0
-    """Seconds that it had before, if it left its place to others for a while."""
 
 
 class Account:
@@ -209,14 +204,10 @@ class Account:
     ) -> None:
         self._counters = counters
         self._clock = clock
-        self.cores = self.rate = float(cores)
-        """`rate` is the seconds of work that are done in a second while images wait. It is `cores`,
-        and less if images wait for something else than cores, for instance for memory."""
+        self.cores = float(cores)
         self.costs = CostModel(speed, clock)
         self.absence: Callable[[], float] = lambda: 0.0
         """Returns the seconds until a worker computes again; work that is admitted waits for it."""
-        self.waiting: Callable[[], int] = lambda: 0
-        """Returns how many images of this front end wait in line or for memory."""
         self.shared_until = -1.0
         """Until when the server counts as shared, after several clients had work."""
         self._integral = 0.0
@@ -230,7 +221,7 @@ class Account:
     def set_cores(self, cores: int) -> None:
         """Count this many cores from now on, because workers came or went."""
         self._advance()
-        self.cores = self.rate = float(cores)
+        self.cores = float(cores)
 
     # Charging
 
@@ -247,31 +238,25 @@ class Account:
         self.charge(image.key, image.charged - (charged or 0), int(charged is None))
 
     def begin(self, image: Expected) -> None:
-        """Note that an image has passed the line, or has come back to its place."""
+        """Note that an image has passed the line."""
         self._advance()
         image.began = self._integral
         self._past[image] = None
         self._counters.add(Total.THROUGH, 1)
         self._counters.add(Total.PAST, image.charged)
 
-    def pause(self, image: Expected) -> None:
-        """Note that an image leaves its place for a while, or for good."""
-        assert image.began is not None
-        self._advance()
-        image.got += self._integral - image.began
-        image.began = None
-        del self._past[image]
-        self._counters.add(Total.THROUGH, -1)
-        self._counters.add(Total.PAST, -image.charged)
-
     def end(self, image: Expected, *, completed: bool) -> None:
         """Note that the work on an image has ended; its cost is learnt if it was completed."""
         if image.began is not None:
-            self.pause(image)
+            self._advance()
+            del self._past[image]
+            self._counters.add(Total.THROUGH, -1)
+            self._counters.add(Total.PAST, -image.charged)
             learn = self.costs.learn if completed else self.costs.at_least
-            learn(image.kinds, image.pixels() or 1, image.got)
+            learn(image.kinds, image.pixels() or 1, self._integral - image.began)
+            image.began = None
         self.charge(image.key, -image.charged, -1)
-        image.charged, image.got = 0, 0.0
+        image.charged = 0
 
     def _advance(self) -> None:
         """Continue the integral to now; while no worker is there, nothing is done."""
@@ -280,10 +265,7 @@ class Account:
         through = self._counters.total(Total.THROUGH)
         if through <= 0 or self.absence():
             return
-        busy = min(float(through), self.cores)
-        self._integral += seconds * busy / through
-        if self.waiting():
-            self.rate += (busy - self.rate) * (1 - math.exp(-seconds / MEMORY))
+        self._integral += seconds * min(float(through), self.cores) / through
 
     def _look(self) -> None:
         """Add up what clients have, and what images past the line had; rarely, as it takes 20 µs.
@@ -298,7 +280,7 @@ class Account:
         self._got = {}
         for image in self._past:
             assert image.began is not None
-            got = int((image.got + self._integral - image.began) * MICRO)
+            got = int((self._integral - image.began) * MICRO)
             self._got[image.key] = self._got.get(image.key, 0) + min(got, image.charged)
         self._got_all = sum(self._got.values())
         self._clients = self._counters.all_of(ByKey.WORK)
@@ -318,7 +300,7 @@ class Account:
         """Return the seconds until all admitted work is done."""
         self._look()
         left = self._counters.total(Total.WORK) - self._got_all
-        return self.absence() + max(0, left) / MICRO / self.rate
+        return self.absence() + max(0, left) / MICRO / self.cores
 
     def wait(self, key: Key, more: int) -> float:
         """Return the seconds before `more` work of a client begins; 0 while a core is free.
@@ -339,7 +321,7 @@ class Account:
             busy = counters.total(Total.THROUGH) >= self.cores
             past = max(0, counters.total(Total.PAST) - others) if busy else 0
             before = min(before, max(own - self._got.get(key, 0), ahead) + past)
-        return absence + max(0, before) / MICRO / self.rate
+        return absence + max(0, before) / MICRO / self.cores
 
     def too_late(
         self,
@@ -360,7 +342,7 @@ class Account:
         start = self.wait(key, work)
         if start <= 0:
             return None
-        end = start * MARGIN + max(largest / MICRO, work / MICRO / self.rate)
+        end = start * MARGIN + max(largest / MICRO, work / MICRO / self.cores)
         if end > remaining:
             return _refusal(
                 f"this request would end in about {longer(end, remaining)} seconds, behind the "

@@ -8,8 +8,6 @@ whether something was released; a process alone need not.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 
 from app.admission.counters import Counters, Mark, Total, now_ns
@@ -55,22 +53,17 @@ class TotalPool:
             self._counters.mark(self._mark, since)
 
 
-Waiting = Callable[[], AbstractAsyncContextManager[None]]
-"""Makes the context of a wait."""
-
-
 class Hold:
     """An amount of a gate while a block runs; no generator, because those take 6 µs more."""
 
-    __slots__ = ("_amount", "_gate", "_waiting")
+    __slots__ = ("_amount", "_gate")
 
-    def __init__(self, gate: "Gate", amount: int, waiting: Waiting) -> None:
+    def __init__(self, gate: "Gate", amount: int) -> None:
         self._gate = gate
         self._amount = amount
-        self._waiting = waiting
 
     async def __aenter__(self) -> None:
-        self._amount = await self._gate.take(self._amount, self._waiting)
+        self._amount = await self._gate.take(self._amount)
 
     async def __aexit__(
         self,
@@ -89,25 +82,20 @@ class Gate:
         self._queue = WaitQueue(self._taken, pool.give_back, self._note)
         self._timer: asyncio.TimerHandle | None = None
 
-    def hold(self, amount: int, waiting: Waiting = nullcontext) -> "Hold":
+    def hold(self, amount: int) -> "Hold":
         """Wait for `amount`, then hold it while the block runs.
 
-        An amount over the limit is treated as the whole limit, so it is held alone. The wait, if
-        there is one, happens within `waiting()`.
+        An amount over the limit is treated as the whole limit, so it is held alone.
         """
-        return Hold(self, amount, waiting)
+        return Hold(self, amount)
 
     def take_now(self, amount: int) -> bool:
         """Return whether `amount` was taken, which is not waited for."""
         return self._queue.take_now(amount) is not None
 
-    async def take(self, amount: int, waiting: Waiting = nullcontext) -> int:
+    async def take(self, amount: int) -> int:
         """Wait for `amount`; return what `give_back` must be called with."""
-        taken = self._queue.take_now(amount)
-        if taken is None:
-            async with waiting():
-                taken = await self._queue.take(amount)
-        return taken
+        return await self._queue.take(amount)
 
     def give_back(self, taken: int) -> None:
         """Release what `take` returned."""

@@ -231,8 +231,6 @@ class FairLine:
         """The clients with images in line, by their tags."""
         self.behind: FairLine | None = None
         """Where images in the background wait, if they yield to all others."""
-        self.suspended = 0
-        """Images that left their places for a while."""
         self._number = 0
 
     def set_images(self, least: int, alone: int) -> None:
@@ -243,10 +241,6 @@ class FairLine:
     def waiting(self) -> int:
         """Images in line."""
         return sum(client.live for _, _, client in self._heap)
-
-    def delayed(self) -> int:
-        """Return how many images wait in line, or left their places for a while."""
-        return len(self._heap) + self.suspended
 
     @property
     def past(self) -> float:
@@ -307,16 +301,6 @@ class FairLine:
             self._forget(math.inf)  # memory follows the present load, not the past
         if len(self._clients) > 2 * (len(self._heap) + through) + FEW:
             self._forget(self._virtual)
-
-    def suspend(self, place: Place) -> None:
-        """Give an image's place to others for a while; `resume` must be called then."""
-        self.suspended += 1
-        self.leave(place)
-
-    def resume(self, place: Place) -> None:
-        """Count an image again that left its place for a while, also where that is one too many."""
-        self.suspended -= 1
-        self._places.add(place)
 
     def _forget(self, late: float) -> None:
         """Forget clients that have nothing here, and whose last image ended before `late`."""

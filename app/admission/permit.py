@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -354,18 +353,3 @@ class Turn:
         traceback: TracebackType | None,
     ) -> None:
         self.leave(completed=error is None)
-
-    @asynccontextmanager
-    async def left(self) -> AsyncIterator[None]:
-        """Let other images have this turn while the block waits for something that is scarcer."""
-        place, accounted = self._place, self._line is self._admission.line
-        assert place is not None
-        if accounted:
-            self._admission.account.pause(self._image)
-        self._line.suspend(place)
-        try:
-            yield
-        finally:
-            self._line.resume(place)
-            if accounted:
-                self._admission.account.begin(self._image)

@@ -73,7 +73,6 @@ class Admission:
         self.counters = counters or Counters()
         self.account = account or Account(self.counters, 1, clock=clock)
         self.line = line or FairLine(limits.images)
-        self.account.waiting = self.line.delayed
         self.line.stay = self.account.stay
         self.clock = clock
         self.rate = rate
@@ -371,6 +370,4 @@ class Usage:
         text = "Requests for images, with those still arriving."
         yield "requests_under_way", text, total(Total.REQUESTS)
         yield "predicted_wait_seconds", "Time until all admitted work is done.", account.backlog()
-        text = "Seconds of work that are done in a second while images wait: the cores, or fewer."
-        yield "capacity", text, account.rate
         yield "line_images", "Images of this front end in line.", admission.line.waiting

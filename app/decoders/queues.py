@@ -6,16 +6,12 @@ here), `turn`, and a process.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Protocol
 
 EXPENSIVE = 1.0
 """Estimated CPU seconds from which an image is expensive, and waits for other such images."""
-
-
-Waiting = Callable[[], AbstractAsyncContextManager[None]]
-"""Makes the context in which an image waits for memory."""
 
 
 class Memory(Protocol):
@@ -27,8 +23,8 @@ class Memory(Protocol):
     def at_once(self, n_bytes: int) -> int:
         """Return how many pieces of work of `n_bytes` bytes fit at a time, at least one."""
 
-    def hold(self, n_bytes: int, waiting: Waiting) -> AbstractAsyncContextManager[None]:
-        """Hold the memory of an image until it is done; wait for it, if at all, in `waiting()`."""
+    def hold(self, n_bytes: int) -> AbstractAsyncContextManager[None]:
+        """Wait for the memory of an image, and hold it until the image is done."""
 
 
 class Queues:
@@ -52,12 +48,9 @@ class Queues:
         return most if self._memory is None else min(most, self._memory.at_once(memory))
 
     @asynccontextmanager
-    async def present(self, memory: int, waiting: Waiting = nullcontext) -> AsyncIterator[None]:
-        """Wait until an image that takes this memory at most may begin; hold it to its end.
-
-        The wait, if there is one, happens within `waiting()`.
-        """
-        async with self._memory.hold(memory, waiting) if self._memory else nullcontext():
+    async def present(self, memory: int) -> AsyncIterator[None]:
+        """Wait until an image that takes this memory at most may begin; hold it to its end."""
+        async with self._memory.hold(memory) if self._memory else nullcontext():
             yield
 
     @asynccontextmanager

@@ -141,12 +141,10 @@ class ImageDecoder:
             return self._look(content)
 
     @asynccontextmanager
-    async def held(
-        self, jpeg: Decoded, context: ImageContext, room: Room, memory: Memory
-    ) -> AsyncIterator[HeldImage]:
+    async def held(self, jpeg: Decoded, room: Room, memory: Memory) -> AsyncIterator[HeldImage]:
         """Hold room and memory for the pixels that will come back, while the block runs."""
         async with AsyncExitStack() as held:
-            await self._present(held, memory(Seen(jpeg.info, 0.0)), context)
+            await self._present(held, memory(Seen(jpeg.info, 0.0)))
             await held.enter_async_context(self._budget.hold(room(Seen(jpeg.info, 0.0))))
             yield HeldImage(jpeg)
 
@@ -192,17 +190,15 @@ class ImageDecoder:
                 codec.check_decode_memory(found.info, found.memory, limit)
                 granted = Grant(room(found), max(file.opening, memory(found)), found.cost)
             async with AsyncExitStack() as turn:
-                await self._wait(granted, context, held, turn)
+                await self._wait(granted, held, turn)
                 found = await self._attempt(file, accept, behind=behind)
         return found
 
-    async def _wait(
-        self, granted: Grant, context: ImageContext, held: AsyncExitStack, turn: AsyncExitStack
-    ) -> None:
+    async def _wait(self, granted: Grant, held: AsyncExitStack, turn: AsyncExitStack) -> None:
         """Wait for what is granted: `held` keeps room and memory, `turn` the turn to decode."""
         queues = self._decoders.queues
         with self.stalls.waiting():
-            await self._present(held, granted.memory, context)
+            await self._present(held, granted.memory)
             await turn.enter_async_context(queues.line(granted.cost))
             await held.enter_async_context(self._budget.hold(granted.pixels))
             await turn.enter_async_context(queues.turn(granted.cost))
@@ -286,11 +282,11 @@ class ImageDecoder:
         self._threads.close()
         self._behind.close()
 
-    async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
-        """Wait for memory, and hold it as long as `held`; others have the turn meanwhile."""
+    async def _present(self, held: AsyncExitStack, memory: int) -> None:
+        """Wait for memory, and hold it as long as `held`."""
         queues = self._decoders.queues
         if not queues.is_small(memory):
-            await held.enter_async_context(queues.present(memory, context.turn.left))
+            await held.enter_async_context(queues.present(memory))
 
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)

@@ -42,19 +42,17 @@ class ImageDescriber:
             if not self._decoders.running:
                 return await self._in_thread(partial(self._here, content, colour))
             opening = opening_bytes(content.size) if content.size >= LARGE_FILE else 0
-            async with self._present(opening, context):
+            async with self._present(opening):
                 found = await self._describe(content, self._is_little, colour)
             if isinstance(found, Description):
                 return found
-            return await self._described_in_turn(content, context, found, opening)
+            return await self._described_in_turn(content, found, opening)
 
-    async def _described_in_turn(
-        self, content: Blob, context: ImageContext, seen: Seen, opening: int
-    ) -> Description:
+    async def _described_in_turn(self, content: Blob, seen: Seen, opening: int) -> Description:
         queues = self._decoders.queues
         codec.check_decode_memory(seen.info, seen.memory, self._decoders.limits.decode_memory)
         async with (
-            self._present(max(opening, seen.memory), context),
+            self._present(max(opening, seen.memory)),
             queues.line(seen.cost),
             self._budget.hold(seen.info.n_pixels),
             queues.turn(seen.cost),
@@ -63,11 +61,11 @@ class ImageDescriber:
         assert isinstance(found, Description)
         return found
 
-    def _present(self, memory: int, context: ImageContext) -> AbstractAsyncContextManager[None]:
-        """Wait for memory, and hold it while the block runs; others have the turn meanwhile."""
+    def _present(self, memory: int) -> AbstractAsyncContextManager[None]:
+        """Wait for memory, and hold it while the block runs."""
         queues = self._decoders.queues
         small = queues.is_small(memory)
-        return nullcontext() if small else queues.present(memory, context.turn.left)
+        return nullcontext() if small else queues.present(memory)
 
     def _is_little(self, seen: Seen) -> bool:
         return seen.cost < EXPENSIVE and self._decoders.queues.is_small(seen.memory)

@@ -228,7 +228,7 @@ class Pipeline:
         on_device = encoded or load.on_gpu
         memory = partial(to_filter, version, most, on_device=on_device, encoded=encoded)
         source = (
-            decoder.held(jpeg, context, needed, memory)
+            decoder.held(jpeg, needed, memory)
             if jpeg
             else decoder.decoded(content, context, needed, memory)
         )

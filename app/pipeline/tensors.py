@@ -64,7 +64,7 @@ class TensorClassifier:
         async with AsyncExitStack() as held:
             with context.stages.measure("decode"):
                 if not queues.is_small(memory):
-                    await held.enter_async_context(queues.present(memory, context.turn.left))
+                    await held.enter_async_context(queues.present(memory))
                 await held.enter_async_context(self._budget.hold(wanted.n_pixels))
                 if content.on_disk or content.size > AT_ONCE:
                     source = await self._in_thread(_source, content, wanted)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 
 from app.admission.counters import Counters, Mark, Total
 from app.admission.gate import Gate, TotalPool
@@ -78,13 +78,9 @@ class CodecMemory:
         return max(1, self._limit // max(1, n_bytes))  # some work takes no bytes of its own
 
     @asynccontextmanager
-    async def hold(
-        self, n_bytes: int, waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    ) -> AsyncIterator[None]:
+    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
         """Wait for `n_bytes`, or for the least that is counted, and hold them while the block runs;
         few bytes are not counted.
-
-        The wait, if there is one, happens within `waiting()`.
         """
         if self.is_small(n_bytes):
             yield
@@ -92,7 +88,7 @@ class CodecMemory:
         gate = self._huge if self.is_huge(n_bytes) else self._large
         counted = max(n_bytes, min(SHARE, self._limit // 3))
         try:
-            async with gate.hold(counted, waiting):
+            async with gate.hold(counted):
                 yield
         finally:
             if self.trimming is None:

@@ -134,8 +134,7 @@ class Simulation:
                     turn = permit.turn(kinds, lambda: PIXELS)
                     await held.enter_async_context(turn)
                     if memory is not None:
-                        async with turn.left():
-                            await held.enter_async_context(memory)
+                        await held.enter_async_context(memory)
                     took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
                     async with self.cores.one(permit.lane):
                         await asyncio.sleep(took)

@@ -8,7 +8,6 @@ import pytest
 from app.admission.line import FairLine, Place, Places, Share
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Overloaded
-from tests.server import PATIENCE
 
 
 class Line:
@@ -106,35 +105,6 @@ def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
         line.tasks.pop(1).cancel()
         await line.end_all()
         assert line.order == ["a1", "a3"]
-
-    asyncio.run(scenario())
-
-
-def test_an_image_that_leaves_its_turn_lets_others_through_and_comes_back() -> None:
-    async def scenario() -> None:
-        line, order = FairLine(least=1), list[str]()
-        waits = asyncio.Event()
-
-        async def large() -> None:
-            place = await line.take("a", lambda: 1.0, NEVER)
-            line.suspend(place)
-            await waits.wait()
-            line.resume(place)
-            order.append("large")
-            line.leave(place)
-
-        async def small() -> None:
-            place = await line.take("b", lambda: 1.0, NEVER)
-            order.append("small")
-            line.leave(place)
-            waits.set()
-
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            group.create_task(large())
-            group.create_task(small())
-        assert order == ["small", "large"]
-        async with asyncio.timeout(PATIENCE):
-            await line.take("c", lambda: 1.0, NEVER)  # nothing is counted any more
 
     asyncio.run(scenario())
 

@@ -23,7 +23,6 @@ from app.decoders import DecoderPool, Encode, Seen, Unasked
 from app.decoders.frames import Frame, Go, Ready, Task
 from app.decoders.memory import AREA_SIZE
 from app.decoders.process import DecoderProcess, ForkServer, Gone
-from app.decoders.queues import Waiting
 from models import codec
 from models.domain.errors import (
     ServiceError,
@@ -523,7 +522,7 @@ class Memory:
         return 100 // n_bytes
 
     @asynccontextmanager
-    async def hold(self, n_bytes: int, _waiting: Waiting) -> AsyncIterator[None]:
+    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
         self.held.append(n_bytes)
         yield
         self.held.pop()

@@ -1,7 +1,6 @@
 """What is asked of decoder processes before an image is decoded."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from threading import Event
 from typing import Any, cast
 
@@ -119,39 +118,6 @@ def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_t
     assert pool.unasked
     assert plain in noted
     assert max(noted[1:]) >= codec.open_file(data, max_pixels=MOST).memory > plain
-
-
-@pytest.mark.parametrize(("free", "given"), [(True, 0), (False, 1)])
-def test_an_image_gives_its_turn_to_others_only_while_it_waits_for_memory(
-    free: bool, given: int
-) -> None:
-    pool, context = Pool(), Context()
-    large = 90 << 20
-
-    async def scenario() -> None:
-        decoder = ImageDecoder(
-            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
-        )
-
-        async def decode() -> None:
-            source = decoder.decoded(
-                Blob.of(png()), cast(ImageContext, context), lambda _seen: 1, lambda _seen: large
-            )
-            async with source:
-                pass
-
-        async with AsyncExitStack() as held:
-            for _ in range(0 if free else 2):
-                await held.enter_async_context(pool.queues.present(large))
-            decoding = asyncio.create_task(decode())
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert decoding.done() is free
-        await decoding
-        decoder.close()
-
-    asyncio.run(scenario())
-    assert context.turn.given == given
 
 
 def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> None:

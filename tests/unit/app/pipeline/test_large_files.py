@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from app.decoders import LARGE_FILE, DecoderPool, opening_bytes
-from app.decoders.queues import Waiting
 from app.intake.spool import Blob
 from app.pipeline.context import ImageContext
 from app.pipeline.decoding import ImageDecoder
@@ -34,9 +33,8 @@ class Memory:
         return 1
 
     @asynccontextmanager
-    async def hold(self, n_bytes: int, waiting: Waiting) -> AsyncIterator[None]:
-        async with waiting():
-            self.steps.append(n_bytes)
+    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
+        self.steps.append(n_bytes)
         yield
         self.steps.append(-n_bytes)
 
