@@ -199,7 +199,7 @@ def codec_memory_for(settings: Settings, counters: Counters) -> CodecMemory:
     """Return the memory that all front ends together may decode and encode large images with."""
     threads = cores(settings)
     processes = Limits.from_settings(settings, threads).processes or threads
-    limit = budget_for(settings.codec_memory, counters.front_ends * processes)
+    limit = budget_for(counters.front_ends * processes)
     return CodecMemory(limit, counters, return_freed_memory)
 
 

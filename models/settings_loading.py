@@ -1,14 +1,60 @@
-"""Read the settings of a server from flags, the environment and a file."""
+"""Read the settings of a server from flags, the environment and a file, at its start and on SIGHUP.
+
+The settings file has lines `DARKROOM_NAME=value`, as .env files have them; one wrong line refuses
+the file. The environment and flags win over the file; neither can change while the server runs, so
+SIGHUP changes only settings that are in the file alone.
+"""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from models.settings import Settings
-from models.settings_file import PREFIX, check_file, unknown_settings, unknown_variables
+from models.did_you_mean import hint
+from models.settings import PREFIX, Settings
+
+API_KEY = f"{PREFIX}API_KEY"
+"""The variable with the API key of a client; it is a secret, so it is no flag, and no setting."""
+
+
+def unknown_variables(names: Iterable[str], fields: Collection[str]) -> list[str]:
+    """Return the `DARKROOM_…` names among `names` that are none of the settings `fields`.
+
+    A mistyped setting must not pass silently.
+    """
+    known = {API_KEY, *(f"{PREFIX}{field}".upper() for field in fields)}
+    return sorted(n for n in names if n.upper().startswith(PREFIX) and n.upper() not in known)
+
+
+def unknown_settings(names: Iterable[str], fields: Collection[str]) -> str:
+    """Return the message for variables that are no settings."""
+    known = [f"{PREFIX}{field}".upper() for field in fields]
+    listed = [f"unknown setting {name}; {hint(name, known)}" for name in names]
+    return "".join(listed) + "`darkroom serve --help` lists all"
+
+
+def check_file(file: Path, fields: Collection[str]) -> None:
+    """Raise ValueError for a file that cannot be read, or with a line that is no setting."""
+    try:
+        lines = file.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"the settings file {file} cannot be read: {reason}") from None
+    for number, line in enumerate(lines, 1):
+        name, equals, _ = line.strip().removeprefix("export ").partition("=")
+        name = name.strip()
+        if not name or name.startswith("#"):
+            continue
+        is_setting = name.upper().startswith(PREFIX) and not unknown_variables([name], fields)
+        if not equals or not is_setting:
+            known = [f"{PREFIX}{field}".upper() for field in fields]
+            raise ValueError(
+                f"the settings file {file}, line {number}: {name!r} is no setting; "
+                f"{'' if is_setting else hint(name, known)}lines are "
+                "DARKROOM_NAME=value, and `darkroom serve --help` lists all names"
+            )
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -37,3 +83,62 @@ def _faults(error: ValidationError, flags: Collection[str]) -> Iterator[str]:
         shown = "--" + name.replace("_", "-") if name in flags else PREFIX + name.upper()
         message = each["msg"].removeprefix("Value error, ")
         yield f"{shown}: {message} (given: {each['input']!r})"
+
+
+FIXED = frozenset(
+    {
+        "host",
+        "port",
+        "metrics_port",
+        "grpc_port",
+        "front_ends",
+        "gpus",
+        "gpu_workers",
+        "tls_certificate",
+        "tls_key",
+        "settings_file",
+        "log_level",
+        "tracing",
+        "networks",
+        "weights",
+        "weights_labels",
+        "weights_sha256",
+        "cache_folder",
+        "precision",
+        "optimize",
+        "threads",
+        "data_folder",
+        "jobs_database",
+    }
+)
+"""Settings that need a restart: sockets, the number of processes, the networks, and jobs."""
+
+IN_PLACE = frozenset(
+    {
+        "max_batch_size",
+        "max_queue_delay",
+        "max_images_per_request",
+        "max_body_bytes",
+        "max_images_in_flight",
+        "max_bytes_in_flight",
+        "max_images_per_client",
+        "rate_limit",
+        "cache_control",
+        "default_deadline",
+        "max_deadline",
+        "fetch_concurrency",
+        "fetch_per_host",
+    }
+)
+"""Settings that a server of one process changes in place; several processes are replaced."""
+
+
+def reloaded(running: Settings, changeable: frozenset[str]) -> tuple[Settings, list[str]]:
+    """Return the current settings, and the names of changes that need a restart.
+
+    Settings that are not `changeable` keep their value. The text of ValueError states the fault.
+    """
+    found = load_settings(**running.given)
+    changed = [n for n in Settings.model_fields if getattr(found, n) != getattr(running, n)]
+    taken = {name: getattr(found, name) for name in changed if name in changeable}
+    return running.model_copy(update=taken), [name for name in changed if name not in changeable]

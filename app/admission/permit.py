@@ -49,7 +49,6 @@ class Limits:
     bytes: int
     arriving: int
     client_images: int = 0
-    client_bytes: int = 0
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Limits":
@@ -59,7 +58,6 @@ class Limits:
             settings.max_bytes_in_flight,
             settings.max_arriving_bytes,
             settings.max_images_per_client,
-            settings.max_bytes_per_client,
         )
 
     def fits(self, amount: "Amount") -> None:
@@ -160,7 +158,7 @@ class Permit:
         if charge > self._admission.limits.arriving:
             raise TooLarge(
                 f"a body of {charge} bytes never fits: the server takes in "
-                f"{self._admission.limits.arriving} (DARKROOM_MAX_ARRIVING_BYTES) at a time"
+                f"{self._admission.limits.arriving} at a time, half of DARKROOM_MAX_BYTES_IN_FLIGHT"
             )
         self._admission.arrive(self._key, charge - self._charged)
         self._charged = charge

@@ -249,8 +249,6 @@ class Admission:
         total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
         if total > limits.arriving:
             reason = "arriving_bytes"
-        elif limits.client_bytes and own > limits.client_bytes:
-            reason = "client_bytes"
         elif not self._fair(own, total, limits.arriving):
             reason = "client_share"
         else:

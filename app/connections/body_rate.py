@@ -72,7 +72,7 @@ class BodyRate:
         if due and self._bytes < rate * waited:
             return SlowBody(
                 f"{self._bytes} bytes of the body came in {waited:.0f} seconds; at least "
-                f"{rate} per second are expected (DARKROOM_MIN_BODY_RATE); send it again"
+                f"{rate} per second are expected; send it again"
             )
         self._bytes, self._waited, self._counted = 0, 0.0, now
         return None

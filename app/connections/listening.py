@@ -58,9 +58,9 @@ def bind_metrics(settings: Settings) -> list[socket.socket]:
     if not settings.metrics_port:
         return []
     try:
-        return bind(settings.metrics_host, settings.metrics_port)
+        return bind(settings.host, settings.metrics_port)
     except OSError as error:
-        error.filename = f"{settings.metrics_host}:{settings.metrics_port} (--metrics-port)"
+        error.filename = f"{settings.host}:{settings.metrics_port} (--metrics-port)"
         raise
 
 

@@ -253,8 +253,8 @@ class ConnectionTable:
         # room under both, while one of another client would be closed in vain.
         if key and not counters.take_for(key, ByKey.CONNECTIONS, 1, per_client):
             return TooManyConnections(
-                f"this client has {per_client} connections, as many as one client may have "
-                "(DARKROOM_MAX_CONNECTIONS_PER_CLIENT); use fewer, or close some"
+                f"this client has {per_client} connections, as many as one client may have; "
+                "use fewer, or close some"
             )
         if not counters.take(Total.CONNECTIONS, 1, most):
             if key:  # both counts or none

@@ -132,10 +132,7 @@ class ManifestWriter:
     def add(self, line: StoredLine) -> None:
         """Add an item; raises TooLarge."""
         if self.total >= self._most:
-            raise TooLarge(
-                f"the manifest has more than {self._most} items (DARKROOM_MAX_JOB_ITEMS); make "
-                "several jobs"
-            )
+            raise TooLarge(f"the manifest has more than {self._most} items; make several jobs")
         name = self._names.next(self.total, line.url or line.path, line.id)
         written = _ENCODE(msgspec.structs.replace(line, name=name))
         n_bytes = len(written) + 1

@@ -54,10 +54,7 @@ def unpack(folder: Path, limits: ArchiveLimits, most: int, room: Reservation) ->
         for piece in unpacked(packed, replace(limits, ratio=RATIO)):
             size += len(piece)
             if size > most:
-                raise TooLarge(
-                    f"the archive unpacks to more than {most} bytes (DARKROOM_MAX_JOB_BYTES); "
-                    "make several jobs"
-                )
+                raise TooLarge(f"the archive unpacks to more than {most} bytes; make several jobs")
             room.use_on_thread(len(piece))
             file.write(piece)
     if size:

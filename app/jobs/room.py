@@ -118,6 +118,4 @@ def full(fit: Fit, most: int, share: int) -> StorageFull:
 
 def too_large(most: int) -> TooLarge:
     """Return the error for a body of more than `most` bytes."""
-    return TooLarge(
-        f"the body has more than {most} bytes (DARKROOM_MAX_JOB_BYTES); make several jobs"
-    )
+    return TooLarge(f"the body has more than {most} bytes; make several jobs")

@@ -22,8 +22,8 @@ from app.connections.listening import BACKLOG, announce, bind, bind_metrics
 from app.processes.connection_balancer import ConnectionCounts
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
-from models.reloading import FIXED, reloaded
 from models.settings import Settings
+from models.settings_loading import FIXED, reloaded
 from workers.backends.quarantine import Quarantine
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores

@@ -6,8 +6,8 @@ import signal
 import threading
 
 from app.service import Service
-from models.reloading import IN_PLACE, reloaded
 from models.settings import Settings
+from models.settings_loading import IN_PLACE, reloaded
 
 log = logging.getLogger("darkroom.settings")
 

@@ -104,6 +104,6 @@ def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
     if needed > most:
         raise TooManyPixels(
             f"decoding this {info.format.name} of {info.width} × {info.height} pixels takes about "
-            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed "
-            "(DARKROOM_DECODE_MEMORY); send it smaller, or as a baseline JPEG"
+            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed; "
+            "send it smaller, or as a baseline JPEG"
         )

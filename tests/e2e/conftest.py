@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -32,6 +34,7 @@ Start = Callable[..., AbstractContextManager[Running]]
 
 @contextmanager
 def running(**settings: object) -> Iterator[Running]:
+    """Serve with these settings, and with these values of what `Settings` fixes for users."""
     # On a busy machine a server measures that it is slow, and rightly refuses what cannot end in
     # time: these tests give it more time than the 30 s of users. A canary that comes into the batch
     # of a test's image would change the last digits of its scores, and the queue's length.
@@ -39,11 +42,16 @@ def running(**settings: object) -> Iterator[Running]:
         "weights": "random",
         "log_level": "error",
         "default_deadline": 100,
-        "canary_interval": 1000,
         "allowed_hosts": "*",  # requests that tests write have short names
         "precision": "fp32",  # to measure which one is faster takes half of a server's start
     }
-    chosen = Settings.model_validate(defaults | settings)
+    fixed: dict[str, Any] = {"canary_interval": 1000}
+    fixed |= {n: settings.pop(n) for n in [*settings] if n not in Settings.model_fields}
+    with patch.multiple(Settings, **fixed):
+        yield from _running(Settings.model_validate(defaults | settings))
+
+
+def _running(chosen: Settings) -> Iterator[Running]:
     app = create_app(chosen)
     server = Server(app, chosen)
     listening = socket.create_server(("127.0.0.1", 0))

@@ -45,7 +45,7 @@ def both() -> Iterator[Both]:
     port = free_port()
     flags = (*FLAGS, "--grpc-port", str(port), "--default-deadline", "100")
     with (
-        serving(*flags, "--grpc-max-message-bytes", str(1 << 21)) as server,
+        serving(*flags) as server,
         over_grpc.InferenceServerClient(f"127.0.0.1:{port}") as rpc,
         over_http.InferenceServerClient(f"127.0.0.1:{server.port}") as http,
     ):
@@ -200,7 +200,7 @@ def test_what_is_no_message_or_too_large_or_too_late_has_a_status(both: Both) ->
         for body, code in (
             (b"\xff\xff\xff", grpc.StatusCode.INVALID_ARGUMENT),
             (b"\x0a\x08resnet18" + b"\x2a\x00" * 10_000, grpc.StatusCode.INVALID_ARGUMENT),
-            (b"\x3a" + bytes(1 << 22), grpc.StatusCode.RESOURCE_EXHAUSTED),
+            (b"\x3a" + bytes((8 << 20) + 1), grpc.StatusCode.RESOURCE_EXHAUSTED),
         ):
             with pytest.raises(grpc.RpcError) as told:
                 channel.unary_unary(METHOD)(body, timeout=PATIENCE)

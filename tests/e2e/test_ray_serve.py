@@ -14,7 +14,7 @@ from tests.pictures import jpeg
 from tests.ray_cluster import running_ray
 from tests.serve_run import serve_run
 
-SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1, "canary_interval": 30.0}
+SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1}
 
 
 @pytest.fixture(scope="module")

@@ -156,7 +156,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
     without_weights: tuple[str, ...], tmp_path: Path
 ) -> None:
     mine = {"TMPDIR": str(tmp_path)}  # other tests keep files of their servers in the common one
-    patient = ("--body-timeout", "9999", "--min-body-rate", "0", "--drain-timeout", "9999")
+    patient = ("--body-timeout", "9999", "--drain-timeout", "9999")
     flags = (*without_weights, *patient)
     bodies = [jpeg(n) for n in range(8)]
     with ExitStack() as stack:

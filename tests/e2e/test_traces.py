@@ -51,7 +51,6 @@ def traced() -> Iterator[Traced]:
         weights="bundled",
         log_level="error",
         default_deadline=100,
-        canary_interval=1000,
         precision="fp32",
         result_cache=1 << 20,
     )

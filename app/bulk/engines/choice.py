@@ -12,7 +12,7 @@ from app.bulk.errors import WrongUsage
 from app.bulk.sources import contents
 from app.processes.plan import Plan
 from models.settings import Settings
-from models.settings_file import API_KEY
+from models.settings_loading import API_KEY
 
 AUTO = "auto"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from app.cli.flags.offered_values import complete_files, complete_with
 from models.networks.registry import NETWORKS
-from models.setting_sections import in_sections
-from models.settings import PREFIX, Settings
+from models.settings import PREFIX, Settings, in_sections
 
 LOCAL = (
     "threads",
@@ -31,12 +30,8 @@ WEIGHTS = (
 )
 """The settings that choose the networks, their weights and their labels."""
 
-SIZES = ("result_cache", "codec_memory", "decode_memory", "encode_memory")
-"""Settings that are numbers of bytes, and whose names do not say so."""
-
 KINDS = {
     "host": "ADDRESS",
-    "metrics_host": "ADDRESS",
     "front_ends": "N",
     "gpus": "N",
     "gpu_workers": "N",
@@ -58,7 +53,7 @@ KINDS = {
     "optimize": "NAME",
     "precision": "NAME",
     "rate_limit": "N/N",
-    "min_body_rate": "BYTES",
+    "result_cache": "BYTES",
 }
 """The words for values of settings whose type does not tell."""
 
@@ -89,7 +84,7 @@ def _value(name: str, kind: object) -> str:
         return "FOLDER"
     if kind in (Path, Path | None):
         return "FILE"
-    if "bytes" in words or name in SIZES:
+    if "bytes" in words:
         return "BYTES"
     if "pixels" in words:
         return "PIXELS"

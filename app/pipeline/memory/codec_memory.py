@@ -17,7 +17,7 @@ More of them would not end sooner: each would take longer, and requests behind t
 because they seem to wait too long."""
 
 LEAST = 192 << 20
-"""Bytes of each budget, where the settings say nothing and there are few decoder processes."""
+"""Bytes of each budget where there are few decoder processes."""
 
 PER_PROCESS = 96 << 20
 """Bytes of each budget for every process beyond: filtering a photo of 6 megapixels takes less."""
@@ -26,9 +26,9 @@ TRIM_AFTER = 0.5
 """Seconds after a large image until freed memory is given back; others end meanwhile as a rule."""
 
 
-def budget_for(setting: int, processes: int) -> int:
+def budget_for(processes: int) -> int:
     """Return the bytes of each budget of a server with `processes` decoder processes in all."""
-    return setting or max(LEAST, PER_PROCESS * processes)
+    return max(LEAST, PER_PROCESS * processes)
 
 
 class CodecMemory:

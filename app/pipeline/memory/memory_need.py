@@ -86,8 +86,8 @@ def check_filtering(needed: int, shape: tuple[int, int, int], most: int) -> None
     if needed > most:
         raise Unprocessable(
             f"filtering an image of {shape[1]} × {shape[0]} pixels as asked takes about "
-            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed "
-            "(DARKROOM_ENCODE_MEMORY); send it smaller or in parts, or resize or crop it first"
+            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed; "
+            "send it smaller or in parts, or resize or crop it first"
         )
 
 

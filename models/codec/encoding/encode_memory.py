@@ -128,8 +128,8 @@ def check_encode_memory(
         kept = f", {beside >> 20:,} of them for other answers to this image" if beside else ""
         raise Unprocessable(
             f"encoding {shape[1]} × {shape[0]} pixels as {_name(shape, format, encoding)} takes "
-            f"about {needed >> 20:,} MiB of memory{kept}, more than the {most >> 20:,} allowed "
-            f"(DARKROOM_ENCODE_MEMORY); {_instead(shape, most - beside)}"
+            f"about {needed >> 20:,} MiB of memory{kept}, more than the {most >> 20:,} allowed; "
+            f"{_instead(shape, most - beside)}"
         )
 
 

@@ -33,7 +33,6 @@ FLAGS = tuple(
         ("max-images-in-flight", IMAGES),
         ("max-images-per-request", IMAGES),
         ("max-bytes-in-flight", BYTES),
-        ("max-arriving-bytes", ARRIVING),
         ("fetch-concurrency", FETCHES),
         ("fetch-per-host", FETCHES),
         ("max-connections-per-client", CONNECTIONS),

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from models.reloading import FIXED, IN_PLACE, reloaded
 from models.settings import Settings
-from models.settings_loading import load_settings
+from models.settings_loading import FIXED, IN_PLACE, load_settings, reloaded
 
 
 def written(folder: Path, *lines: str) -> Path:

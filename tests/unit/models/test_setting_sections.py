@@ -1,7 +1,6 @@
 """The sections of the settings."""
 
-from models.setting_sections import SECTIONS, in_sections
-from models.settings import Settings
+from models.settings import SECTIONS, Settings, in_sections
 
 
 def test_every_section_begins_at_a_setting_and_the_first_one_at_the_first() -> None:

@@ -68,16 +68,6 @@ def test_a_cap_for_each_client_holds_although_nobody_else_is_there() -> None:
         door(client_images=3).admit(4, 0, "a")
 
 
-def test_a_cap_on_arriving_bytes_holds_for_each_client() -> None:
-    admission = door(client_bytes=1 << 20)
-    with admission.enter("a") as one, admission.enter("a") as two, admission.enter("b") as other:
-        one.arrives(900_000, 900_000)
-        with pytest.raises(Overloaded) as refused:
-            two.arrives(900_000, 900_000)
-        assert refused.value.reason == "client_bytes"
-        other.arrives(900_000, 900_000)
-
-
 @given(st.integers(1, 1000), st.lists(st.integers(0, 7), max_size=400))
 def test_clients_never_hold_more_than_the_limit_and_a_newcomer_mostly_gets_a_part(
     limit: int, asks: list[int]

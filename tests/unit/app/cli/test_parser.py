@@ -7,8 +7,7 @@ import pytest
 from app.cli.catalogue import COMMANDS
 from app.cli.parser import complete_parser, run
 from models.exit_codes import ExitCode
-from models.setting_sections import SECTIONS
-from models.settings import Settings
+from models.settings import SECTIONS, Settings
 
 
 @pytest.fixture(autouse=True)

@@ -75,7 +75,7 @@ def test_small_images_pass_by_those_that_wait() -> None:
 
 def test_three_images_are_in_work_on_two_cores_however_little_each_of_them_takes() -> None:
     async def scenario() -> None:
-        images = Images(CodecMemory(budget_for(0, 2)))
+        images = Images(CodecMemory(budget_for(2)))
         async with asyncio.TaskGroup() as group:
             for _ in range(5):
                 group.create_task(images.hold(SMALL + 1))
@@ -101,10 +101,9 @@ def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_the_budget_grows_with_the_processes_unless_it_is_set() -> None:
-    assert budget_for(0, 2) == LEAST
-    assert budget_for(0, 16) == 16 * PER_PROCESS
-    assert budget_for(1 << 20, 16) == 1 << 20
+def test_the_budget_grows_with_the_processes() -> None:
+    assert budget_for(2) == LEAST
+    assert budget_for(16) == 16 * PER_PROCESS
 
 
 def test_the_largest_images_do_not_keep_the_others_waiting() -> None:
