@@ -73,10 +73,12 @@ class Executor:
 class Workers:
     """Unix sockets of worker processes.
 
-    `connect` connects to workers on other hosts in place of those.
+    `patience` is the seconds in which all workers are waited for once one of them has answered.
+    `connect` connects to workers on other hosts in place of these processes.
     """
 
     addresses: Sequence[str] = ()
+    patience: float = 0.0
     connect: "Callable[[Settings], Awaitable[Executor]] | None" = None
 
 
@@ -120,7 +122,7 @@ async def remote_executor(
     counters: Counters,
     quarantine: int | None = None,
 ) -> Executor:
-    """Connect to workers in other processes; wait until one answers.
+    """Connect to workers in other processes; wait until one answers, and for all with patience.
 
     `quarantine` is the descriptor of the memory in which front ends note refused images.
     """
@@ -136,7 +138,7 @@ async def remote_executor(
         router=Router(counters.work_of(len(workers.addresses))),
     )
     try:
-        welcome = await backend.welcome()
+        welcome = await backend.welcome(workers.patience)
     except BaseException:  # the links and the arena must not outlive a start that is cancelled
         await backend.aclose()
         raise

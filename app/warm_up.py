@@ -20,20 +20,24 @@ from models.domain.uncounted import uncounted
 
 log = logging.getLogger("darkroom.start")
 
-AT_ONCE = 8
-"""Requests at the same time: batches of several sizes form."""
+AT_ONCE = {False: (8,), True: (1, 4, 16)}
+"""Images at the same time in each round, without and with a GPU. All front ends warm up together:
+batches of every size form in every worker."""
 
-SECONDS = 1.0
-"""Seconds for which requests are sent, after the first round of each kind."""
+SECONDS = {False: 1.0, True: 3.0}
+"""Seconds for which requests are sent after the rounds of all kinds, without and with a GPU."""
 
-PATIENCE = 10.0
+PATIENCE = 12.0
 """Seconds after which the process serves although the warm-up has not ended: without a worker it
 could wait until the deadlines of its requests."""
 
 _FORM = b"warm-up"
 
-Asked = tuple[str, str, bytes]
-"""Target, content type and body of a request."""
+IN_A_FORM = 4
+"""Images of a form."""
+
+Asked = tuple[str, str, bytes, int]
+"""Target, content type, body and number of images of a request."""
 
 
 async def warm_up(app: FastAPI) -> list[int]:
@@ -44,15 +48,17 @@ async def warm_up(app: FastAPI) -> list[int]:
     service: Service = app.state.service
     keys, service.keys = service.keys, None
     statuses: list[int] = []
+    gpu = service.backend.load().on_gpu
     try:
         with uncounted():
             async with asyncio.timeout(PATIENCE):
                 kinds = await asyncio.to_thread(_requests, labels=service.model is not None)
                 for each in kinds:
-                    statuses += await _at_once(app, each)
-                end = time.monotonic() + SECONDS
+                    for images in AT_ONCE[gpu]:
+                        statuses += await _at_once(app, each, images)
+                end = time.monotonic() + SECONDS[gpu]
                 while time.monotonic() < end:
-                    statuses += await _at_once(app, kinds[0])
+                    statuses += await _at_once(app, kinds[0], AT_ONCE[gpu][-1])
     except TimeoutError:
         log.warning(
             "the warm-up did not end within %.0f s; the first requests are slower", PATIENCE
@@ -70,30 +76,33 @@ def _requests(*, labels: bool) -> list[Asked]:
     photo = encode(Image(pixels), ImageFormat.JPEG, Encoding(quality=90))
     full = encode(Image(pixels), ImageFormat.JPEG, Encoding(quality=90, chroma="444"))
     drawing = encode(Image(coarse[:100, :100]), ImageFormat.PNG)
-    blurred = ("/filter?name=gaussian_blur&sigma=2", "image/jpeg", photo)
+    blurred = ("/filter?name=gaussian_blur&sigma=2", "image/jpeg", photo, 1)
     if not labels:
-        return [blurred, ("/filter?name=invert", "image/png", drawing)]
+        return [blurred, ("/filter?name=invert", "image/png", drawing, 1)]
     form = b"".join(
         b'--%b\r\nContent-Disposition: form-data; name="files"; filename="a.jpg"\r\n\r\n%b\r\n'
         % (_FORM, photo)
-        for _ in range(4)
+        for _ in range(IN_A_FORM)
     )
+    form += b"--%b--" % _FORM
     return [
-        ("/classify", "image/jpeg", photo),
-        ("/classify", "image/jpeg", full),
-        ("/classify", "image/png", drawing),
-        ("/classify", f"multipart/form-data; boundary={_FORM.decode()}", form + b"--%b--" % _FORM),
+        ("/classify", "image/jpeg", photo, 1),
+        ("/classify", "image/jpeg", full, 1),
+        ("/classify", "image/png", drawing, 1),
+        ("/classify", f"multipart/form-data; boundary={_FORM.decode()}", form, IN_A_FORM),
         blurred,
     ]
 
 
-async def _at_once(app: FastAPI, asked: Asked) -> Sequence[int]:
-    return await asyncio.gather(*(_status(app, asked) for _ in range(AT_ONCE)))
+async def _at_once(app: FastAPI, asked: Asked, images: int) -> Sequence[int]:
+    """Send so many equal requests together that they have `images` images; return the statuses."""
+    requests = -(-images // asked[3])
+    return await asyncio.gather(*(_status(app, asked) for _ in range(requests)))
 
 
 async def _status(app: FastAPI, asked: Asked) -> int:
     """Call the application as the server does for a request; return the status of the answer."""
-    target, kind, body = asked
+    target, kind, body, _ = asked
     path, _, query = target.partition("?")
     headers = {"host": "localhost", "content-type": kind, "content-length": str(len(body))}
     scope = {

@@ -36,6 +36,10 @@ LOOK = 0.5
 HUNG = 30.0
 """Seconds beyond the longest deadline after which a device hangs that got no work done."""
 
+ALL_WORKERS = 60.0
+"""Seconds in which a server that starts waits for all its workers once one of them works: a front
+end's warm-up is to reach each. A front end that starts later serves with the workers that work."""
+
 BIND = 0.01
 """Seconds between two attempts to bind an address that is still in use."""
 
@@ -61,6 +65,7 @@ def run() -> int:
 def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
     from app.admission.counters import Counters
+    from app.connections.listening import is_listening
     from app.executors import Workers
     from app.processes import uvicorn_server
     from app.processes.connection_balancer import ConnectionCounts, SharedSocket
@@ -71,7 +76,8 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     number = counts.enter(given["number"])
     shared = SharedSocket(socket.socket(fileno=given["socket"]), counts, number)
     counters = Counters.attach(given["counters"], given["front_ends"])
-    workers = Workers(given["addresses"])
+    patience = 0.0 if is_listening(shared.socket) else ALL_WORKERS
+    workers = Workers(given["addresses"], patience)
     app = main.create_app(settings, workers, counters, given["quarantine"])
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped))]

@@ -10,6 +10,7 @@ then refused.
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -36,7 +37,7 @@ from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import Batched, Done, Submit, Welcome
 from workers.ipc.pending import ArenaSlots, Lost, Pending
-from workers.ipc.worker_client import Hooks, WorkerConnection
+from workers.ipc.worker_client import RETRY, Hooks, WorkerConnection
 from workers.operations import FilterChain
 
 log = logging.getLogger("darkroom.processes")
@@ -80,9 +81,16 @@ class ProcessBackend:
         hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=changed)
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
 
-    async def welcome(self) -> Welcome:
-        """Return the first welcome of a worker, waiting for it."""
-        return await asyncio.shield(self._welcomed)
+    async def welcome(self, patience: float = 0.0) -> Welcome:
+        """Return the first welcome of a worker, waiting for it.
+
+        Then wait for the welcomes of all other workers, at most `patience` seconds.
+        """
+        first = await asyncio.shield(self._welcomed)
+        end = time.monotonic() + patience
+        while time.monotonic() < end and not all([link.welcome for link in self._links]):  # noqa: ASYNC110
+            await asyncio.sleep(RETRY)
+        return first
 
     @property
     def current(self) -> Welcome:

@@ -17,7 +17,7 @@ from workers.operations import Classify, FilterChain
 def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warm_up, "SECONDS", 0.01)
+    monkeypatch.setattr(warm_up, "SECONDS", {True: 0.01})
     (tmp_path / "keys").write_text("a:secret\n")
     asked = set[type]()
     engine = FakeEngine(
@@ -40,7 +40,7 @@ def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
 
 def test_a_warm_up_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "PATIENCE", 0.05)
-    monkeypatch.setattr(warm_up, "_requests", lambda **_: [("/classify", "image/jpeg", b"")])
+    monkeypatch.setattr(warm_up, "_requests", lambda **_: [("/classify", "image/jpeg", b"", 1)])
 
     async def test() -> None:
         async with served() as app:

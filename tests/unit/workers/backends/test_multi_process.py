@@ -98,6 +98,25 @@ def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
     run(test())
 
 
+def test_the_welcome_waits_for_all_workers_as_long_as_it_may() -> None:
+    late = new_address()
+
+    async def test() -> None:
+        with running_worker(ENGINE, LIMITS) as worker:
+            ours = backend(worker, late)
+            assert (await ours.welcome()).device == "fake"
+            assert (await ours.welcome(0.05)).device == "fake"
+            waiting = asyncio.create_task(ours.welcome(GUARD))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            with running_worker(ENGINE, LIMITS, late):
+                await waiting
+                assert ours.load().device == "fake, fake"
+                await ours.aclose()
+
+    run(test())
+
+
 def test_what_a_lost_worker_had_not_answered_goes_to_another() -> None:
     async def test() -> None:
         with ExitStack() as first, running_worker(ENGINE, LIMITS) as other:
