@@ -18,12 +18,9 @@ from enum import StrEnum
 import httpcore
 import httpx
 
-from app.fetch.bounded_stream import answered
-from app.fetch.fetcher import FetchLimits
-from app.fetch.origin import retry_after
-from app.fetch.pinned_network import PinnedBackend, Resolve, asking, pinned_transport
-from app.fetch.system_resolver import SystemResolver
-from app.urls.url_policy import parse_url
+from app.fetch.fetcher import FetchLimits, retry_after
+from app.fetch.pinned_network import PinnedTransport, Resolve, asking
+from app.urls import parse_url
 from models.domain.errors import InvalidParameter, ServiceError
 from models.settings import Settings
 from models.version import VERSION
@@ -104,10 +101,8 @@ class WebhookSender:
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
-        backend = PinnedBackend(limits.allowed_networks, resolve or SystemResolver(), network)
-        self._transport = pinned_transport(backend, most_idle=0)
-        timeout = httpx.Timeout(limits.read_timeout, connect=limits.connect_timeout, pool=None)
-        self._extensions = {"timeout": timeout.as_dict()}
+        self._transport = PinnedTransport(limits.allowed_networks, 0, resolve, network)
+        self._extensions = {"timeout": limits.timeouts}
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "WebhookSender":
@@ -125,7 +120,7 @@ class WebhookSender:
                 "webhook: this server sends none, because it has no secret to sign them with; its "
                 "operator sets DARKROOM_WEBHOOK_SECRET"
             )
-        self._limits.urls.check(parse_url(url))
+        self._limits.check(parse_url(url))
 
     async def send(self, url: str, id_: str, body: bytes, client: str = "") -> Try:
         """Try to deliver a message in JSON once; it has the same `id_` at every try.
@@ -161,7 +156,6 @@ class WebhookSender:
             "POST", url, headers=fixed | signed, content=body, extensions=self._extensions
         )
         async with aclosing(await self._transport.handle_async_request(request)) as reply:
-            answered(reply.extensions.get("network_stream"), reply.headers.raw)
             status = reply.status_code
             if 200 <= status < 300:
                 return Try(Delivery.DELIVERED, f"status {status}")

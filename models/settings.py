@@ -172,9 +172,6 @@ class Settings(BaseSettings):
         description="processes that decode all but baseline JPEGs, in each process that serves "
         "HTTP; auto: one a core, at least 2; 0: threads decode, which cannot be ended",
     )
-    spool_bytes: Size = Field(
-        4 << 20, ge=0, description="an upload or download larger than this waits on disk"
-    )
     cache_control: str = Field(
         "",
         max_length=200,
@@ -222,19 +219,9 @@ class Settings(BaseSettings):
         description="hosts that images are fetched from, with `*.example.org` for all names below "
         "example.org; none: every public one",
     )
-    fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
-    fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")
     fetch_total_timeout: float = Field(20.0, gt=0, description="seconds one URL may take")
-    fetch_concurrency: int = Field(64, ge=1, description="URLs fetched at once; one client has 3/4")
-    fetch_per_host: int = Field(8, ge=1, description="URLs fetched at a time from one host")
-    fetch_retries: int = Field(2, ge=0, le=10, description="retries of a failed fetch")
-    fetch_max_redirects: int = Field(5, ge=0, le=20, description="redirects followed")
-    fetch_dns_cache: float = Field(
-        30.0,
-        ge=0,
-        le=300,
-        description="seconds for which the addresses of a host name are kept; each is checked at "
-        "every connection all the same; 0: none",
+    fetch_concurrency: int = Field(
+        64, ge=1, description="URLs fetched at once; one client has 3/4, one host 1/8"
     )
     storage_allow: StoragePrefixes = Field(
         (),

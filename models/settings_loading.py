@@ -127,7 +127,6 @@ IN_PLACE = frozenset(
         "default_deadline",
         "max_deadline",
         "fetch_concurrency",
-        "fetch_per_host",
     }
 )
 """Settings that a server of one process changes in place; several processes are replaced."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpcore
 
-from app.urls.address_policy import Address
+from app.urls import Address
 
 
 class Names:

@@ -64,7 +64,7 @@ class Box:
 CONNECTIONS = Box("1", "app/connections", 0, 0, ("limits of time,", "size and number"))
 ROUTES = Box("2", "app/routes", 0, 1, ("the handler; a permit", "from app/admission"))
 INTAKE = Box("3", "app/intake", 0, 2, ("options and images", "of the request"))
-FETCH = Box("4", "app/fetch", 0, 3, ("downloads URLs that", "app/urls accepts"))
+FETCH = Box("4", "app/fetch", 0, 3, ("downloads URLs that", "app/urls.py accepts"))
 DECODE = Box("5", "app/pipeline", 0, 4, ("bytes to pixels, with", "app/decoders"))
 SEAM = Box("6", "workers/backends", 1, 4, ("the seam: a job in,", "an outcome out"))
 SCHEDULING = Box("7", "workers/scheduling", 2, 4, ("forms micro-batches", ""))

@@ -1,15 +1,17 @@
-"""Fetch the bytes of image URLs from public addresses, within bounds of time, size, redirects and
-concurrency; `stored.py` fetches those of folders and buckets.
+"""Fetch the bytes of image URLs from public addresses, and those of folders and buckets, within
+bounds of time, size, redirects and concurrency.
 
-Credentials, cookies and proxies of the environment are not used.
+The transport is used without httpx's client, so nothing keeps cookies, reads credentials or proxies
+of the environment, follows redirects or logs URLs.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import count
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpcore
@@ -17,90 +19,126 @@ import httpx
 
 from app.admission.clients import LOCAL
 from app.admission.counters import Counters
-from app.fetch.keyed_limiter import KeyedLimiter
-from app.fetch.name_cache import CachingResolver
-from app.fetch.origin import Again, Origins
-from app.fetch.pinned_network import PinnedBackend, Resolve, asking, pinned_transport
-from app.fetch.system_resolver import SystemResolver
-from app.fetch.url_rules import UrlRules
+from app.admission.fair_queue import FairSemaphore, times_free
+from app.fetch.keyed_limiter import PART, KeyedLimiter
+from app.fetch.pinned_network import PinnedTransport, Resolve, asking
+from app.intake.content_coding import CODINGS, BadCoding, Inflater
 from app.intake.spool import Blob, Spool
-from app.urls.url_policy import host_of, is_stored, parse_url
+from app.urls import MAX_URL, host_of, is_stored, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     AddressRefused,
     DeadlineExceeded,
+    InvalidParameter,
     NotFound,
+    OriginBusy,
     OriginFailed,
     OriginTimedOut,
     ServiceError,
     TimedOut,
     TooLarge,
 )
+from models.ports import port_ranges
 from models.settings import Network, Settings
+from models.version import VERSION
 
 if TYPE_CHECKING:  # only servers with storage load it
-    from app.fetch.stored import StoredImages
     from app.storage.storage import Storage
 
+RETRIED = frozenset((429, 502, 503, 504))
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+PACKED = frozenset(
+    (*CODINGS, "br", "zstd", "compress", "x-compress", "dcb", "dcz", "bzip2", "lzma", "xz")
+)
+"""Names of compressions, of which CODINGS are undone."""
+
+MOST_PIECES, SMALLEST_PIECE = 4096, 128
+"""Pieces of any size that a body may come in, and bytes that further ones have on average: parsing
+a chunk of one byte takes the event loop as long as parsing a chunk of 64 KiB."""
+
+LONGEST_DATE = 100
+"""Characters of a date in Retry-After that is parsed; usual ones have 29."""
+
 _BACKOFF = 0.2  # seconds before the second try; doubled with every further one
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_HEADERS = {
+    "User-Agent": f"darkroom/{VERSION}",
+    "Accept": "image/*",
+    "Accept-Encoding": "identity",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds of one fetch and of all; in seconds and bytes."""
+    """Bounds of one fetch and of all; in seconds and bytes.
+
+    Allowed `ports` stand as the setting writes them. No `hosts` means all of them, and
+    `*.example.org` allows every name below example.org, but not example.org. A connection has three
+    seconds, within which TCP sends two SYNs again. Two retries and five redirects are more than
+    images of the web need.
+    """
 
     max_bytes: int
-    spool_bytes: int
-    connect_timeout: float
-    read_timeout: float
     total_timeout: float
     concurrency: int
     per_host: int
-    retries: int
-    max_redirects: int
     allowed_networks: tuple[Network, ...]
-    urls: UrlRules
-    names_kept: float
+    ports: str
+    hosts: tuple[str, ...]
+    connect_timeout: float = 3.0
+    read_timeout: float = 10.0
+    retries: int = 2
+    max_redirects: int = 5
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "FetchLimits":
         """Return the limits that the operator chose."""
         return cls(
             max_bytes=settings.max_image_bytes,
-            spool_bytes=settings.spool_bytes,
-            connect_timeout=settings.fetch_connect_timeout,
-            read_timeout=settings.fetch_read_timeout,
             total_timeout=settings.fetch_total_timeout,
             concurrency=settings.fetch_concurrency,
-            per_host=settings.fetch_per_host,
-            retries=settings.fetch_retries,
-            max_redirects=settings.fetch_max_redirects,
+            per_host=per_host(settings.fetch_concurrency),
             allowed_networks=settings.fetch_allowed_networks,
-            urls=UrlRules.from_settings(settings),
-            names_kept=settings.fetch_dns_cache,
+            ports=settings.fetch_ports,
+            hosts=settings.fetch_allowed_hosts,
         )
 
+    @property
+    def timeouts(self) -> dict[str, float | None]:
+        """Return the seconds to connect, and between two pieces, as httpx's extension has them."""
+        return httpx.Timeout(self.read_timeout, connect=self.connect_timeout, pool=None).as_dict()
 
-@dataclass(slots=True)
-class _Allowance:
-    """Seconds that one URL may still take; waiting for a turn does not count, as the origin has no
-    part in it.
-    """
+    def check(self, url: httpx.URL) -> None:
+        """Raise AddressRefused for a URL of http or https that the operator does not allow."""
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        if not any(port in ports for ports in port_ranges(self.ports)):
+            raise AddressRefused(
+                f"port {port} is not fetched from; allowed: {self.ports} (DARKROOM_FETCH_PORTS)"
+            )
+        host = host_of(url).lower().rstrip(".")
+        if self.hosts and not any(_matches(host, each) for each in self.hosts):
+            raise AddressRefused(
+                f"{host} is not a host that images are fetched from; the operator chooses them "
+                "with DARKROOM_FETCH_ALLOWED_HOSTS"
+            )
 
-    total: float
-    left: float
 
-    @asynccontextmanager
-    async def spend(self) -> AsyncIterator[None]:
-        clock = asyncio.get_running_loop().time
-        start = clock()
-        try:
-            async with asyncio.timeout(self.left):
-                yield
-        except TimeoutError:
-            raise OriginTimedOut(f"the URL took more than {self.total:g} seconds") from None
-        finally:
-            self.left -= clock() - start
+def per_host(concurrency: int) -> int:
+    """Return how many URLs of one host are fetched at a time: an eighth of all, at least 8."""
+    return max(8, concurrency // 8)
+
+
+def _matches(host: str, allowed: str) -> bool:
+    return host.endswith(allowed[1:]) if allowed.startswith("*.") else host == allowed
+
+
+class _Again(Exception):
+    """A failure worth another try, after `pause` seconds if the origin named them."""
+
+    def __init__(self, error: ServiceError, pause: float | None = None) -> None:
+        self.error = error
+        self.pause = pause
 
 
 class Fetcher:
@@ -109,8 +147,8 @@ class Fetcher:
     `observe` receives the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
     too_large) and its seconds; a cancelled one has none. `resolve`, `network`, `sleep` and `chance`
     replace names, connections, the wait between tries and its jitter in tests. Front ends with the
-    same `counters` share the limits on concurrency. `stored` fetches storage addresses; without it
-    they are refused.
+    same `counters` share the limits on concurrency. Without `storage`, storage addresses are
+    refused; `aclose` closes it.
     """
 
     def __init__(
@@ -122,40 +160,37 @@ class Fetcher:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         counters: Counters | None = None,
-        stored: "StoredImages | None" = None,
+        storage: "Storage | None" = None,
     ) -> None:
         self._limits = limits
-        self.stored = stored
+        self._storage = storage
         self._observe = observe
         self._sleep = sleep
         self._chance = chance
         self._turns = KeyedLimiter(limits.concurrency, limits.per_host, counters)
-        names = CachingResolver(resolve or SystemResolver(), limits.names_kept)
-        backend = PinnedBackend(limits.allowed_networks, names, network)
-        self._origins = Origins(
-            pinned_transport(backend, limits.concurrency),
-            httpx.Timeout(limits.read_timeout, connect=limits.connect_timeout, pool=None),
-            lambda: Spool(limits.max_bytes, limits.spool_bytes),
-        )
+        self._stored_turns = FairSemaphore(limits.concurrency, times_free(PART))
+        networks = limits.allowed_networks
+        self._transport = PinnedTransport(networks, limits.concurrency, resolve, network)
+        self._extensions = {"timeout": limits.timeouts}
 
     @classmethod
     def from_settings(
         cls, settings: Settings, observe: Callable[[str, float], None], counters: Counters
     ) -> "Fetcher":
         """Return a fetcher with the operator's limits; ValueError says which setting is wrong."""
-        stored = None
+        storage = None
         if settings.storage_allow or settings.storage_allow_write or settings.data_folder:
-            from app.fetch.stored import StoredImages
+            from app.storage.storage import Storage
 
-            stored = StoredImages.from_settings(settings)
+            storage = Storage.from_settings(settings)
         limits = FetchLimits.from_settings(settings)
-        return cls(limits, observe, counters=counters, stored=stored)
+        return cls(limits, observe, counters=counters, storage=storage)
 
     @property
     def storage(self) -> "Storage":
         """Return the folders and buckets that this fetcher reads from."""
-        assert self.stored is not None
-        return self.stored.storage
+        assert self._storage is not None
+        return self._storage
 
     async def fetch(self, url: str, deadline: Deadline, client: str = "") -> Blob:
         """Return the body of `url`, before `deadline`; the caller closes it.
@@ -181,58 +216,182 @@ class Fetcher:
         """Return how many URLs may be fetched at a time."""
         return self._turns.total
 
-    def set_concurrency(self, total: int, per_host: int) -> None:
+    def set_concurrency(self, total: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
-        self._turns.set_limits(total, per_host)
-        if self.stored is not None:
-            self.stored.set_concurrency(total)
+        self._turns.set_limits(total, per_host(total))
+        self._stored_turns.set_total(total)
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._origins.aclose()
-        if self.stored is not None:
-            self.stored.close()
+        await self._transport.aclose()
+        if self._storage is not None:
+            self._storage.close()
 
     async def _in_time(self, url: str, deadline: Deadline) -> Blob:
         try:
             async with asyncio.timeout_at(deadline.alarm):
-                if is_stored(url):
-                    if self.stored is None:
-                        raise AddressRefused(
-                            "this storage address is not allowed here; the operator allows "
-                            "prefixes with DARKROOM_STORAGE_ALLOW"
-                        )
-                    return await self.stored.fetch(url, asking.get())
-                return await self._persistently(parse_url(url), deadline)
+                if not is_stored(url):
+                    return await self._followed(parse_url(url), deadline)
+                if self._storage is None:
+                    raise AddressRefused(
+                        "this storage address is not allowed here; the operator allows prefixes "
+                        "with DARKROOM_STORAGE_ALLOW"
+                    )
+                return await self._stored(url, self._storage)
         except TimeoutError:
             raise DeadlineExceeded("the deadline passed while the URL was fetched") from None
 
-    async def _persistently(self, url: httpx.URL, deadline: Deadline) -> Blob:
-        """Retry failures that may pass, unless the pause is longer than the remaining time."""
-        allowance = _Allowance(self._limits.total_timeout, self._limits.total_timeout)
-        clock = asyncio.get_running_loop().time
-        for attempt in count():
-            try:
-                return await self._follow(url, allowance)
-            except Again as failure:
-                pause = failure.pause or _BACKOFF * 2**attempt * (0.5 + self._chance() / 2)
-                left = min(allowance.left, deadline.remaining(clock()))
-                if attempt == self._limits.retries or pause >= left:
-                    raise failure.error from None
-            allowance.left -= pause
-            await self._sleep(pause)
-        raise AssertionError("unreachable: the last try returns or raises")
+    async def _stored(self, address: str, storage: "Storage") -> Blob:
+        """Return an image of a folder or bucket; without a client, each address has a share."""
+        location = storage.readable(address)
+        turn = self._stored_turns.hold(asking.get() or address)
+        async with turn, Spool(self._limits.max_bytes) as spool:
+            async with aclosing(storage.pieces(location, self._limits.max_bytes)) as pieces:
+                async for piece in pieces:
+                    await spool.write(piece)
+            return await spool.finish()
 
-    async def _follow(self, url: httpx.URL, allowance: _Allowance) -> Blob:
-        for _ in range(self._limits.max_redirects + 1):
-            self._limits.urls.check(url)
-            turn = self._turns.take(host_of(url).rstrip("."), asking.get())
-            async with turn, allowance.spend():
-                found = await self._origins.ask(url)
+    async def _followed(self, first: httpx.URL, deadline: Deadline) -> Blob:
+        """Follow redirects, and retry failures that may pass, unless the pause is too long.
+
+        Waiting for a turn does not count in the time of the URL: the origin has no part in it.
+        """
+        limits, clock = self._limits, asyncio.get_running_loop().time
+        left, tries, hops, url = limits.total_timeout, 0, 0, first
+        while True:
+            limits.check(url)
+            async with self._turns.take(host_of(url).rstrip("."), asking.get()):
+                start = clock()
+                try:
+                    async with asyncio.timeout(left):
+                        found = await self._asked(url)
+                except TimeoutError:
+                    text = f"the URL took more than {limits.total_timeout:g} seconds"
+                    raise OriginTimedOut(text) from None
+                left -= clock() - start
             if isinstance(found, Blob):
                 return found
-            url = found
-        raise OriginFailed(f"more than {self._limits.max_redirects} redirects")
+            if isinstance(found, httpx.URL):
+                hops, url = hops + 1, found
+                if hops > limits.max_redirects:
+                    raise OriginFailed(f"more than {limits.max_redirects} redirects")
+                continue
+            pause = found.pause or _BACKOFF * 2**tries * (0.5 + self._chance() / 2)
+            if tries == limits.retries or pause >= min(left, deadline.remaining(clock())):
+                raise found.error
+            tries, hops, url, left = tries + 1, 0, first, left - pause
+            await self._sleep(pause)
+
+    async def _asked(self, url: httpx.URL) -> Blob | httpx.URL | _Again:
+        """Ask an origin once: return the body, the target of a redirect, or a reason to try again.
+
+        Only here httpx's errors become errors of the service.
+        """
+        host = host_of(url)
+        request = httpx.Request("GET", url, headers=_HEADERS, extensions=self._extensions)
+        try:
+            async with aclosing(await self._transport.handle_async_request(request)) as reply:
+                if reply.status_code in REDIRECTS and "location" in reply.headers:
+                    return redirected(url, reply.headers["location"])
+                if reply.status_code in RETRIED:
+                    pause = retry_after(reply.headers)
+                    text = f"{host} answered {reply.status_code}"
+                    return _Again(OriginBusy(text, retry_after=pause or 0.0), pause)
+                if reply.status_code != httpx.codes.OK:
+                    raise OriginFailed(f"{host} answered {reply.status_code}")
+                return await _body(reply, host, self._limits.max_bytes)
+        except httpx.ConnectTimeout:
+            return _Again(OriginTimedOut(f"{host} could not be connected to in time"))
+        except httpx.TimeoutException:  # slow once, slow again: not worth a second wait
+            raise OriginTimedOut(f"{host} did not send in time") from None
+        except httpx.ConnectError as error:
+            if _is_about_tls(error):
+                raise OriginFailed(f"no TLS with {host}: check its certificate and port") from None
+            text = f"no connection to {host}: check name and port"
+            return _Again(OriginBusy(text, retry_after=0.0))
+        except httpx.HTTPError:
+            return _Again(OriginBusy(f"the connection to {host} broke", retry_after=0.0))
+
+
+async def _body(reply: httpx.Response, host: str, most: int) -> Blob:
+    """Return a body of at most `most` bytes, unpacked where it is packed."""
+    coding = _coding(reply.headers.get("content-encoding", ""), host)
+    inflater = Inflater(coding) if coding else None
+    declared = reply.headers.get("content-length", "")
+    size = pieces = 0
+    try:
+        async with Spool(most) as spool:
+            if inflater is None and declared.isdigit():
+                spool.expect(int(declared))
+            async for chunk in reply.aiter_raw():
+                size, pieces = size + len(chunk), pieces + 1
+                if pieces > MOST_PIECES + size // SMALLEST_PIECE:
+                    raise OriginFailed("the origin sends its body in pieces of a few bytes")
+                if inflater is None:
+                    await spool.write(chunk)
+                    continue
+                inflater.feed(chunk)
+                while piece := await inflater.piece():
+                    await spool.write(piece)
+            if inflater is not None:
+                inflater.finish()
+            return await spool.finish()
+    except BadCoding as error:
+        raise OriginFailed(f"{host} sent a body that {error}") from None
+
+
+def _coding(given: str, host: str) -> str:
+    """Return the coding to undo, empty without one; raises OriginFailed for one that is not read.
+
+    Some origins send a name that is no compression, such as `utf-8` or `binary`.
+    """
+    packed = [
+        each for each in (name.strip().lower() for name in given.split(",")) if each in PACKED
+    ]
+    if len(packed) > 1 or (packed and packed[0] not in CODINGS):
+        raise OriginFailed(
+            f"{host} sent a body compressed by {', '.join(packed)[:60]} although none was asked for"
+        )
+    return CODINGS[packed[0]] if packed else ""
+
+
+def redirected(url: httpx.URL, location: str) -> httpx.URL:
+    """Return the target of a redirect, checked like any URL; it never leads from https down to
+    http.
+    """
+    host = host_of(url)
+    if len(location) > MAX_URL:  # before it is escaped and joined, which takes 1 µs a character
+        raise OriginFailed(f"{host} redirects to a URL of more than {MAX_URL} characters")
+    try:
+        target = parse_url(str(url.join(location)))
+    except (httpx.InvalidURL, InvalidParameter, ValueError):
+        raise OriginFailed(f"{host} redirects to what is no URL of http or https") from None
+    if url.scheme == "https" and target.scheme == "http":
+        raise OriginFailed(f"{host} redirects from https to http, which is not followed")
+    return target
+
+
+def retry_after(headers: httpx.Headers) -> float | None:
+    """Return the seconds of the Retry-After header; a date is compared with the reply's own
+    Date.
+    """
+    text = headers.get("retry-after", "")
+    if text.isascii() and text.isdigit():
+        return float(text)
+    if len(text) > LONGEST_DATE:
+        return None
+    try:
+        until = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return max(0.0, until.total_seconds())
+
+
+def _is_about_tls(error: BaseException | None) -> bool:
+    """Return whether a TLS handshake failed, which is not worth another try."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _outcome(error: ServiceError) -> str:

@@ -1,31 +1,134 @@
 """Connect to checked addresses only: resolution, check and connection in one place.
 
-It is an httpcore network backend, so TLS still verifies the name. The checked address is the one
-that is connected to, so a name that resolves differently the second time changes nothing. A
-connection that is used again was checked when it was made, by the same networks.
+The addresses are checked in an httpcore network backend, below TLS, so TLS still verifies the name.
+The checked address is the address that is connected to, so a name that resolves differently the
+second time changes nothing. A connection that is used again was checked when it was made.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
+from ipaddress import ip_address
+from threading import Thread
 from typing import Any
 
 import httpcore
 import httpx
 
-from app.fetch.bounded_stream import BoundedStream
-from app.urls.address_policy import Address, is_allowed, parse_host
-from models.domain.errors import AddressRefused
+from app.admission.fair_queue import FairSemaphore, times_free
+from app.urls import Address, is_allowed, parse_host
+from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Network
+
+LONGEST_HEAD, STEP = 1 << 16, 2048
+"""Bytes from a request to the end of the answer's headers, interim answers included, and bytes of
+them that are read at a time: h11 takes 6 µs for a line, on the event loop."""
 
 MOST_ADDRESSES = 128
 """Addresses of a name, at most: reading one takes 3 µs and checking it 40."""
+
+LOOKUPS = 128
+"""Names that one process looks up at a time."""
+
+KEPT = 5.0
+"""Seconds for which an idle connection stays open: the images of one request share connections."""
 
 asking: ContextVar[str] = ContextVar("asking", default="")
 """The client for which the present task fetches. httpcore has no other way to hand it through."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
+
+
+class SystemResolver:
+    """Resolver with a thread for each lookup, of which every client has a share.
+
+    A call of getaddrinfo cannot be ended: where no name server answers, the call takes from 10 s to
+    minutes. So a lookup keeps its thread and its client's turn until it has ended, also if its
+    request is gone. A process that ends does not wait for the threads.
+    """
+
+    def __init__(self, lookups: int = LOOKUPS) -> None:
+        self._turns = FairSemaphore(lookups, times_free(1))
+
+    async def __call__(self, host: str, _port: int) -> Sequence[Address]:
+        """Return the addresses of `host` in the system's order; raise OSError."""
+        client, loop = asking.get(), asyncio.get_running_loop()
+        answer: asyncio.Future[list[str] | OSError] = loop.create_future()
+
+        def ended(found: list[str] | OSError) -> None:
+            self._turns.give_back(client)
+            if not answer.done():
+                answer.set_result(found)
+
+        def run() -> None:
+            found = _look_up(host)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(partial(ended, found))
+
+        await self._turns.take(client)
+        try:
+            Thread(target=run, name="lookup", daemon=True).start()
+        except RuntimeError:
+            self._turns.give_back(client)
+            raise OSError("no thread can be started to resolve a name") from None
+        found = await answer
+        if isinstance(found, OSError):
+            raise found
+        return [ip_address(entry) for entry in found]
+
+
+def _look_up(host: str) -> list[str] | OSError:
+    """Return the distinct addresses of a name, and no more than show that there are too many."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error.with_traceback(None)
+    except Exception as error:  # a label that IDNA does not allow; in any case the turn must end
+        return OSError(str(error))
+    distinct = dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
+    return list(distinct)[: MOST_ADDRESSES + 1]
+
+
+class PinnedTransport(httpx.AsyncHTTPTransport):
+    """Transport that connects to addresses that are public or in `networks`.
+
+    The transport keeps `most_idle` connections open. `resolve`, `network` and `tls` replace names,
+    connections and the public certificate authorities in tests.
+    """
+
+    def __init__(
+        self,
+        networks: Iterable[Network],
+        most_idle: int,
+        resolve: Resolve | None = None,
+        network: httpcore.AsyncNetworkBackend | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        # The pool has no bound of its own, because a request that is cancelled before its
+        # connection begins would keep its place for good
+        # (https://github.com/encode/httpcore/issues/1093); callers bound the requests.
+        super().__init__(
+            verify=tls or httpx.create_ssl_context(trust_env=False),
+            trust_env=False,
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=KEPT
+            ),
+        )
+        # httpx has no public way to a network backend.
+        backend = PinnedBackend(networks, resolve or SystemResolver(), network)
+        self._pool._network_backend = backend
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; raises OriginFailed for endless headers beside httpx's errors."""
+        reply = await super().handle_async_request(request)
+        stream = reply.extensions.get("network_stream")
+        if isinstance(stream, BoundedStream):
+            stream.answered()
+        return reply
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
@@ -103,44 +206,64 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-def pinned_transport(
-    backend: PinnedBackend, most_idle: int, tls: ssl.SSLContext | None = None
-) -> httpx.AsyncHTTPTransport:
-    """Return a transport that connects only through `backend`, and keeps `most_idle` connections.
+class BoundedStream(httpcore.AsyncNetworkStream):
+    """Connection that bounds the head of an answer.
 
-    `tls` holds the trusted certificates; by default they are the public authorities'.
+    h11 bounds one header block, not how many interim answers (`100 Continue`) come before the
+    answer. `answered` ends the bound, and the next request begins it again.
     """
-    tls = tls or httpx.create_ssl_context(trust_env=False)
-    transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
-    # httpx has no public way to a network backend. The pool has no bound of its own, because a
-    # request that is cancelled before its connection begins would keep its place for good
-    # (https://github.com/encode/httpcore/issues/1093); callers bound the requests.
-    transport._pool = _Pool(
-        ssl_context=tls,
-        max_connections=None,
-        max_keepalive_connections=most_idle,
-        keepalive_expiry=5.0,
-        network_backend=backend,
-    )
-    return transport
 
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+        self._head_left: int | None = None
 
-class _Pool(httpcore.AsyncConnectionPool):
-    """Pool that sends no second request on a connection whose parser holds more than an answer."""
+    def answered(self) -> None:
+        """Call this when the answer's headers have come."""
+        self._head_left = None
 
-    def create_connection(self, origin: httpcore.Origin) -> httpcore.AsyncConnectionInterface:
-        return _Connection(
-            origin,
-            ssl_context=self._ssl_context,
-            keepalive_expiry=self._keepalive_expiry,
-            network_backend=self._network_backend,
-        )
+    async def read(
+        self,
+        max_bytes: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
+    ) -> bytes:
+        """Read more; raises OriginFailed when the head is too long."""
+        if self._head_left is None:
+            return await self._inner.read(max_bytes, timeout)
+        if self._head_left == 0:
+            raise OriginFailed(
+                f"the origin sent {LONGEST_HEAD} bytes of headers and no end of them"
+            )
+        data = await self._inner.read(min(max_bytes, self._head_left, STEP), timeout)
+        self._head_left -= len(data)
+        return data
 
+    async def write(
+        self,
+        buffer: bytes,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
+    ) -> None:
+        """Send a part of a request: what comes next is the head of an answer."""
+        self._head_left = LONGEST_HEAD
+        await self._inner.write(buffer, timeout)
 
-class _Connection(httpcore.AsyncHTTPConnection):
-    """Connection that has expired once bytes stand behind its answer (RFC 9112, section 9.2)."""
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._inner.aclose()
 
-    def has_expired(self) -> bool:
-        inner: Any = self._connection  # httpcore has no public way to its parser
-        more = inner is not None and inner.is_idle() and inner._h11_state.trailing_data[0]
-        return bool(more) or super().has_expired()
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
+    ) -> httpcore.AsyncNetworkStream:
+        """Encrypt it; the bound is that of what is decrypted."""
+        try:
+            encrypted = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:  # httpcore leaves it open where the request is cancelled
+            await self._inner.aclose()
+            raise
+        return BoundedStream(encrypted)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what httpcore asks about the socket."""
+        return self._inner.get_extra_info(info)

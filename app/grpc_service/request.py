@@ -63,7 +63,7 @@ async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Co
     check_size(size, layout, given.name)
     pieces = _pieces(tensor)
     if layout.height:
-        return await of_one_size(pieces, layout, settings)
+        return await of_one_size(pieces, layout)
     return await files(BodyReader(pieces), size, layout.n, settings)
 
 

@@ -64,7 +64,7 @@ def is_archive(media_type: str | None, filename: str | None) -> bool:
 
 async def whole_body(request: Request, settings: Settings) -> Blob:
     """Return an archive that is the body; `app/intake/body.py` bounds its size."""
-    async with Spool(settings.max_body_bytes, settings.spool_bytes) as spool:
+    async with Spool(settings.max_body_bytes) as spool:
         async for chunk in request.stream():
             await spool.write(chunk)
         return await spool.finish()

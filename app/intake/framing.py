@@ -22,15 +22,14 @@ async def lines(
     arrive: Arrive,
     window: StreamWindow,
     longest: int,
-    threshold: int,
 ) -> AsyncGenerator[Blob, None]:
-    """Yield the lines of a body that are not blank; more than `threshold` bytes move to disk.
+    """Yield the lines of a body that are not blank.
 
     Raises TooLarge for a line of more than `longest` bytes, without waiting for its end, and
     Overloaded.
     """
     blank = size = 0
-    spool = Spool(longest, threshold)
+    spool = Spool(longest)
     try:
         async for chunk in chunks:
             *complete, rest = chunk.split(b"\n")
@@ -39,7 +38,7 @@ async def lines(
                 if size:
                     await spool.write(line)
                     yield await spool.finish()
-                    spool, size = Spool(longest, threshold), 0
+                    spool, size = Spool(longest), 0
                 elif line.strip():
                     yield Blob.of(line)
                 else:
@@ -69,7 +68,6 @@ async def images(
     arrive: Arrive,
     window: StreamWindow,
     limit: int,
-    spool_bytes: int,
 ) -> AsyncGenerator[Blob | ServiceError, None]:
     """Yield images of at most `limit` bytes, or TooLarge for a larger one, which is skipped.
 
@@ -80,16 +78,14 @@ async def images(
         if len(head) < LENGTH_BYTES:
             raise MalformedRequest(f"the stream ends inside a length of {LENGTH_BYTES} bytes")
         window.inside_item = True
-        image = await _image(pieces, int.from_bytes(head, "big"), arrive, limit, spool_bytes)
+        image = await _image(pieces, int.from_bytes(head, "big"), arrive, limit)
         window.inside_item = False
         yield image
 
 
-async def _image(
-    pieces: "_Pieces", size: int, arrive: Arrive, limit: int, spool_bytes: int
-) -> Blob | ServiceError:
+async def _image(pieces: "_Pieces", size: int, arrive: Arrive, limit: int) -> Blob | ServiceError:
     refused: ServiceError | None = None
-    async with Spool(limit, spool_bytes) as spool:
+    async with Spool(limit) as spool:
         try:
             spool.expect(size)
         except TooLarge as error:

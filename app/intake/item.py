@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.intake.spool import Blob
-from app.urls.url_policy import MAX_URL, parse_url
+from app.urls import MAX_URL, parse_url
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 

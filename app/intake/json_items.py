@@ -70,7 +70,7 @@ async def in_parsing_thread(function: Callable[..., T], *args: object) -> T:
 async def whole_json(chunks: AsyncIterator[bytes], settings: Settings) -> Blob:
     """Return a JSON body; raises TooLarge over MOST_BYTES, and Overloaded."""
     size = 0
-    async with Spool(settings.max_body_bytes, settings.spool_bytes) as spool:
+    async with Spool(settings.max_body_bytes) as spool:
         async for chunk in chunks:
             size += len(chunk)
             if size > MOST_BYTES:

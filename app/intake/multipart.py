@@ -102,7 +102,7 @@ async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | F
                 filename = filename_of(head)
                 archive = is_archive(head.content_type, filename)
                 most = settings.max_body_bytes if archive else settings.max_image_bytes
-                content = await _file(events, most, settings.spool_bytes)
+                content = await _file(events, most)
                 # A browser sends a file input without a file as an empty file without a name.
                 if filename or not isinstance(content, Blob) or content.size:
                     yield File(filename or None, content, archive)
@@ -251,9 +251,9 @@ def _short(text: str) -> str:
     return repr(text[:60])
 
 
-async def _file(events: Events, most: int, spool_bytes: int) -> Blob | ServiceError:
+async def _file(events: Events, most: int) -> Blob | ServiceError:
     """Read the whole body of a part, even if it is too large: the next part comes after it."""
-    async with Spool(most, spool_bytes) as spool:
+    async with Spool(most) as spool:
         refused: ServiceError | None = None
         async for piece in events:
             if not isinstance(piece, bytes):

@@ -90,7 +90,7 @@ def _once(options: Options) -> dict[str, Any]:
 
 
 async def _raw(request: Request, settings: Settings) -> Blob:
-    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+    async with Spool(settings.max_image_bytes) as spool:
         spool.expect(announced(request.scope))
         more = True
         while more:  # as Request.stream does, whose generator takes 3 µs more

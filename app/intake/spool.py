@@ -28,6 +28,9 @@ a thread. After as many bytes of several contents, other work of the event loop 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a full disk, and of a process or system that has no descriptor left: both pass."""
 
+THRESHOLD = 4 << 20
+"""Largest body, in bytes, that stays in memory: most photos do, and 1,000 such bodies would not."""
+
 IN_MEMORY = 64 << 20
 """Largest number of bytes of all bodies that one process keeps in memory."""
 
@@ -185,7 +188,7 @@ class Blob:
 
 
 class Spool:
-    """Collector of at most `limit` bytes; more than `threshold` of them move to disk.
+    """Collector of at most `limit` bytes; more than `threshold` (THRESHOLD) of them move to disk.
 
     While all bodies of the process hold too much memory, TINY takes the place of `threshold`:
     hundreds of requests that arrive or wait must not fill the memory with their uploads.
@@ -194,9 +197,9 @@ class Spool:
     returned, also when the block is cancelled. A body of one chunk is never copied.
     """
 
-    def __init__(self, limit: int, threshold: int) -> None:
+    def __init__(self, limit: int, threshold: int | None = None) -> None:
         self._limit = limit
-        self._threshold = threshold
+        self._threshold = THRESHOLD if threshold is None else threshold
         self._chunks: list[bytes] = []
         self._size = 0
         self._file: BinaryIO | None = None
@@ -269,7 +272,7 @@ def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:
     size, most = len(data), settings.max_image_bytes if most is None else most
     if size > most:
         raise too_large(f"more than {most}", most)
-    if size <= settings.spool_bytes and not MEMORY.full(size):
+    if size <= THRESHOLD and not MEMORY.full(size):
         MEMORY.take(size, size)
         return Blob(data, None, size, counted=True)
     with _as_overload():

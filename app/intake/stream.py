@@ -93,14 +93,14 @@ class ImageStream:
         settings, window = self._settings, self._window
         async with aclosing(self._chunks()) as chunks:
             if self._delimited:
-                sizes = settings.max_image_bytes, settings.spool_bytes
-                images = framing.images(chunks, self._arrives, window, *sizes)
+                most = settings.max_image_bytes
+                images = framing.images(chunks, self._arrives, window, most)
                 async with aclosing(images):
                     async for content in images:
                         yield content, None, None
                 return
             longest = min(-(-settings.max_image_bytes // 3) * 4 + LINE_REST, MOST_BYTES)
-            lines = framing.lines(chunks, self._arrives, window, longest, settings.spool_bytes)
+            lines = framing.lines(chunks, self._arrives, window, longest)
             async with aclosing(lines):
                 async for line in lines:
                     yield await json_line(line, settings)

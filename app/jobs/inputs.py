@@ -50,7 +50,7 @@ class Inputs:
 
     async def _spooled(self, line: StoredLine) -> Blob | ServiceError:
         settings = self._settings
-        async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+        async with Spool(settings.max_image_bytes) as spool:
             try:
                 found = await asyncio.to_thread(self._read, line)
                 await spool.write(found)

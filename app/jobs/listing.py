@@ -26,7 +26,7 @@ from app.jobs.receiving import FOLDER, Received
 from app.jobs.results import SILENCE, whole_lines
 from app.storage.local_files import Entry
 from app.storage.location import Location
-from app.urls.url_policy import MAX_URL
+from app.urls import MAX_URL
 from models.domain.errors import InvalidParameter
 from models.settings import Settings
 

@@ -18,7 +18,7 @@ from app.archives.image_names import ImageNames
 from app.archives.reading import Member
 from app.jobs.files import private
 from app.jobs.store.values import SMALLEST_CHUNK, Span
-from app.urls.url_policy import MAX_URL
+from app.urls import MAX_URL
 from models.domain.errors import FieldError, InternalError, MalformedRequest, TooLarge
 
 LONGEST_ID = 256

@@ -21,7 +21,7 @@ from app.pipeline.results.outcomes import Answer, Processed
 from app.responses.inline_images import InlineImages
 from app.responses.records import line, record
 from app.responses.vectors import NO_VECTORS, VectorStyle
-from app.urls.url_policy import host_of, is_stored, parse_url
+from app.urls import host_of, is_stored, parse_url
 from models.api.schemas import Record
 from models.domain.deadline import Deadline
 from models.domain.errors import (

@@ -32,7 +32,7 @@ def apply(service: Service, settings: Settings) -> None:
     service.settings = settings
     service.admission.set_limits(settings)
     service.pipeline.set_unread_limit(settings.max_bytes_in_flight)
-    service.fetcher.set_concurrency(settings.fetch_concurrency, settings.fetch_per_host)
+    service.fetcher.set_concurrency(settings.fetch_concurrency)
     service.set_batching(settings)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
-from app.urls.url_policy import SCHEMES
+from app.urls import SCHEMES
 from models.domain.errors import FieldError, InvalidParameter
 
 LONGEST = 4096

@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15, help="after which it is ended")
     parser.add_argument("--checkout", type=Path, default=HERE)
     options = parser.parse_args()
-    flags = ("--fetch-connect-timeout", "0.5", "--fetch-total-timeout", "2", "--fetch-retries", "0")
+    flags = ("--fetch-total-timeout", "2")
     with under_attack(
         Checkout(options.checkout), Attack(nothing, promise=3, flags=flags), 0, ""
     ) as started:

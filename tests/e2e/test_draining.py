@@ -39,7 +39,6 @@ def ending(start: Start) -> Iterator[Running]:
         body_timeout=PATIENCE,
         fetch_allowed_networks="127.0.0.0/8",
         fetch_ports="1-65535",
-        fetch_read_timeout=PATIENCE,
         fetch_total_timeout=PATIENCE,
     ) as running:
         running.server.config.timeout_graceful_shutdown = None

@@ -71,16 +71,14 @@ _LEVELS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=255)]])
 _FLOATS = msgspec.json.Decoder(list[float])
 
 
-async def of_one_size(
-    pieces: AsyncIterator[bytes], layout: Layout, settings: Settings
-) -> list[Content]:
+async def of_one_size(pieces: AsyncIterator[bytes], layout: Layout) -> list[Content]:
     """Return the images of a tensor whose bytes come in pieces.
 
     Raises MalformedRequest if there are more or fewer bytes than its shape has.
     """
     size, found, rest = layout.n_bytes, list[Content](), b""
     for _ in range(layout.n):
-        async with Spool(size, settings.spool_bytes) as spool:
+        async with Spool(size) as spool:
             left = size
             while left:
                 piece = rest or await anext(pieces, b"")
@@ -194,7 +192,7 @@ async def _spooled(pieces: AsyncIterator[bytes], length: int, settings: Settings
 
     `length` is the number of its bytes, or 0 if that is unknown.
     """
-    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+    async with Spool(settings.max_image_bytes) as spool:
         refusal: TooLarge | None = None
         try:
             spool.expect(length)

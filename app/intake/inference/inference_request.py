@@ -130,7 +130,7 @@ async def _from_binary(
     wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
     permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     if layout.height:
-        contents = await of_one_size(reader.pieces(behind), layout, settings)
+        contents = await of_one_size(reader.pieces(behind), layout)
     else:
         contents = await files(reader, behind, layout.n, settings)
     await reader.end()

@@ -34,12 +34,10 @@ FLAGS = tuple(
         ("max-images-per-request", IMAGES),
         ("max-bytes-in-flight", BYTES),
         ("fetch-concurrency", FETCHES),
-        ("fetch-per-host", FETCHES),
         ("max-connections-per-client", CONNECTIONS),
         ("fetch-allowed-networks", "127.0.0.0/8"),
         ("fetch-ports", "1-65535"),
         ("fetch-total-timeout", 100),
-        ("fetch-read-timeout", 100),
     )
     for word in (f"--{name}", str(value))
 )

@@ -52,7 +52,7 @@ def test_a_copy_that_is_neither_installed_nor_a_checkout_has_an_unknown_version(
 
 def test_a_missing_distribution_stops_neither_the_application_nor_user_agent_nor_metrics() -> None:
     code = """
-from app.fetch import origin as origins
+from app.fetch import fetcher as origins
 from app.main import create_app
 from app.telemetry.metrics import Metrics
 from models.settings import Settings

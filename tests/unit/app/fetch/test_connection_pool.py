@@ -1,23 +1,20 @@
 import asyncio
 import ssl
-import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import httpcore
 import httpx
 import pytest
 
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.fetch.pinned_network import PinnedBackend, pinned_transport
+from app.fetch.pinned_network import PinnedTransport
 from models.domain.deadline import NEVER
 from models.settings import Settings
-from tests.certificates import self_signed
 from tests.network import Names, Wires
-from tests.origin import Answer, Exchange, Origin, body, origin, redirect
+from tests.origin import Exchange, Origin, body, origin, redirect
 
-LIMITS = FetchLimits.from_settings(Settings(fetch_ports="1-65535", fetch_connect_timeout=20))
+LIMITS = FetchLimits.from_settings(Settings(fetch_ports="1-65535"))
 NAMES = {f"{name}.example": [["93.184.216.34"]] for name in ("one", "two", "three")}
 
 
@@ -26,7 +23,7 @@ def run(scenario: Callable[[Origin, httpx.AsyncHTTPTransport], Awaitable[None]],
         async with origin() as there, asyncio.timeout(60):
             there.answers["/"] = body(b"image")
             there.answers["/last"] = body(b"image", Connection="close")
-            transport = pinned_transport(PinnedBackend((), Names(NAMES), Wires()), idle)
+            transport = PinnedTransport((), idle, Names(NAMES), Wires())
             await scenario(there, transport)
             await transport.aclose()
 
@@ -108,75 +105,6 @@ def test_a_connection_that_is_idle_for_too_long_is_closed(monkeypatch: pytest.Mo
     run(scenario, 2)
 
 
-FORGED = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
-
-ONE_READ = 2048
-"""Bytes of an answer that are read at a time until its headers have ended."""
-
-
-def followed(extra: bytes, whole: int) -> Answer:
-    """Return an answer of at least `whole` bytes, and in the same packet what follows it."""
-
-    async def answer(exchange: Exchange) -> None:
-        start, end = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Fill: ", b"\r\n\r\nimage"
-        await exchange.send(start + b"a" * (whole - len(start + end)) + end + extra)
-
-    return answer
-
-
-def made_certificate(folder: Path) -> Path:
-    try:
-        return self_signed(folder, "DNS:one.example")
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"openssl makes no certificate to test with: {error}")
-
-
-@pytest.mark.parametrize("whole", [0, ONE_READ], ids=["in one read", "in the next read"])
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_what_follows_an_answer_is_no_answer_to_the_next_request(
-    whole: int, scheme: str, tmp_path: Path
-) -> None:
-    async def scenario() -> None:
-        tls, trusting = None, ssl.create_default_context()
-        if scheme == "https":
-            certificate = made_certificate(tmp_path)
-            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            tls.load_cert_chain(certificate)
-            trusting.load_verify_locations(certificate)
-        async with origin(tls) as there, asyncio.timeout(60):
-            there.answers["/followed"] = followed(FORGED, whole)
-            there.answers["/"] = body(b"image")
-            transport = pinned_transport(PinnedBackend((), Names(NAMES), Wires()), 2, trusting)
-            for path in ("/followed", "/"):
-                request = httpx.Request("GET", there.url(path, "one.example", scheme))
-                reply = await transport.handle_async_request(request)
-                assert await reply.aread() == b"image"
-            assert there.connections == 2
-            await transport.aclose()
-
-    asyncio.run(scenario())
-
-
-def test_what_comes_long_after_an_answer_is_no_answer_to_the_next_request() -> None:
-    async def scenario(there: Origin, transport: httpx.AsyncHTTPTransport) -> None:
-        ready, sent = asyncio.Event(), asyncio.Event()
-
-        async def late(exchange: Exchange) -> None:
-            await body(b"image")(exchange)
-            await ready.wait()
-            await exchange.send(FORGED)
-            sent.set()
-
-        there.answers["/late"] = late
-        await get(there, transport, "one", "/late")
-        ready.set()
-        await sent.wait()
-        await get(there, transport, "one")
-        assert there.connections == 2
-
-    run(scenario, 2)
-
-
 def test_an_idle_connection_that_its_origin_resets_is_not_used() -> None:
     async def scenario(there: Origin, transport: httpx.AsyncHTTPTransport) -> None:
         ready, gone = asyncio.Event(), asyncio.Event()
@@ -211,8 +139,8 @@ def test_a_handshake_that_is_cancelled_closes_its_connection() -> None:
 
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        backend = PinnedBackend((), Names(NAMES), Wires())
-        transport = pinned_transport(backend, 2, ssl.create_default_context())
+        tls = ssl.create_default_context()
+        transport = PinnedTransport((), 2, Names(NAMES), Wires(), tls)
         request = httpx.Request("GET", f"https://one.example:{port}/")
         task = asyncio.create_task(transport.handle_async_request(request))
         async with asyncio.timeout(60):

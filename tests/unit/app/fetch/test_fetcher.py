@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.fetch.fetcher import Fetcher, FetchLimits
+from app.intake import spool
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import (
     AddressRefused,
@@ -43,9 +44,6 @@ LOCAL = FetchLimits.from_settings(
             "fetch_allowed_networks": "127.0.0.0/8",
             "fetch_ports": "1-65535",
             "max_image_bytes": 100_000,
-            "spool_bytes": 1000,
-            "fetch_connect_timeout": 5,
-            "fetch_read_timeout": 5,
             "fetch_total_timeout": 10,
         }
     )
@@ -117,7 +115,11 @@ def fails(
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 1001, 100_000])
-def test_a_body_arrives_whole_in_memory_or_on_disk(size: int) -> None:
+def test_a_body_arrives_whole_in_memory_or_on_disk(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(spool, "THRESHOLD", 1000)
+
     async def scenario(world: World) -> None:
         data = bytes(range(256)) * (size // 256 + 1)
         world.origin.answers["/"] = body(data[:size])
@@ -478,7 +480,11 @@ def test_a_cancelled_fetch_closes_its_connection_and_gives_back_its_turn() -> No
     run(scenario, per_host=1, concurrency=1)
 
 
-def test_a_fetch_cancelled_in_the_middle_of_a_spooled_body_closes_its_connection() -> None:
+def test_a_fetch_cancelled_in_the_middle_of_a_spooled_body_closes_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spool, "THRESHOLD", 0)
+
     async def scenario(world: World) -> None:
         world.origin.answers["/"] = drip(0.001)
         task = asyncio.create_task(world.get())
@@ -489,7 +495,7 @@ def test_a_fetch_cancelled_in_the_middle_of_a_spooled_body_closes_its_connection
             await task
         await world.origin.gone.wait()
 
-    run(scenario, spool_bytes=0)
+    run(scenario)
 
 
 def test_closing_the_fetcher_closes_idle_connections() -> None:

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.fetch.pinned_network import PinnedBackend, pinned_transport
-from app.urls.address_policy import Address
+from app.fetch.pinned_network import PinnedBackend, PinnedTransport
+from app.urls import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Settings
@@ -110,7 +110,7 @@ def test_tls_asks_for_and_verifies_the_name_although_the_address_is_pinned(
         names = Names({"good.example": [[FIRST]], "other.example": [[FIRST]]})
         async with origin(tls) as there:
             there.answers["/"] = body(b"image")
-            transport = pinned_transport(PinnedBackend((), names, Wires()), 4, trusting)
+            transport = PinnedTransport((), 4, names, Wires(), trusting)
             request = httpx.Request("GET", there.url(host="good.example", scheme="https"))
             reply = await transport.handle_async_request(request)
             assert await reply.aread() == b"image"

@@ -14,7 +14,9 @@ from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import body, origin
 
-LIMITS = FetchLimits.from_settings(Settings(fetch_ports="1-65535", fetch_connect_timeout=20))
+LIMITS = replace(
+    FetchLimits.from_settings(Settings(fetch_ports="1-65535")), connect_timeout=20, read_timeout=20
+)
 DEAF, PUBLIC = "93.184.216.35", "93.184.216.34"
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from app.admission.clients import LOCAL
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.fetch.stored import StoredImages
-from app.intake.spool import Blob
+from app.intake.spool import THRESHOLD, Blob
 from app.storage.location import AllowList, Location, parse
 from app.storage.storage import Storage
 from models.domain.deadline import NEVER
@@ -20,9 +19,9 @@ def fetched(settings: Settings, url: str, *, stored: bool = True) -> tuple[bytes
     outcomes: list[str] = []
 
     async def main() -> tuple[bytes, bool]:
-        images = StoredImages.from_settings(settings) if stored else None
+        storage = Storage.from_settings(settings) if stored else None
         limits = FetchLimits.from_settings(settings)
-        fetcher = Fetcher(limits, lambda outcome, _: outcomes.append(outcome), stored=images)
+        fetcher = Fetcher(limits, lambda outcome, _: outcomes.append(outcome), storage=storage)
         try:
             blob = await fetcher.fetch(url, NEVER)
         finally:
@@ -36,10 +35,10 @@ def fetched(settings: Settings, url: str, *, stored: bool = True) -> tuple[bytes
         assert len(outcomes) == 1
 
 
-@pytest.mark.parametrize(("size", "on_disk"), [(10, False), (2 << 20, True)])
+@pytest.mark.parametrize(("size", "on_disk"), [(10, False), (THRESHOLD + 1, True)])
 def test_an_image_is_read_from_an_allowed_folder(tmp_path: Path, size: int, on_disk: bool) -> None:
     (tmp_path / "a.jpg").write_bytes(bytes(size))
-    settings = Settings(storage_allow=(tmp_path.as_uri(),), spool_bytes=1 << 20)
+    settings = Settings(storage_allow=(tmp_path.as_uri(),))
     assert fetched(settings, (tmp_path / "a.jpg").as_uri()) == (bytes(size), on_disk)
 
 
@@ -91,9 +90,8 @@ class Reading:
     def __init__(self, concurrency: int) -> None:
         self.storage = SlowStorage()
         settings = Settings(fetch_concurrency=concurrency)
-        self.fetcher = Fetcher(
-            FetchLimits.from_settings(settings), stored=StoredImages(self.storage, settings)
-        )
+        limits = FetchLimits.from_settings(settings)
+        self.fetcher = Fetcher(limits, storage=self.storage)
         self._tasks: list[asyncio.Task[Blob]] = []
 
     async def begin(self, names: str, client: str) -> list[str]:
@@ -138,7 +136,7 @@ def test_a_change_of_the_concurrency_is_one_of_files_too() -> None:
     async def scenario() -> None:
         reading = Reading(1)
         assert await reading.begin("abc", LOCAL) == ["a"]
-        reading.fetcher.set_concurrency(2, 1)
+        reading.fetcher.set_concurrency(2)
         assert await reading.begun() == ["a", "b"]
         await reading.end()
 

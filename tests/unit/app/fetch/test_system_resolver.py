@@ -6,13 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from threading import Event, Thread
 from typing import Any
 
-import httpcore
 import pytest
 
-from app.fetch import system_resolver
-from app.fetch.pinned_network import MOST_ADDRESSES, asking
-from app.fetch.system_resolver import SystemResolver
-from app.urls.address_policy import Address
+from app.fetch import pinned_network
+from app.fetch.pinned_network import MOST_ADDRESSES, SystemResolver, asking
+from app.urls import Address
 
 
 class NameServer:
@@ -21,7 +19,7 @@ class NameServer:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
         self.released = Event()
-        monkeypatch.setattr(system_resolver, "_look_up", self._look_up)
+        monkeypatch.setattr(pinned_network, "_look_up", self._look_up)
 
     def _look_up(self, host: str) -> list[str]:
         self.asked.append(host)
@@ -120,25 +118,6 @@ def test_a_name_without_a_waiting_caller_is_not_looked_up(
     run(scenario, server)
 
 
-def test_a_lookup_that_runs_answers_all_that_ask_for_its_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = NameServer(monkeypatch)
-
-    async def scenario() -> None:
-        resolver = SystemResolver(2)
-        gone = ask(resolver, "a", "stuck.example")
-        await settle()
-        gone.cancel()
-        others = [ask(resolver, client, "stuck.example") for client in "abc"]
-        await settle()
-        server.released.set()
-        assert len(await asyncio.gather(*others)) == 3
-        assert server.asked == ["stuck.example"]
-
-    run(scenario, server)
-
-
 def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,8 +127,8 @@ def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
     async def scenario() -> None:
         resolver = SystemResolver(1)
         with monkeypatch.context() as patched:
-            patched.setattr(system_resolver, "start_new_thread", fails)
-            with pytest.raises(httpcore.ConnectError, match="no thread"):
+            patched.setattr(Thread, "start", fails)
+            with pytest.raises(OSError, match="no thread"):
                 await resolver("good.example", 80)
         assert await resolver("127.0.0.1", 80)
 
@@ -158,12 +137,12 @@ def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
 
 ENDING = """
 import asyncio, time
-from app.fetch import system_resolver
+from app.fetch import pinned_network
 
-system_resolver._look_up = lambda _: time.sleep(3600)
+pinned_network._look_up = lambda _: time.sleep(3600)
 
 async def main():
-    lookup = asyncio.create_task(system_resolver.SystemResolver()("stuck.example", 80))
+    lookup = asyncio.create_task(pinned_network.SystemResolver()("stuck.example", 80))
     await asyncio.sleep(0)
     lookup.cancel()
 
@@ -173,35 +152,3 @@ asyncio.run(main())
 
 def test_a_process_that_ends_does_not_wait_for_name_servers() -> None:
     subprocess.run([sys.executable, "-c", ENDING], check=True, timeout=60)
-
-
-def test_the_event_loop_does_not_wait_until_a_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = NameServer(monkeypatch)
-
-    def waits(_thread: Thread) -> None:
-        raise AssertionError("Thread.start returns when the new thread has run")
-
-    async def scenario() -> None:
-        monkeypatch.setattr(Thread, "start", waits)
-        assert await SystemResolver(1)("good.example", 80)
-
-    run(scenario, server)
-
-
-def test_few_lookups_may_wait_and_a_client_with_a_share_is_not_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(system_resolver, "MOST_WAITING", 1)
-    server = NameServer(monkeypatch)
-
-    async def scenario() -> None:
-        resolver = SystemResolver(4)
-        tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(3)]
-        await settle()
-        with pytest.raises(httpcore.ConnectError, match="too many"):
-            await ask(resolver, "a", "stuck4.example")
-        await ask(resolver, "b", "good.example")
-        server.released.set()
-        await asyncio.gather(*tasks)
-
-    run(scenario, server)

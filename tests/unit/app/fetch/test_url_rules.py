@@ -1,14 +1,14 @@
 import pytest
 from pydantic import ValidationError
 
-from app.fetch.url_rules import UrlRules
-from app.urls.url_policy import parse_url
+from app.fetch.fetcher import FetchLimits
+from app.urls import parse_url
 from models.domain.errors import AddressRefused
 from models.settings import Settings
 
 
 def check(url: str, **settings: object) -> None:
-    UrlRules.from_settings(Settings.model_validate(settings)).check(parse_url(url))
+    FetchLimits.from_settings(Settings.model_validate(settings)).check(parse_url(url))
 
 
 @pytest.mark.parametrize("port", ["", ":80", ":443"])

@@ -19,7 +19,7 @@ from app.admission.fair_queue import FairSemaphore, at_most
 from app.admission.permit import Limits
 from app.archives.reading import Archive, ArchiveLimits, open_archive
 from app.http.departure import DEPARTURE, Departure
-from app.intake import archive_items
+from app.intake import archive_items, spool
 from app.intake.archive_items import PLACES, unpacked
 from app.intake.item import Item
 from app.intake.request_items import Intake, collect
@@ -97,8 +97,11 @@ def test_each_member_is_an_item_with_its_name(body: bytes, kind: str) -> None:
     assert found.options == {"top_k": "2"}
 
 
-def test_an_archive_on_disk_is_read_with_members_on_disk() -> None:
-    found = collected(zipped(FILES), settings=Settings(spool_bytes=100))
+def test_an_archive_on_disk_is_read_with_members_on_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spool, "THRESHOLD", 100)
+    found = collected(zipped(FILES))
     assert [shown(item) for item in found.items] == list(FILES.items())
     large = found.items[1].content
     assert isinstance(large, Blob)

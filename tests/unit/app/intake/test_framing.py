@@ -28,7 +28,7 @@ def lines(body: bytes, step: int = 7, longest: int = 1000) -> list[bytes]:
         async def arrive(n_bytes: int, announced: int) -> None:
             assert (0 < n_bytes <= step, announced) == (True, 0)
 
-        found = framing.lines(cut(body, step), arrive, StreamWindow(1), longest, 1 << 20)
+        found = framing.lines(cut(body, step), arrive, StreamWindow(1), longest)
         return [each.read() async for each in found]
 
     return asyncio.run(scenario())
@@ -43,7 +43,7 @@ def images(body: bytes, step: int = 7, limit: int = 1000) -> list[bytes | type[S
             nonlocal counted
             counted += n_bytes
 
-        found = framing.images(cut(body, step), arrive, StreamWindow(1), limit, 1 << 20)
+        found = framing.images(cut(body, step), arrive, StreamWindow(1), limit)
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     result = asyncio.run(scenario())
@@ -72,7 +72,7 @@ def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
             yield b"x" * 100
 
     async def scenario() -> None:
-        found = framing.lines(endless(), nothing, StreamWindow(1), 1000, 1 << 20)
+        found = framing.lines(endless(), nothing, StreamWindow(1), 1000)
         with pytest.raises(TooLarge, match="a line has more than 1000 bytes"):
             await anext(found)
 
@@ -92,7 +92,7 @@ def test_a_body_that_fails_inside_a_line_gives_its_memory_back(
         yield b"x" * 1000
 
     async def scenario() -> None:
-        found = framing.lines(cut_off(), nothing, StreamWindow(1), 1500, 1 << 20)
+        found = framing.lines(cut_off(), nothing, StreamWindow(1), 1500)
         with pytest.raises((Cancelled, TooLarge)):
             await anext(found)
 
@@ -110,7 +110,7 @@ def test_an_image_that_finds_no_memory_is_its_own_error(monkeypatch: pytest.Monk
     body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
 
     async def scenario() -> list[bytes | type[ServiceError]]:
-        found = framing.images(cut(body, 7), nothing, StreamWindow(1), 1000, 1000)
+        found = framing.images(cut(body, 7), nothing, StreamWindow(1), 1000)
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     assert asyncio.run(scenario()) == [Overloaded, b"good"]
@@ -135,7 +135,7 @@ def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
 
         task = asyncio.ensure_future(neighbour())
         body = cut(b"\n" * 6400, 6400)
-        found = framing.lines(body, nothing, StreamWindow(1), 1000, 1 << 20)
+        found = framing.lines(body, nothing, StreamWindow(1), 1000)
         assert [each async for each in found] == []
         task.cancel()
         assert turns >= 100

@@ -118,8 +118,9 @@ def test_many_tiny_bodies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0, 1 << 20])
-def test_bytes_that_are_kept_are_a_body(threshold: int) -> None:
-    blob = keep(b"image", Settings(spool_bytes=threshold))
+def test_bytes_that_are_kept_are_a_body(monkeypatch: pytest.MonkeyPatch, threshold: int) -> None:
+    monkeypatch.setattr(spool_module, "THRESHOLD", threshold)
+    blob = keep(b"image", Settings())
     assert (blob.read(), blob.on_disk) == (b"image", threshold == 0)
     with pytest.raises(TooLarge):
         keep(bytes(11), Settings(max_image_bytes=10))

@@ -1,7 +1,7 @@
 import pytest
 
 from app.storage.location import Location, parse
-from app.urls.url_policy import is_stored
+from app.urls import is_stored
 from models.domain.errors import InvalidParameter
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.urls.address_policy import REFUSED, is_allowed, parse_host
+from app.urls import REFUSED, is_allowed, parse_host
 from models.domain.errors import AddressRefused
 from models.settings import Network
 

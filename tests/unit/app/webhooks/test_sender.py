@@ -6,7 +6,7 @@ import pytest
 
 from app.fetch.fetcher import FetchLimits
 from app.fetch.pinned_network import asking
-from app.urls.address_policy import Address
+from app.urls import Address
 from app.webhooks import Delivery, Try, WebhookSender, headers
 from models.domain.errors import AddressRefused, InvalidParameter
 from models.settings import Settings

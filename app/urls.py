@@ -1,11 +1,23 @@
-"""The addresses that image URLs may lead to. The rules resolve and connect to nothing."""
+"""Rules for URLs from clients, and for the addresses that URLs may lead to; connects to nothing.
+
+Every redirect passes `parse_url` before a name is resolved. `parse_url` checks the spelling only:
+the address of a name is checked by `is_allowed` when it is connected to. May import `models`.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-from models.domain.errors import AddressRefused
+import httpx
+
+from models.domain.errors import AddressRefused, FieldError, InvalidParameter
 from models.settings import Network
+
+MAX_URL = 8192
+"""Characters of a URL."""
+
+SCHEMES = ("file", "s3", "gs", "az")
+"""The schemes of storage addresses, which are files of folders and buckets."""
 
 Address = IPv4Address | IPv6Address
 
@@ -104,3 +116,44 @@ def _embedded(address: Address) -> Iterator[IPv4Address]:
         yield address.sixtofour
     if number >> 32 & 0xFDFFFFFF == 0x00005EFE:  # ISATAP, with either value of the global bit
         yield IPv4Address(number & 0xFFFFFFFF)
+
+
+def is_stored(url: str) -> bool:
+    """Return whether `url` begins like a storage address; nothing else of it is checked."""
+    scheme, mark, _ = url[:8].partition("://")
+    return bool(mark) and scheme.lower() in SCHEMES
+
+
+def parse_url(text: str) -> httpx.URL:
+    """Return an acceptable URL without its fragment.
+
+    `FetchLimits` of `app/fetch` has the operator's choice of ports and hosts. Raises
+    InvalidParameter for texts that are no URL of http or https, and AddressRefused for credentials
+    (the server could leak them, and `http://good@evil` misleads readers) and ambiguous hosts.
+    """
+    if len(text) > MAX_URL:
+        raise _invalid(f"longer than {MAX_URL} characters", text)
+    try:
+        url = httpx.URL(text)
+        has_host = bool(url.host)  # decodes an xn-- name: better fails here than later
+    except (httpx.InvalidURL, ValueError):
+        raise _invalid("not a URL; write it like https://example.org/cat.jpg", text) from None
+    if url.scheme not in ("http", "https"):
+        raise _invalid("only http and https are fetched", text)
+    if not has_host:
+        raise _invalid("has no host", text)
+    if url.userinfo:
+        raise AddressRefused("URLs with a user name or password are not fetched; leave them out")
+    if url.port is not None and not 1 <= url.port <= 65535:
+        raise AddressRefused(f"port {url.port} is not fetched from; use 1 to 65535")
+    parse_host(host_of(url))
+    return url.copy_with(fragment=None)
+
+
+def host_of(url: httpx.URL) -> str:
+    """Return the host as it is sent: ASCII, without brackets."""
+    return url.raw_host.decode("ascii")
+
+
+def _invalid(wrong: str, given: str) -> InvalidParameter:
+    return InvalidParameter(f"url: {wrong}", [FieldError("url", wrong, given[:200])])

@@ -1,4 +1,0 @@
-"""Rules for URLs from clients, and for the addresses that these may lead to; connects to nothing.
-
-Start reading at `url_policy.py`. May import `models`.
-"""
