@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tests.emulation.emulator import emulator
+from workers.engines.cuda.last_blocks import LastBlocks
 from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpegError
 from workers.engines.cuda.slot import Marks, Region, Slot, Tables
 
@@ -85,6 +86,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
         host=torch.full((room,), POISON, dtype=torch.uint8),
         outputs={},
         marks=Marks(*[cast(torch.cuda.Event, NoEvent())] * 6),
+        last_blocks=LastBlocks(16, CPU),
         decoder=decoder,
     )
 

@@ -7,10 +7,11 @@ import pytest
 
 from models.codec import pixels_of
 from models.codec.jpeg import inspect
-from models.domain.errors import ServiceError
-from models.domain.image import Image, Jpeg
+from models.domain.errors import ServiceError, Undecodable
+from models.domain.image import Image, Jpeg, Pixels
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg, photos
 from tests.gpu.equality import Run
+from workers.engines.cuda.last_blocks import POISON
 from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 
@@ -102,3 +103,60 @@ def test_damage_inside_the_data_harms_no_neighbour_and_no_later_batch(run: Run) 
             found = values[index]
             assert isinstance(found, Image)
             assert np.array_equal(found.pixels, pixels_of(good).pixels)
+
+
+def closed(file: bytes, share: float) -> bytes:
+    """Return a JPEG that was cut behind this share of its entropy-coded data, closed by an EOI."""
+    start = file.index(b"\xff\xda") + 14
+    end = start + max(1, int((len(file) - 2 - start) * share))
+    return file[: end - file[:end].endswith(b"\xff")] + b"\xff\xd9"
+
+
+def scene(height: int, width: int, seed: int, level: int) -> Pixels:
+    """Return a smooth picture with some noise around a level: uint8 (height, width, 3)."""
+    random = np.random.default_rng(seed)
+    ramp = np.add.outer(np.arange(height), np.arange(width))[..., None] % 64
+    noise = random.integers(0, 24, (height, width, 3))
+    return (ramp + noise + level).clip(0, 255).astype(np.uint8)
+
+
+SHARES = (0.05, 0.3, 0.5, 0.9, 0.99)
+
+
+@pytest.mark.parametrize("subsampling", [0, 1, 2], ids=["444", "422", "420"])
+@pytest.mark.parametrize("side", [200, 641, 1500, 3000])
+def test_a_cut_jpeg_that_was_closed_is_refused_and_shows_no_earlier_image(
+    run: Run, side: int, subsampling: int
+) -> None:
+    """The images are two at a time, in each of the shares, after others of the same size."""
+    height, width = side, side * 3 // 4 + 1
+    bright = as_jpeg(jpeg(scene(height, width, 1, 180), subsampling=subsampling))
+    file = jpeg(scene(height, width, 2, 20), subsampling=subsampling)
+    good = as_jpeg(file)
+    for share in SHARES:
+        for _ in range(3):  # once for each slot
+            run(TWICE, [bright, bright])
+        data = np.frombuffer(closed(file, share), np.uint8)
+        cut = Jpeg(data, good.height, good.width, good.orientation, good.subsampling)
+        with pytest.raises(Undecodable):
+            pixels_of(cut)
+        for operation in (TWICE, Classify()):
+            refused, whole = run(operation, [cut, good]).values
+            assert isinstance(refused, Undecodable), (share, operation)
+            assert not isinstance(whole, ServiceError)
+        assert isinstance(whole := run(TWICE, [good]).values[0], Image)
+        assert np.array_equal(whole.pixels, pixels_of(good).pixels)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_good_jpeg_whose_last_block_looks_unwritten_is_read(run: Run, mode: str) -> None:
+    from PIL import Image as PillowImage
+
+    pixels = PillowImage.new("YCbCr", (64, 48), (200, 100, POISON)).convert("RGB")
+    if mode == "L":
+        pixels = PillowImage.new("L", (64, 48), POISON)
+    source = as_jpeg(jpeg(np.asarray(pixels).reshape(48, 64, -1), quality=100, subsampling=0))
+    other = as_jpeg(jpeg(scene(48, 64, 3, 90), subsampling=0))
+    check(run, [other, source, other])
+    labels = run(Classify(), [other, source]).values
+    assert not any(isinstance(each, ServiceError) for each in labels)

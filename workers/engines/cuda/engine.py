@@ -8,11 +8,14 @@ by embeddings, which run without a graph.
 import logging
 import math
 import queue
+import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from models.codec import pixels_of
 from models.domain.errors import ServiceError, WeightsMissing
 from models.domain.job import Job, Result
 from models.networks.resnet18 import RESNET18
@@ -21,6 +24,7 @@ from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper, weights_bytes
 from workers.engines.cuda.encoding import as_jpegs, prepare
 from workers.engines.cuda.filtering import Filtering
+from workers.engines.cuda.last_blocks import LastBlocks
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg.decoder import Decoder, hardware_decoder
 from workers.engines.cuda.nvjpeg.shared_states import SharedStates, shared_sizes
@@ -105,6 +109,7 @@ class CudaEngine:
         self._filtering = Filtering(kernels, self._streams, filtered)
         self._room = room
         self._states = SharedStates()
+        self._launching = threading.Lock()
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
             self._free.put(self._slot())
@@ -128,7 +133,8 @@ class CudaEngine:
         torch.cuda.set_device(self._torch_device)
         slot.jobs = jobs
         try:
-            self._launch(slot, jobs)
+            with self._launching:
+                self._launch(slot, jobs)
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
 
@@ -151,6 +157,8 @@ class CudaEngine:
             # Building results is part of the download: they are copied out of pinned memory here.
             started = time.monotonic()
             values = self._values(slot)
+            if unwritten := slot.last_blocks.unwritten():
+                self._decode_here(slot, unwritten, values)
             download += time.monotonic() - started
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
@@ -192,7 +200,29 @@ class CudaEngine:
         """Wake the threads that wait for a slot."""
         self._free.put(None)
 
-    def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
+    def _decode_here(
+        self, slot: Slot, unwritten: Sequence[int], values: list[Result | ServiceError]
+    ) -> None:
+        """Replace the values of the JPEGs that the decode engines left unwritten.
+
+        The value of a damaged file is its error. A good file, whose last block happens to look
+        unwritten, goes to the device again as pixels, in the same slot.
+        """
+        again: dict[int, Job] = {}
+        for index in unwritten:
+            job = slot.jobs[index]
+            try:
+                again[index] = replace(job, image=pixels_of(job.image))
+            except ServiceError as error:
+                values[index] = error
+        if again:
+            slot.clear()
+            self.launch(slot, [*again.values()])
+            slot.marks.done.synchronize()
+            for index, value in zip(again, self._values(slot), strict=True):
+                values[index] = value
+
+    def _values(self, slot: Slot) -> list[Result | ServiceError]:
         operation = slot.jobs[0].operation
         values: list[Result | ServiceError]
         if isinstance(operation, Classify):
@@ -222,6 +252,7 @@ class CudaEngine:
                 for each in self._networks
             },
             marks=Marks.made(),
+            last_blocks=LastBlocks(batch, device),
             decoder=None
             if self._nvjpeg is None
             else Decoder(self._nvjpeg, self._max_batch_size, self._states),

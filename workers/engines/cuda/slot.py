@@ -15,6 +15,7 @@ from torch import Tensor
 from models.domain.errors import ServiceError
 from models.domain.image import Pixels
 from models.domain.job import Job
+from workers.engines.cuda.last_blocks import LastBlocks
 from workers.engines.cuda.nvjpeg.decoder import Decoder
 from workers.engines.cuda.nvjpeg.encoder import Encoder
 
@@ -135,6 +136,7 @@ class Slot:
     host: Tensor
     outputs: Mapping[str, Outputs]
     marks: Marks
+    last_blocks: LastBlocks
     decoder: Decoder | None
     encoder: Encoder | None = None
     """The JPEG encoder, which is made when it is first needed."""
@@ -154,3 +156,4 @@ class Slot:
         self.refusal = None
         self.first.used = self.second.used = self.weights.used = 0
         self.tables.clear()
+        self.last_blocks.clear()

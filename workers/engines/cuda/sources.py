@@ -57,7 +57,8 @@ class Sources:
     def place(self, images: Sequence[Source]) -> Table:
         """Start all copies and decoding on the current stream; return a SOURCE row for each image.
 
-        JPEGs that the engines refuse are decoded on the CPU. An image that cannot be decoded gets
+        JPEGs that the engines refuse are decoded on the CPU; those that they leave unwritten are
+        found by `slot.last_blocks` when the batch is done. An image that cannot be decoded gets
         the row of an image of one pixel, and its error goes to `slot.failed`.
         """
         slot = self._slot
@@ -69,9 +70,14 @@ class Sources:
             else:
                 rows[index] = planes(image, slot.second)
                 encoded.setdefault(image.subsampling, []).append(index)
+        planes_memory = slot.second.memory[: slot.second.used]
+        if encoded:
+            slot.last_blocks.poison(planes_memory)
         slot.marks.copied.record()
         for group in encoded.values():
             self._decode(images, group, rows)
+        if self.planar:
+            slot.last_blocks.copy(planes_memory, rows, self.planar)
         return rows
 
     def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:

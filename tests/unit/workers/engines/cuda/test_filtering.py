@@ -264,3 +264,34 @@ def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
     slot.places = [(0, (4, 5, 3))] * 2
     found = encoding.as_jpegs(slot, DeviceJpeg(85, Subsampling.S422))
     assert [type(each) for each in found] == [Unavailable] * 2
+
+
+class Cut(Planes):
+    """A decoder that stops before the last row of blocks of the first image of each call."""
+
+    def decode(self, data: Any, lengths: Any, destinations: Any, stream: int) -> None:
+        whole, self._planes = (
+            self._planes,
+            [plane[: (len(plane) - 1) // 8 * 8] for plane in self._planes],
+        )
+        super().decode(data, lengths, destinations[:1], stream)
+        self._planes = whole
+        super().decode(data, lengths, destinations[1:], stream)
+
+
+@pytest.mark.parametrize("subsampling", [Subsampling.GREY, *FACTORS])
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 16), (33, 50)])
+def test_jpegs_whose_last_block_is_unwritten_are_found(
+    subsampling: Subsampling, size: tuple[int, int]
+) -> None:
+    (height, width), (wide, high) = size, FACTORS.get(subsampling, (1, 1))
+    chroma = (-(-height // high), -(-width // wide))
+    shapes = [size] if subsampling is Subsampling.GREY else [size, chroma, chroma]
+    planes = [noise(*shape, 1, seed)[..., 0] // 4 + 100 for seed, shape in enumerate(shapes)]
+    jpeg = Jpeg(np.zeros(4, np.uint8), height, width, 1, subsampling)
+    slot = staging_slot(ROOM, cast(Decoder, Cut(planes)))
+    Sources(slot).place([Image(noise(5, 5, 3)), jpeg, jpeg])
+    assert slot.last_blocks.unwritten() == [1]
+    assert not (slot.second.memory[: slot.second.used] == 0xCD).any()
+    slot.clear()
+    assert slot.last_blocks.unwritten() == []
