@@ -21,7 +21,6 @@ from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
-from workers.backends.quarantine import QUARANTINE_SECONDS, Quarantine
 from workers.backends.routing import Router
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
@@ -120,12 +119,8 @@ async def remote_executor(
     metrics: Metrics,
     workers: Workers,
     counters: Counters,
-    quarantine: int | None = None,
 ) -> Executor:
-    """Connect to workers in other processes; wait until one answers, and for all with patience.
-
-    `quarantine` is the descriptor of the memory in which front ends note refused images.
-    """
+    """Connect to workers in other processes; wait until one answers, and for all with patience."""
     own_pixels = -(-pixels_in_flight(settings, counters.front_ends) // counters.front_ends)
 
     backend = ProcessBackend(
@@ -134,7 +129,6 @@ async def remote_executor(
         settings.drain_timeout,
         _counted(metrics),
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
-        quarantine=Quarantine(QUARANTINE_SECONDS, quarantine),
         router=Router(counters.work_of(len(workers.addresses))),
     )
     try:

@@ -67,7 +67,6 @@ async def start_service(
     weights: bool = True,
     workers: Workers = NONE,
     counters: Counters | None = None,
-    quarantine: int | None = None,
     *,
     ahead: bool = False,
     full_batches: bool = False,
@@ -75,9 +74,9 @@ async def start_service(
     """Build every part, innermost first; without `weights` it only filters.
 
     `workers` are other processes; without any, the worker is in this one. `counters` are shared by
-    front ends, and so are the limits, and the memory at `quarantine`. With `ahead` a decoder
-    process is started beside the worker, before the first image needs it. With `full_batches` the
-    scores that a worker in this process gives do not depend on batches.
+    front ends, and so are the limits. With `ahead` a decoder process is started beside the worker,
+    before the first image needs it. With `full_batches` the scores that a worker in this process
+    gives do not depend on batches.
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
@@ -90,7 +89,7 @@ async def start_service(
         executor = await (
             workers.connect(settings)
             if workers.connect
-            else remote_executor(settings, metrics, workers, counters, quarantine)
+            else remote_executor(settings, metrics, workers, counters)
             if workers.addresses
             else local_executor(settings, metrics, weights, full_batches)
         )
@@ -203,7 +202,6 @@ def create_app(
     settings: Settings,
     workers: Workers = NONE,
     counters: Counters | None = None,
-    quarantine: int | None = None,
     traces: TracerProvider | None = None,
 ) -> FastAPI:
     """Return the ASGI application; its parts live from startup to shutdown.
@@ -216,7 +214,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        starting = start_service(settings, metrics, True, workers, counters, quarantine, ahead=True)
+        starting = start_service(settings, metrics, True, workers, counters, ahead=True)
         service = app.state.service = await _started(app, starting)
         async with sending(traces), _serving(service, traces):
             yield

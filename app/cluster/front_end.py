@@ -13,7 +13,6 @@ from app.processes.gc_tuning import freeze
 from app.service import Computing
 from app.telemetry import structured_logging
 from models.settings import Settings
-from workers.backends.quarantine import QUARANTINE_SECONDS, Quarantine
 from workers.cluster.backend import RayBackend
 from workers.cluster.messages import DESCRIPTION, Description
 from workers.cluster.serve_handle import ServeWorkers
@@ -68,7 +67,6 @@ class FrontEnd:
             self._workers,
             settings.drain_timeout,
             group=max(LEAST_GROUP, found.max_batch_size),
-            quarantine=Quarantine(QUARANTINE_SECONDS),
             identity=found.identity,
             on_change=changed,
         )

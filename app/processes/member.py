@@ -78,7 +78,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     counters = Counters.attach(given["counters"], given["front_ends"])
     patience = 0.0 if is_listening(shared.socket) else ALL_WORKERS
     workers = Workers(given["addresses"], patience)
-    app = main.create_app(settings, workers, counters, given["quarantine"])
+    app = main.create_app(settings, workers, counters)
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped))]
     try:

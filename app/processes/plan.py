@@ -24,7 +24,6 @@ from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.settings import Settings
 from models.settings_loading import FIXED, reloaded
-from workers.backends.quarantine import Quarantine
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores
 from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
@@ -76,7 +75,6 @@ def run(settings: Settings, plan: Plan) -> int:
         _listening(settings) as (listening, scraped),
         closing(ConnectionCounts.create(2 * plan.front_ends)) as connections,
         closing(Counters.create(plan.front_ends)) as counters,
-        closing(Quarantine.create()) as quarantine,
         metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
@@ -87,7 +85,6 @@ def run(settings: Settings, plan: Plan) -> int:
             "scraped": scraped.fileno() if scraped else None,
             "connections": connections.fd,
             "counters": counters.fd,
-            "quarantine": quarantine.fd,
             "front_ends": plan.front_ends,
         }
 
@@ -192,9 +189,7 @@ def _front_end(
     shared = settings.model_copy(update={"threads": threads})
     orders = {**orders, "settings": shared.model_dump(mode="json")}
     name = f"front end {orders['number']}"
-    passed = (
-        orders[name] for name in ("socket", "scraped", "connections", "counters", "quarantine")
-    )
+    passed = (orders[name] for name in ("socket", "scraped", "connections", "counters"))
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
     module = "app.processes.member"

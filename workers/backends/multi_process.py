@@ -60,7 +60,6 @@ class ProcessBackend:
         on_batch: Callable[[Batched], None] = lambda _batched: None,
         on_other: Callable[[], object] = lambda: None,
         encode: Callable[[Operation], object] = conversion.encode_operation,
-        quarantine: Quarantine | None = None,
         router: Router | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
@@ -71,7 +70,7 @@ class ProcessBackend:
         self._closing, self._held = False, 0
         self._idle, self._copying = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
         self._absence = Absence()
-        self._quarantine = quarantine or Quarantine()
+        self._quarantine = Quarantine()
         self._router = router or Router(OwnWork(len(addresses)))
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._current: Welcome | None = None
@@ -166,8 +165,6 @@ class ProcessBackend:
                 await self._send_again(pending)
             if isinstance(done, Failed):
                 return done
-            if pending.alone:
-                await self._quarantine.clear(job.image)
             return await self._slots.copied(pending, outcome_of, self._slots, pending, done)
         finally:
             alarm.cancel()

@@ -53,14 +53,13 @@ class RayBackend:
         group: int = 16,
         report_every: float = 0.5,
         encode: Callable[[Operation], object] = conversion.encode_operation,
-        quarantine: Quarantine | None = None,
         identity: str | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._workers = workers
         self._drain_timeout = drain_timeout
         self._encode = encode
-        self._quarantine = quarantine or Quarantine()
+        self._quarantine = Quarantine()
         self._name = secrets.token_hex(8)
         self._held: set[Pending] = set()
         self._number = 0
@@ -143,8 +142,6 @@ class RayBackend:
                 self._control.drop(pending.number)
             raise
         else:
-            if pending.alone:
-                await self._quarantine.clear(pending.job.image)
             return done
         finally:
             alarm.cancel()

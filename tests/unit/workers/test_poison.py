@@ -17,7 +17,6 @@ from tests.fakes import fake_job
 from tests.poisoned import EATS_MEMORY, EXITS, RAISES
 from tests.worker_fixture import ARENA, encode_fake
 from workers.backends.multi_process import ProcessBackend
-from workers.backends.quarantine import Quarantine
 
 
 async def _kept(name: str) -> None:
@@ -36,9 +35,7 @@ async def _kept(name: str) -> None:
 async def backend() -> AsyncIterator[ProcessBackend]:
     name = f"darkroom-test-{secrets.token_hex(8)}"
     keeping = asyncio.create_task(_kept(name))
-    made = ProcessBackend(
-        ["\0" + name], ARENA, 20.0, encode=encode_fake, quarantine=Quarantine(300.0)
-    )
+    made = ProcessBackend(["\0" + name], ARENA, 20.0, encode=encode_fake)
     try:
         yield made
     finally:

@@ -29,7 +29,6 @@ from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.multi_process import AT_ONCE, MAX_LOSSES, ProcessBackend
-from workers.backends.quarantine import Quarantine
 from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
@@ -668,7 +667,7 @@ def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> Non
     address = new_address()
 
     async def test() -> None:
-        ours = backend(address, quarantine=Quarantine(300.0))
+        ours = backend(address)
         task = asyncio.create_task(ours.run(fake_job(1)))
         for _ in range(MAX_LOSSES):
             with running_worker(ENGINE, LIMITS, address) as worker:

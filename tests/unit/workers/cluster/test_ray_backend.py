@@ -22,7 +22,6 @@ from models.domain.image import Pixels
 from models.domain.job import Labels, Outcome
 from tests.fakes import FakeEngine, fake_job
 from tests.worker_fixture import decode_fake, encode_fake, wait_until
-from workers.backends.quarantine import Quarantine
 from workers.cluster import incoming
 from workers.cluster.backend import MAX_LOSSES, PAUSE, RayBackend
 from workers.cluster.messages import CALL, Answer, Call, Description, Message, decode_answer
@@ -69,8 +68,7 @@ def within(
 ) -> None:
     async def run() -> None:
         workers = Lossy(lose)
-        quarantine = Quarantine(60.0)
-        backend = RayBackend(workers, encode=encode_fake, quarantine=quarantine, report_every=0.05)
+        backend = RayBackend(workers, encode=encode_fake, report_every=0.05)
         try:
             await test(backend, workers)
         finally:
