@@ -87,18 +87,16 @@ class Mark(IntEnum):
 
     OWNER = 0
     """Process id of the front end that writes this column; 0 if the column is free."""
-    BEAT = 1
-    """Monotonic nanoseconds at which this front end last checked its waiting work."""
-    PIXELS_SINCE = 2
-    """Monotonic nanoseconds since which this front end's oldest image waits for pixels, else 0."""
-    FETCHES_SINCE = 3
-    """The same for fetches."""
-    CONTENDED = 4
+    CONTENDED = 1
     """Monotonic nanoseconds at which a client with a small share was last refused."""
-    LARGE_MEMORY_SINCE = 5
-    """As PIXELS_SINCE, for the memory of large images."""
-    HUGE_MEMORY_SINCE = 6
-    """As PIXELS_SINCE, for the memory of the largest images."""
+    PIXELS = 2
+    """Monotonic nanoseconds at which a request that starves last looked for pixels, else 0."""
+    FETCHES = 3
+    """As PIXELS, for fetches."""
+    LARGE_MEMORY = 4
+    """As PIXELS, for the memory of large images."""
+    HUGE_MEMORY = 5
+    """As PIXELS, for the memory of the largest images."""
 
 
 SETS = 1024
@@ -390,16 +388,6 @@ class Counters:
         """Return the largest value of a mark in any column."""
         start = (_FIRST_MARK + mark) * self.columns
         return max(self._cells[start : start + self.columns])
-
-    def others(self, mark: Mark, fresh: int) -> list[int]:
-        """Return a mark of other front ends that have set it and whose `BEAT` is `fresh`."""
-        return [
-            value
-            for column in range(self.columns)
-            if column != self._column
-            and (value := self._mark(mark, column))
-            and self._mark(Mark.BEAT, column) >= fresh
-        ]
 
     def _claim(self) -> None:
         with self._locked():

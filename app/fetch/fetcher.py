@@ -19,8 +19,7 @@ import httpx
 
 from app.admission.clients import LOCAL
 from app.admission.counters import Counters
-from app.admission.fair_queue import FairSemaphore, times_free
-from app.fetch.keyed_limiter import PART, KeyedLimiter
+from app.admission.semaphore import FairSemaphore, KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
 from app.intake.content_coding import CODINGS, BadCoding, Inflater
 from app.intake.spool import Blob, Spool
@@ -167,8 +166,8 @@ class Fetcher:
         self._observe = observe
         self._sleep = sleep
         self._chance = chance
-        self._turns = KeyedLimiter(limits.concurrency, limits.per_host, counters)
-        self._stored_turns = FairSemaphore(limits.concurrency, times_free(PART))
+        self._turns = KeyedSemaphore(limits.concurrency, limits.per_host, counters)
+        self._stored_turns = FairSemaphore(limits.concurrency)
         networks = limits.allowed_networks
         self._transport = PinnedTransport(networks, limits.concurrency, resolve, network)
         self._extensions = {"timeout": limits.timeouts}
@@ -260,7 +259,7 @@ class Fetcher:
         left, tries, hops, url = limits.total_timeout, 0, 0, first
         while True:
             limits.check(url)
-            async with self._turns.take(host_of(url).rstrip("."), asking.get()):
+            async with self._turns.hold(asking.get(), host_of(url).rstrip(".")):
                 start = clock()
                 try:
                     async with asyncio.timeout(left):

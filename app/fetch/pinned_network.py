@@ -19,7 +19,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from app.admission.fair_queue import FairSemaphore, times_free
+from app.admission.semaphore import FairSemaphore
 from app.urls import Address, is_allowed, parse_host
 from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Network
@@ -52,7 +52,7 @@ class SystemResolver:
     """
 
     def __init__(self, lookups: int = LOOKUPS) -> None:
-        self._turns = FairSemaphore(lookups, times_free(1))
+        self._turns = FairSemaphore(lookups)
 
     async def __call__(self, host: str, _port: int) -> Sequence[Address]:
         """Return the addresses of `host` in the system's order; raise OSError."""

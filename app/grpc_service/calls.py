@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.types import Scope
 
-from app.admission.fair_queue import FairSemaphore
+from app.admission.semaphore import FairSemaphore
 from app.grpc_service.messages import message_class
 from app.http.problems import retry_after, shortened
 from app.http.request_lifetime import DIGITS, HEADER

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from google.protobuf.message import DecodeError
 
 from app.admission.clients import client_of
-from app.admission.fair_queue import FairSemaphore
+from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import SLOTS, Refusal, message_of, refused
 from app.grpc_service.messages import message_class
 from app.grpc_service.request import collect

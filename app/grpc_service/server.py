@@ -18,7 +18,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.admission.fair_queue import FairSemaphore, at_most
+from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
 from app.grpc_service.methods import METHODS, ROUTE
 from app.routes.access_log import AccessLog
@@ -139,7 +139,7 @@ class Calls:
     def __init__(self, app: FastAPI, service: Service, largest: int) -> None:
         self._fastapi = app
         slots = max(2, ARRIVING_BYTES // largest)
-        self._slots = FairSemaphore(slots, at_most(slots // 2))
+        self._slots = FairSemaphore(slots)
         settings = service.settings
         routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
         self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)

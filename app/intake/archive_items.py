@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from fastapi import Request
 
 from app.admission import Permit
-from app.admission.fair_queue import FairSemaphore, at_most
+from app.admission.semaphore import FairSemaphore
 from app.archives.reading import (
     SUFFIXES,
     XZ_MEMORY_OF_REQUESTS,
@@ -50,7 +50,7 @@ THREADS = 4
 
 REQUESTS = ThreadPoolExecutor(THREADS, "archives")
 
-PLACES = FairSemaphore(THREADS, at_most(THREADS - 1))
+PLACES = FairSemaphore(THREADS)
 """Places for the archives of requests; one client leaves at least one to the others."""
 
 Unpacked = tuple[Blob | ServiceError, str | None]

@@ -16,7 +16,7 @@ import aiofiles
 from fastapi import Request
 from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
-from app.admission.fair_queue import FairSemaphore, at_most
+from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
 from app.http.request_lifetime import while_connected
 from app.intake import archive_items
@@ -221,7 +221,7 @@ THREADS = 2
 ARCHIVES = ThreadPoolExecutor(THREADS, "archives of jobs")
 """Threads of their own, because an archive of gigabytes takes minutes: requests never wait here."""
 
-TURNS = FairSemaphore(THREADS, at_most(THREADS - 1))
+TURNS = FairSemaphore(THREADS)
 """Turns at these threads: one client leaves at least one of them to the others."""
 
 MANIFESTS = ThreadPoolExecutor(2, "manifests")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
+from models.domain.fair_queue import FairQueue, Lack
 from models.domain.image import Pixels
 from models.domain.job import Failed, Job
-from models.domain.wait_queue import WaitQueue
 from workers.ipc.arena import LARGE, Arena, ArenaAllocator, ArenaSlot
 from workers.ipc.conversion import content_of, encode_source
 from workers.ipc.frames import Done, Shape
@@ -61,8 +61,8 @@ class ArenaSlots:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
         self._room = ArenaAllocator(arena.size)
-        self._queue: WaitQueue[int, ArenaSlot] = WaitQueue(
-            lambda n_bytes, _: self._room.take(n_bytes), self._returned
+        self._queue = FairQueue[int, ArenaSlot](
+            lambda n_bytes, _: self._room.take(n_bytes) or Lack.ALL, self._returned
         )
 
     @property
@@ -74,11 +74,11 @@ class ArenaSlots:
         """Return a slot of at least `n_bytes` bytes; wait for it, at most until the deadline."""
         if n_bytes > self._room.size:
             raise TooManyPixels(f"an image of {n_bytes:,} bytes has no room on this server")
-        if (slot := self._queue.take_now(n_bytes)) is not None:
+        if (slot := self._queue.take_now(None, n_bytes)) is not None:
             return slot  # without the 5 µs of a timeout
         try:
             async with asyncio.timeout_at(deadline.alarm):
-                return await self._queue.take(n_bytes)
+                return await self._queue.take(None, n_bytes)
         except TimeoutError:
             raise DeadlineExceeded("the request's deadline passed") from None
 

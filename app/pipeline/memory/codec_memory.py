@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from app.admission.counters import Counters, Mark, Total
-from app.admission.gate import Gate, TotalPool
+from app.admission.counters import Counters, Total
+from app.admission.semaphore import FairSemaphore
 
 SMALL = 26 << 20
 """Estimated bytes of an image that never waits: most filters take less for 2 megapixels without
@@ -54,11 +54,8 @@ class CodecMemory:
         self.trimming: asyncio.TimerHandle | None = None
         """The timer of the next call of `trim`, while one is due."""
         self._large, self._huge = (
-            Gate(TotalPool(counters, total, mark, limit))
-            for total, mark in (
-                (Total.LARGE_MEMORY, Mark.LARGE_MEMORY_SINCE),
-                (Total.HUGE_MEMORY, Mark.HUGE_MEMORY_SINCE),
-            )
+            FairSemaphore(limit, counters, field)
+            for field in (Total.LARGE_MEMORY, Total.HUGE_MEMORY)
         )
 
     def limit(self) -> int:
@@ -85,10 +82,10 @@ class CodecMemory:
         if self.is_small(n_bytes):
             yield
             return
-        gate = self._huge if self.is_huge(n_bytes) else self._large
+        budget = self._huge if self.is_huge(n_bytes) else self._large
         counted = max(n_bytes, min(SHARE, self._limit // 3))
         try:
-            async with gate.hold(counted):
+            async with budget.hold(amount=counted):
                 yield
         finally:
             if self.trimming is None:

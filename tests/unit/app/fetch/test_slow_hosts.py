@@ -27,7 +27,7 @@ def test_a_client_with_stuck_names_leaves_lookups_to_others(
 
     def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
         asked.append(host)
-        if len(asked) == 64:
+        if len(asked) == 96:
             full.set()
         if host.startswith("stuck"):
             assert released.wait(60)
@@ -47,12 +47,12 @@ def test_a_client_with_stuck_names_leaves_lookups_to_others(
                     task.cancel()
                 await asyncio.wait(tasks)
 
-            await stuck(0, 64)
-            await stuck(64, 128)
+            await stuck(0, 100)
+            await stuck(100, 200)
             async with asyncio.timeout(15):
                 found = await fetcher.fetch(there.url(host="good.example"), NEVER, "b")
             assert found.read() == b"image"
-            assert len(asked) == 65
+            assert len(asked) == 97
             await fetcher.aclose()
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.admission.fair_queue import FairSemaphore, at_most
+from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import client_of_peer, scope_of
 
 
@@ -15,7 +15,7 @@ def scope(seconds: float | None, *metadata: tuple[str, str | bytes]) -> dict[str
         time_remaining=lambda: seconds,
         peer=lambda: "ipv4:192.0.2.7:99",
     )
-    return dict(scope_of("/a", context, cast(Any, None), FairSemaphore(2, at_most(1))))
+    return dict(scope_of("/a", context, cast(Any, None), FairSemaphore(2)))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission
-from app.admission.fair_queue import FairSemaphore, at_most
 from app.admission.permit import Limits
+from app.admission.semaphore import FairSemaphore
 from app.archives.reading import Archive, ArchiveLimits, open_archive
 from app.http.departure import DEPARTURE, Departure
 from app.intake import archive_items, spool
@@ -140,7 +140,7 @@ def test_an_xz_may_take_the_memory_of_a_usual_one() -> None:
 
 def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """One place: the second archive is opened after the first was closed."""
-    monkeypatch.setattr(archive_items, "PLACES", places := FairSemaphore(1, at_most(1)))
+    monkeypatch.setattr(archive_items, "PLACES", places := FairSemaphore(1))
     opened = 0
 
     def counting(*given: Any) -> Archive:
@@ -157,9 +157,9 @@ def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch)
                 blob = Blob.of(zipped(FILES))
                 reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
                 await asyncio.sleep(0)
-                assert (len(places), opened) == (2, 0)
+                assert (places.waiting, opened) == (1, 0)
             assert len(await reading) == len(FILES)
-            assert (len(places), opened) == (0, 1)
+            assert (places.used, opened) == (0, 1)
 
     asyncio.run(scenario())
 
@@ -192,7 +192,7 @@ def test_reading_ends_when_the_client_leaves(
         body, kind = form(("x.zip", kind, body)), FORM
     with pytest.raises(Cancelled, match="the client left"):
         collected(body, kind, departure=departure)
-    assert not len(PLACES)
+    assert PLACES.used == 0
 
 
 def test_an_archive_without_images_is_refused() -> None:

@@ -125,7 +125,7 @@ def test_archives_of_one_client_leave_a_thread_to_others(
             finally:
                 archives.released.set()
             assert [each.total for each in await asyncio.gather(*slow)] == [1] * 3
-        assert not len(receiving.TURNS)
+        assert receiving.TURNS.used == 0
 
     asyncio.run(scenario())
 
@@ -146,7 +146,7 @@ def test_an_archive_whose_client_leaves_before_its_turn_is_not_read(
             archives.released.set()
             await slow
         assert not archives.begun.acquire(blocking=False)
-        assert not len(receiving.TURNS)
+        assert receiving.TURNS.used == 0
 
     asyncio.run(scenario())
 

@@ -1,0 +1,183 @@
+"""The counting semaphore for all that clients share, in one front end or over all of them.
+
+Between front ends, what was given back goes to the first one that asks: those with waiters look
+every `POLL` seconds. When a request has waited for `PATIENCE` although its client may have what it
+asks for, the other front ends give nothing to newcomers, so small amounts do not starve large ones.
+"""
+
+from collections import Counter
+from functools import lru_cache
+from types import TracebackType
+
+from app.admission.counters import ByKey, Counters, Mark, Total, now_ns
+from models.domain.fair_queue import FairQueue, Lack
+
+PART = 3
+"""A client holds at most `PART` times as much as stays free: 48 of 64 if it is alone. So it takes
+several clients with much each before one without anything finds nothing (dynamic threshold:
+Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
+
+POLL = 0.005
+"""Seconds between two looks for what other front ends have given back."""
+
+PATIENCE = 100_000_000
+"""Nanoseconds of waiting after which newcomers at other front ends wait too."""
+
+FRESH = 50_000_000
+"""Nanoseconds for which other front ends heed the mark of one that has a starving request."""
+
+CELLS_KEPT = 4096
+"""Keys whose cells of the counters are kept: finding them takes 1 µs."""
+
+Asked = tuple[str, str, int]
+"""The client of a request, its key, and its amount."""
+
+
+class Hold:
+    """What one request holds of a semaphore while a block runs; a generator takes 6 µs more."""
+
+    __slots__ = ("_asked", "_semaphore")
+
+    def __init__(self, semaphore: "FairSemaphore", asked: Asked) -> None:
+        self._semaphore = semaphore
+        self._asked = asked
+
+    async def __aenter__(self) -> None:
+        self._asked = await self._semaphore.take(*self._asked)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._semaphore.give_back(*self._asked)
+
+
+class FairSemaphore:
+    """Semaphore of `total` units, which clients wait for in a `FairQueue`; for one event loop.
+
+    A client holds at most `PART` times as many as stay free, and what it asks for first in any
+    case. Requests without a client have no such bound, and are served in their order. An amount
+    above the total is held alone. With `counters` all front ends share the total, as `field`.
+    """
+
+    def __init__(
+        self, total: int, counters: Counters | None = None, field: Total = Total.FETCHES
+    ) -> None:
+        self.total = total
+        self._counters = counters
+        self._field = field
+        self._used = 0
+        self._held = Counter[str]()
+        self._starves = False
+        poll = POLL if counters is not None and counters.shared else 0.0
+        self._queue = FairQueue(self._attempt, self._count_back, poll)
+
+    @property
+    def used(self) -> int:
+        """Return how many units are held in this process."""
+        return self._used
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self._queue)
+
+    def set_total(self, total: int) -> None:
+        """Change the number of units from now on; those that are taken already are kept."""
+        self.total = total
+        self._queue.wake()
+
+    def hold(self, client: str = "", key: str = "", amount: int = 1) -> Hold:
+        """Wait for units, and hold them while the block runs."""
+        return Hold(self, (client, key, amount))
+
+    async def take(self, client: str = "", key: str = "", amount: int = 1) -> Asked:
+        """Wait for units; return what `give_back` must be called with. Who is cancelled has none.
+
+        Requests of one client for other keys do not wait for each other.
+        """
+        return await self._queue.take((client, key), (client, key, min(amount, self.total)))
+
+    def take_now(self, client: str = "", key: str = "", amount: int = 1) -> bool:
+        """Return whether units were taken, which are not waited for."""
+        return self._queue.take_now((client, key), (client, key, amount)) is not None
+
+    def give_back(self, client: str = "", key: str = "", amount: int = 1) -> None:
+        """Give units back."""
+        self._count_back((client, key, amount))
+        self._queue.wake()
+
+    def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
+        """Take units; the first ones of a client wait for no share."""
+        client, _, amount = asked
+        counters, held = self._counters, self._held[client] if client else 0
+        if held:
+            used = self._used if counters is None else counters.total(self._field)
+            if held + amount > PART * (self.total - used - amount):
+                return Lack.OWN
+        if counters is None:
+            if self._used + amount > self.total:
+                return Lack.ALL
+        elif not self._take_shared(counters, amount, since):
+            return Lack.ALL
+        self._used += amount
+        if client:
+            self._held[client] = held + amount
+        return asked
+
+    def _take_shared(self, counters: Counters, amount: int, since: int) -> bool:
+        if counters.shared:
+            now, mark = now_ns(), Mark[self._field.name]
+            if now - since > PATIENCE:
+                self._starves = True
+                counters.mark(mark, now)
+            elif now - counters.newest(mark) < FRESH:
+                return False
+        taken = counters.take(self._field, amount, self.total)
+        if taken and self._starves:
+            self._starves = False
+            counters.mark(Mark[self._field.name], 0)
+        return taken
+
+    def _count_back(self, asked: Asked) -> None:
+        client, _, amount = asked
+        self._used -= amount
+        if self._counters is not None:
+            self._counters.add(self._field, -amount)
+        if client:
+            self._held[client] -= amount
+            if not self._held[client]:
+                del self._held[client]
+
+
+class KeyedSemaphore(FairSemaphore):
+    """Semaphore with at most `per_key` units of one key, over all front ends; for fetches.
+
+    A unit counts for its key and its client at once, so a request that waits holds neither.
+    """
+
+    def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
+        self._by_key = counters or Counters()
+        super().__init__(total, self._by_key)
+        self._per_key = per_key
+        self._cells = lru_cache(CELLS_KEPT)(self._by_key.key)
+
+    def set_limits(self, total: int, per_key: int) -> None:
+        """Change the limits from now on; units that are taken already are kept."""
+        self._per_key = per_key
+        self.set_total(total)
+
+    def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
+        cell = self._cells(f"host {asked[1]}")
+        if not self._by_key.take_for(cell, ByKey.FETCHES, asked[2], self._per_key):
+            return Lack.OWN
+        given = super()._attempt(asked, since)
+        if isinstance(given, Lack):
+            self._by_key.add_for(cell, ByKey.FETCHES, -asked[2])
+        return given
+
+    def _count_back(self, asked: Asked) -> None:
+        self._by_key.add_for(self._cells(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
+        super()._count_back(asked)
