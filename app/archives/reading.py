@@ -5,8 +5,8 @@
             data = archive.read(member, most_bytes)
 
 ZIPs are read by `zipfile`, the headers of TARs are parsed by `tarfile`. `tarfile.open` itself does
-not serve: it keeps every header, reads extended headers of any size into memory, and ends silently
-at a damaged header.
+not serve: it keeps every header, reads extended headers of any size into memory by slow regular
+expressions, and ends silently at a damaged header.
 """
 
 import asyncio
@@ -18,10 +18,12 @@ import struct
 import tarfile
 import zipfile
 import zlib
+from _compression import DecompressReader
 from abc import ABC, abstractmethod
 from bz2 import BZ2File
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
@@ -62,7 +64,7 @@ _EXTENSIONS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-_COMPRESSED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
+_XZ = lzma.FORMAT_XZ
 _ENCRYPTED = 0x2061
 """Flags of a ZIP: encrypted content, patch data, strong encryption and a masked directory."""
 
@@ -149,7 +151,7 @@ class Archive(ABC):
         """
 
     def read(self, member: Member, limit: int) -> bytes:
-        """Return the content of a member; in a compressed TAR before the next member is asked for.
+        """Return the content of a member; a compressed TAR is read again for an earlier member.
 
         Raises TooLarge if the member has more than `limit` bytes, and BadArchive if the member is
         damaged, encrypted or packed by an unknown method; the other members can still be read.
@@ -213,8 +215,13 @@ def unpacked(path: Path, limits: ArchiveLimits) -> Iterator[bytes]:
     BadArchive.
     """
     with path.open("rb") as file:
-        if _compression(_start(file)):
-            yield from _Decompressed(file, limits)
+        if (content := _decompressed(file, limits)) is not None:
+            size, packed = 0, path.stat().st_size
+            with _explained(limits, lambda: size):
+                while piece := content.read1(_PIECE):  # `read` loses content before a damage
+                    size += len(piece)
+                    limits.check_expansion(size, packed)
+                    yield piece
 
 
 async def on_thread(threads: ThreadPoolExecutor, work: Callable[[], T], stop: Event) -> T:
@@ -270,8 +277,20 @@ def _start(file: BinaryIO) -> bytes:
     return file.read(6)
 
 
-def _compression(start: bytes) -> str | None:
-    return next((kind for magic, kind in _COMPRESSED.items() if start.startswith(magic)), None)
+@contextmanager
+def _explained(limits: ArchiveLimits, unpacked: Callable[[], int]) -> Iterator[None]:
+    """Turn errors of decompressors into BadArchive; `unpacked` gives the bytes before them."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if str(error).startswith("Memory usage limit"):
+            raise BadArchive(
+                f"the compressed TAR takes more than {limits.memory} bytes of memory to be "
+                "decompressed; compress it by `xz -6`, or send it as ZIP or plain TAR"
+            ) from None
+        raise BadArchive(
+            f"the compressed TAR is damaged after {unpacked()} unpacked bytes ({error})"
+        ) from None
 
 
 class _ZipArchive(Archive):
@@ -290,7 +309,7 @@ class _ZipArchive(Archive):
             struct.error,
         ) as error:
             raise BadArchive(f"the ZIP is damaged or incomplete: {error}") from None
-        self._check_entries()
+        limits.check_expansion(sum(each.file_size for each in self._zip.infolist()), self._size)
         named = ((safe_name(_zip_name(each)), each) for each in self._zip.infolist())
         self._files = [(name, each) for name, each in named if _is_regular(name, each)]
 
@@ -343,24 +362,6 @@ class _ZipArchive(Archive):
             rest = piece[-3:]
             self._limits.check_count(entries)
 
-    def _check_entries(self) -> None:
-        """Raise BadArchive if the content is far too large, or if entries share bytes.
-
-        Overlapping entries are how a ZIP of 10 MB unpacks to 281 TB without any ZIP inside
-        (D. Fifield, "A better zip bomb", USENIX WOOT 2019).
-        """
-        entries = self._zip.infolist()
-        self._limits.check_expansion(sum(each.file_size for each in entries), self._size)
-        end = 0
-        for each in sorted(entries, key=lambda each: each.header_offset):
-            if each.header_offset < end:
-                raise BadArchive(
-                    "the ZIP is refused: entries share bytes, as those of zip bombs do"
-                )
-            end = each.header_offset + 30 + len(each.orig_filename) + each.compress_size
-        if end > self._zip.start_dir:
-            raise BadArchive("the ZIP is damaged: an entry reaches into the directory")
-
 
 def _zip_name(info: zipfile.ZipInfo) -> str:
     """Return the name: `zipfile` takes a name without the flag of UTF-8 for code page 437."""
@@ -389,16 +390,13 @@ class _TarArchive(Archive):
 
     def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
         super().__init__(file, limits, owned=owned)
-        packed = _compression(_start(file)) is not None
-        self._decompressed = _Decompressed(file, limits) if packed else None
-        # Kept, because a compressed TAR is only read forward.
-        self._first = self._read_at(0, _BLOCK)
-        _header(self._first, 0)
+        self._decompressed = _decompressed(file, limits)
+        _header(self._read_at(0, _BLOCK), 0)
 
     def members(self) -> Iterator[Member]:
         index = headers = position = 0
         extended = _Extended()
-        while (header := _header(self._block(position), position)) is not None:
+        while (header := _header(self._read_at(position, _BLOCK), position)) is not None:
             headers += 1
             self._limits.check_count(headers // _HEADERS_PER_MEMBER)
             start, size = position + _BLOCK, header.size
@@ -425,17 +423,18 @@ class _TarArchive(Archive):
             raise BadArchive(f"{member.name[:200]!r} is cut off: the TAR ends before it does")
         return data
 
-    def _block(self, position: int) -> bytes:
-        return self._read_at(position, _BLOCK) if position else self._first
-
     def _read_at(self, position: int, size: int) -> bytes:
-        if self._decompressed is not None:
-            return self._decompressed.read_at(position, size)
-        if position >= self._size:  # an archive may state a position that no system call takes
-            return b""
-        with self._reading:
-            self._file.seek(position)
-            return self._file.read(size)
+        file = self._decompressed
+        if file is None:
+            if position >= self._size:  # an archive may state a position that no call takes
+                return b""
+            with self._reading:
+                self._file.seek(position)
+                return self._file.read(size)
+        self._limits.check_expansion(position + size, self._size)
+        with self._reading, _explained(self._limits, file.tell):
+            file.seek(position)
+            return file.read(size)
 
     def _extend(self, extended: _Extended, header: tarfile.TarInfo, start: int) -> None:
         """Take the name and the size from an extended header; raises BadArchive if it is long."""
@@ -482,54 +481,6 @@ def _pax(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += int(length)
 
 
-class _Decompressed:
-    """The content of a compressed TAR, read forward, with a bound of all bytes."""
-
-    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
-        self._packed = file.seek(0, io.SEEK_END)
-        kind = _compression(_start(file))
-        file.seek(0)
-        self._limits = limits
-        self._position, self._rest = 0, b""
-        self._pieces = _decompressed(_Stoppable(file, limits), kind, limits)
-
-    def read_at(self, position: int, size: int) -> bytes:
-        """Return `size` bytes at a position behind the last one, or fewer at the end."""
-        if position < self._position:
-            raise BadArchive("a compressed TAR is only read forward; send it as plain TAR or ZIP")
-        while (skipped := position - self._position) and (piece := self._read(skipped)):
-            del piece
-        found = bytearray()
-        while len(found) < size and (piece := self._read(size - len(found))):
-            found += piece
-        return bytes(found)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(lambda: self._read(_PIECE), b"")
-
-    def _read(self, most: int) -> bytes:
-        if not self._rest:
-            self._rest = self._next()
-        piece, self._rest = self._rest[:most], self._rest[most:]
-        self._position += len(piece)
-        return piece
-
-    def _next(self) -> bytes:
-        try:
-            piece = next(self._pieces, b"")
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            if str(error).startswith("Memory usage limit"):
-                raise BadArchive(
-                    f"the compressed TAR takes more than {self._limits.memory} bytes of memory to "
-                    "be decompressed; compress it by `xz -6`, or send it as ZIP or plain TAR"
-                ) from None
-            raise BadArchive(
-                f"the compressed TAR is damaged after {self._position} unpacked bytes ({error})"
-            ) from None
-        self._limits.check_expansion(self._position + len(piece), self._packed)
-        return piece
-
-
 class _Stoppable(io.RawIOBase):
     """A file whose reads raise BadArchive once the limits' `stop` is set, wherever they happen.
 
@@ -542,33 +493,30 @@ class _Stoppable(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._file.seek(offset, whence)
+
     def read(self, size: int = -1, /) -> bytes:
         self._limits.check_stop()
         return self._file.read(size)
 
 
-def _decompressed(packed: _Stoppable, kind: str | None, limits: ArchiveLimits) -> Iterator[bytes]:
-    """Yield the content of streams that follow each other, with zeros between them."""
-    if kind != "xz":  # `lzma.LZMAFile` has no limit of memory
-        file = gzip.GzipFile(fileobj=packed) if kind == "gz" else BZ2File(packed)
-        yield from iter(lambda: file.read1(_PIECE), b"")  # `read` loses content before a damage
-        return
-    stream: lzma.LZMADecompressor | None = None
-    while data := packed.read(_PIECE):
-        while data := data if stream else data.lstrip(b"\0"):
-            stream = stream or lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.memory)
-            yield from _some(stream, data)
-            data = stream.unused_data
-            stream = None if stream.eof else stream
-    if stream:
-        raise EOFError("it ends early")
-
-
-def _some(stream: lzma.LZMADecompressor, data: bytes) -> Iterator[bytes]:
-    """Yield the content that `data` adds, in bounded pieces."""
-    while True:
-        if piece := stream.decompress(data, _PIECE):
-            yield piece
-        if stream.eof or stream.needs_input:
-            return
-        data = b""
+def _decompressed(file: BinaryIO, limits: ArchiveLimits) -> io.BufferedIOBase | None:
+    """Return the content of a compressed TAR as a file, or None for any other file."""
+    start = _start(file)
+    file.seek(0)
+    packed = cast(BinaryIO, _Stoppable(file, limits))
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=packed)
+    if start.startswith(b"BZh"):
+        return BZ2File(packed)
+    if start.startswith(b"\xfd7zXZ\x00"):
+        # `lzma.LZMAFile` is this reader, without a limit of memory.
+        reader = DecompressReader(
+            packed, lzma.LZMADecompressor, lzma.LZMAError, format=_XZ, memlimit=limits.memory
+        )
+        return io.BufferedReader(reader)
+    return None

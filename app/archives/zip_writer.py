@@ -1,8 +1,9 @@
 """Write a ZIP piece by piece, of any number of members, in constant memory.
 
-Python's zipfile keeps an object of 600 bytes for each member until the end. Here the directory is
-kept as bytes, beyond 1 MiB in an unnamed temporary file. The bytes are those that zipfile writes
-to a pipe.
+Python's zipfile, and the ZIP streams of the package index (zipstream-ng, stream-zip), keep an
+object of 600 bytes or more for each member until the end, and none can send anything while the next
+member is made. Here the directory is kept as bytes, beyond 1 MiB in an unnamed temporary file. The
+bytes are those that zipfile writes to a pipe.
 """
 
 import struct
@@ -10,21 +11,19 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
+from zipfile import ZIP64_LIMIT, ZIP_DEFLATED, ZIP_STORED, ZipInfo
 
-_LOCAL = struct.Struct("<4s5H3L2H")
-_ENTRY = struct.Struct("<4s6H3L5H2L")
+_ENTRY = struct.Struct("<4s2H8s3L5H2L")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
 _END = struct.Struct("<4s4H2LH")
 
 _IN_MEMORY, _PIECE = 1 << 20, 1 << 16
-_MOST, _MOST_COUNT = (1 << 31) - 1, 0xFFFF
-"""Larger sizes and offsets, and more members, need ZIP64; the limits are those of zipfile."""
+_MOST_COUNT = 0xFFFF
+"""More members need ZIP64, as larger sizes and offsets than zipfile's limit do."""
 
-_DESCRIPTOR, _UTF8 = 0x08, 0x800
-_STORED, _DEFLATED = 0, 8
+_DESCRIPTOR = 0x08
 _BLOCK = struct.Struct("<BHH")
 _LONGEST_BLOCK = 0xFFFF
 """A stored block of Deflate (RFC 1951, 3.2.4): whether it is the last one, its length, and its
@@ -52,7 +51,8 @@ class ZipWriter:
         # Closed by `close`, at the end of the block.
         self._directory = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
         self._position = self._count = 0
-        self._member: _Member | None = None
+        self._member: ZipInfo | None = None
+        self._wide = False
 
     @property
     def is_open(self) -> bool:
@@ -65,29 +65,27 @@ class ZipWriter:
         A member of unknown size may have any number of bytes.
         """
         assert self._member is None, "the last member has not ended"
-        wide = size is None or size * 1.05 > _MOST
-        encoded = name.encode("utf-8", "replace")
-        flags = _DESCRIPTOR | (0 if name.isascii() else _UTF8)
-        method = _DEFLATED if padded else _STORED
-        member = self._member = _Member(encoded, flags, method, wide, self._position, *_now())
-        extra = struct.pack("<HHQQ", 1, 16, 0, 0) if wide else b""
-        sizes = (0xFFFFFFFF, 0xFFFFFFFF) if wide else (0, 0)
-        fields = (member.version, flags, method, member.time, member.date, 0, *sizes)
-        header = _LOCAL.pack(b"PK\x03\x04", *fields, len(encoded), len(extra))
-        return self._counted(header + encoded + extra)
+        self._wide = size is None or size * 1.05 > ZIP64_LIMIT
+        member = self._member = ZipInfo(
+            name.encode(errors="replace").decode(), time.localtime()[:6]
+        )
+        member.CRC, member.flag_bits = 0, _DESCRIPTOR
+        member.compress_type = ZIP_DEFLATED if padded else ZIP_STORED
+        member.header_offset = self._position
+        return self._counted(member.FileHeader(self._wide))
 
     def add(self, piece: bytes | memoryview) -> None:
         """Count a piece of the content, which the caller sends."""
         assert self._member is not None, "no member has begun"
-        self._member.crc = zlib.crc32(piece, self._member.crc)
-        self._member.size += len(piece)
-        self._member.packed += len(piece)
+        self._member.CRC = zlib.crc32(piece, self._member.CRC)
+        self._member.file_size += len(piece)
+        self._member.compress_size += len(piece)
         self._position += len(piece)
 
     def content(self, piece: bytes | memoryview) -> Iterator[bytes | memoryview]:
         """Count a piece of the content, and yield what to send for it."""
         assert self._member is not None, "no member has begun"
-        if self._member.method == _STORED:
+        if self._member.compress_type == ZIP_STORED:
             self.add(piece)
             yield piece
             return
@@ -103,22 +101,22 @@ class ZipWriter:
 
     def _block(self, size: int, *, last: bool = False) -> bytes:
         assert self._member is not None, "no member has begun"
-        assert self._member.method == _DEFLATED, "the member is not padded"
-        self._member.packed += _BLOCK.size
+        assert self._member.compress_type == ZIP_DEFLATED, "the member is not padded"
+        self._member.compress_size += _BLOCK.size
         return self._counted(_BLOCK.pack(last, size, size ^ _LONGEST_BLOCK))
 
     def end(self) -> bytes:
         """Return the bytes after the content: its checksum and its size."""
         assert self._member is not None, "no member has begun"
-        last = self._block(0, last=True) if self._member.method == _DEFLATED else b""
+        last = self._block(0, last=True) if self._member.compress_type == ZIP_DEFLATED else b""
         member, self._member = self._member, None
-        if member.packed > _MOST and not member.wide:
-            raise ValueError(f"a member of {member.size} bytes was announced as smaller")
-        self._directory.write(member.entry())
+        if member.compress_size > ZIP64_LIMIT and not self._wide:
+            raise ValueError(f"a member of {member.file_size} bytes was announced as smaller")
+        self._directory.write(_entry(member, wide=self._wide))
         self._count += 1
-        form = "<4sLQQ" if member.wide else "<4sLLL"
-        descriptor = struct.pack(form, b"PK\x07\x08", member.crc, member.packed, member.size)
-        return last + self._counted(descriptor)
+        form = "<4sLQQ" if self._wide else "<4sLLL"
+        sizes = (member.compress_size, member.file_size)
+        return last + self._counted(struct.pack(form, b"PK\x07\x08", member.CRC, *sizes))
 
     def finish(self) -> Iterator[bytes]:
         """Yield the directory in pieces, then the end of the archive."""
@@ -127,7 +125,7 @@ class ZipWriter:
         self._directory.seek(0)
         while piece := self._directory.read(_PIECE):
             yield piece
-        if count > _MOST_COUNT or start > _MOST or size > _MOST:
+        if count > _MOST_COUNT or start > ZIP64_LIMIT or size > ZIP64_LIMIT:
             at = start + size
             numbers = (44, _WIDE, _WIDE, 0, 0, count, count, size, start)
             yield _END64.pack(b"PK\x06\x06", *numbers)
@@ -142,12 +140,7 @@ class ZipWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _counted(self, data: bytes) -> bytes:
@@ -155,54 +148,24 @@ class ZipWriter:
         return data
 
 
-class _Member:
-    """The member that is being written."""
-
-    __slots__ = (
-        "crc",
-        "date",
-        "flags",
-        "method",
-        "name",
-        "offset",
-        "packed",
-        "size",
-        "time",
-        "version",
-        "wide",
-    )
-
-    def __init__(
-        self, name: bytes, flags: int, method: int, wide: bool, offset: int, time: int, date: int
-    ) -> None:
-        self.name, self.flags, self.wide, self.offset = name, flags, wide, offset
-        self.method, self.time, self.date = method, time, date
-        self.crc = self.size = self.packed = 0
-        self.version = _WIDE if wide else _PLAIN
-
-    def entry(self) -> bytes:
-        """Return the member's entry of the directory, which has the numbers that are known now."""
-        numbers: list[int] = []
-        size, packed, offset = self.size, self.packed, self.offset
-        if packed > _MOST:
-            numbers += [size, packed]
-            size = packed = 0xFFFFFFFF
-        if offset > _MOST:
-            numbers.append(offset)
-            offset = 0xFFFFFFFF
-        extra = b""
-        if numbers:
-            extra = struct.pack(f"<HH{len(numbers)}Q", 1, 8 * len(numbers), *numbers)
-        version = _WIDE if numbers or self.wide else _PLAIN
-        made = version | _UNIX << 8
-        numbered = (self.time, self.date, self.crc, packed, size)
-        fields = (made, version, self.flags, self.method, *numbered)
-        mode = _FOLDER_OF_OWNER if self.name.endswith(b"/") else _READABLE_BY_OWNER
-        lengths = (len(self.name), len(extra), 0, 0, 0, mode, offset)
-        return _ENTRY.pack(b"PK\x01\x02", *fields, *lengths) + self.name + extra
-
-
-def _now() -> tuple[int, int]:
-    """Return time and date as MS-DOS writes them, in steps of two seconds from 1980."""
-    year, month, day, hour, minute, second = time.localtime()[:6]
-    return hour << 11 | minute << 5 | second // 2, (year - 1980) << 9 | month << 5 | day
+def _entry(member: ZipInfo, *, wide: bool) -> bytes:
+    """Return a member's entry of the directory, which has the numbers that are known now."""
+    numbers: list[int] = []
+    size, packed, offset = member.file_size, member.compress_size, member.header_offset
+    if packed > ZIP64_LIMIT:
+        numbers += [size, packed]
+        size = packed = 0xFFFFFFFF
+    if offset > ZIP64_LIMIT:
+        numbers.append(offset)
+        offset = 0xFFFFFFFF
+    extra = b""
+    if numbers:
+        extra = struct.pack(f"<HH{len(numbers)}Q", 1, 8 * len(numbers), *numbers)
+    version = _WIDE if numbers or wide else _PLAIN
+    header = member.FileHeader(wide)
+    name = header[30 : 30 + int.from_bytes(header[26:28], "little")]
+    # Flags, method, time and date are those of the header before the content.
+    fields = (version | _UNIX << 8, version, header[6:14], member.CRC, packed, size)
+    mode = _FOLDER_OF_OWNER if name.endswith(b"/") else _READABLE_BY_OWNER
+    lengths = (len(name), len(extra), 0, 0, 0, mode, offset)
+    return _ENTRY.pack(b"PK\x01\x02", *fields, *lengths) + name + extra

@@ -56,11 +56,6 @@ def test_members_of_a_plain_tar_are_read_in_any_order_and_again() -> None:
         assert archive.find("missing") is None
 
 
-def test_concatenated_streams_of_xz_with_padding_are_one() -> None:
-    data = packed(FILES)
-    assert contents(lzma.compress(data[:700]) + bytes(8) + lzma.compress(data[700:])) == FILES
-
-
 def test_folders_links_devices_and_hidden_files_are_left_out() -> None:
     sink = io.BytesIO()
     with tarfile.open(fileobj=sink, mode="w") as archive:
@@ -183,8 +178,7 @@ def test_a_compressed_tar_is_unpacked_for_other_orders(
     assert b"".join(unpacked(path, ArchiveLimits())) == data
     with open_archive(path) as archive:
         first, *_ = archive.members()
-        with pytest.raises(BadArchive, match="only read forward; send it as plain TAR or ZIP"):
-            archive.read(first, LIMIT)
+        assert archive.read(first, LIMIT) == FILES[0][1]
     path.write_bytes(data)
     assert not [*unpacked(path, ArchiveLimits())]
 

@@ -181,16 +181,6 @@ def test_a_stored_member_that_states_a_smaller_size_is_not_read_at_all() -> None
         archive.read(only(archive), LIMIT)
 
 
-def test_entries_that_share_bytes_are_refused() -> None:
-    data = packed({"a": b"1" * 1000, "b": b"2" * 1000})
-
-    def overlap(changed: bytearray, at: int) -> None:
-        struct.pack_into("<L", changed, at + 42, 10)
-
-    with pytest.raises(BadArchive, match="entries share bytes"):
-        open_archive(io.BytesIO(patched(data, overlap, entry=1)))
-
-
 def test_entries_in_another_order_than_their_content_are_accepted() -> None:
     data = packed({"a": b"1", "b": b"2"}, zipfile.ZIP_STORED)
     start = data.index(b"PK\x01\x02")
