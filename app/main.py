@@ -33,26 +33,12 @@ from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.spans import Spans
-from app.routes import (
-    access_log,
-    catalogue,
-    classify,
-    filter,
-    health,
-    inference,
-    info,
-    jobs,
-    page,
-    process,
-)
-from app.routes.documentation import docs
-from app.routes.documentation.openapi import PROBLEMS
-from app.routes.images import direct
+from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
+from app.routes.openapi import PROBLEMS
 from app.service import Service
-from app.telemetry.at_scrape import AtScrape
 from app.telemetry.canary import Canary, canary_image, canary_operations
+from app.telemetry.collectors import AtScrape, system_collectors
 from app.telemetry.metrics import Metrics
-from app.telemetry.system_collectors import system_collectors
 from app.telemetry.tracing import exporting_provider, sending, telemetry_of
 from models.api.schemas import ModelRecord
 from models.settings import Settings
@@ -226,19 +212,16 @@ def create_app(
         lifespan=lifespan,
         responses=PROBLEMS,
         telemetry=telemetry_of(traces),
-        openapi_url=None,  # `routes/docs.py` serves it, made once
-        docs_url=None,  # FastAPI's pages load scripts from a CDN; `routes/docs.py` does not
+        openapi_url=None,  # `routes/openapi.py` serves it, made once
+        docs_url=None,  # FastAPI's pages load scripts from a CDN; the page does not
     )
     _install_routes(app, settings, metrics)
     return app
 
 
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
-    """Add the routes, the conversion of errors to problems, and the access log."""
-    images = (classify.router, filter.router, info.router, process.router)
-    others = (jobs, catalogue, health, docs, page, inference)
-    for router in (*images, *(each.router for each in others)):
-        app.include_router(router)
+    """Add the routes, the conversion of errors to problems, and the middleware."""
+    for each in (images, jobs, catalogue, health, openapi, page, inference):
+        app.include_router(each.router)
     problems.install(app)
-    access_log.install(app, settings, metrics)
-    direct.install(app, images, settings, metrics)
+    middleware.install(app, images.router, settings, metrics)

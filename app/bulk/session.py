@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.bulk.engines.engine import Engine, Finished, Task
 from app.bulk.report import with_warning
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -33,7 +33,7 @@ async def run(settings: Settings, start: Start, tasks: Iterator[Task], sink: Sin
     but for Ctrl-C and SIGTERM, which wait for nothing (`local_service.run`). A warning about the
     labels, as that of the ten bundled classes, is in each record, and on standard error at the end.
     """
-    structured_logging.configure("warning", settings.log_format)
+    logs.configure("warning", settings.log_format)
     engine = await start()
     failed = 0
     try:

@@ -11,7 +11,7 @@ from app.cluster.worker_replica import reserved
 from app.executors import Executor, Workers
 from app.processes.gc_tuning import freeze
 from app.service import Computing
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from models.settings import Settings
 from workers.cluster.backend import RayBackend
 from workers.cluster.messages import DESCRIPTION, Description
@@ -30,7 +30,7 @@ class FrontEnd:
 
     def __init__(self, workers: Any, settings: dict[str, Any]) -> None:
         found = Settings.model_validate(settings)
-        structured_logging.configure(found.log_level, found.log_format)
+        logs.configure(found.log_level, found.log_format)
         cpus, _ = reserved()
         # GPUs of this node belong to workers, also those that this process could see.
         here = {"threads": found.threads or cpus, "gpus": "0"}

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from app.processes.gc_tuning import freeze
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from models.settings import Settings
 from models.usable_cpus import usable_cores
@@ -26,7 +26,7 @@ class WorkerReplica(Replica):
 
     def __init__(self, settings: dict[str, Any]) -> None:
         found = Settings.model_validate(settings)
-        structured_logging.configure(found.log_level, found.log_format)
+        logs.configure(found.log_level, found.log_format)
         cpus, gpus = reserved()
         found = found.model_copy(update={"threads": found.threads or cpus})
         started = start_worker(found, lambda _batch, _result: None, gpu=0 if gpus else None)

@@ -1,27 +1,13 @@
 """Require a minimum rate from a client that sends a body, while the application waits for it."""
 
-import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from app.http.request import STREAM, StreamWindow
 from models.domain.errors import SlowBody
 
 WINDOW = 10.0
 """Seconds of waiting over which the rate is measured; the first check comes at their end."""
-
-STREAM = "stream"
-"""The key of a request's scope under which its StreamPace stands if its body is a stream."""
-
-
-class StreamPace(Protocol):
-    """The state of a request whose images are answered while others still come."""
-
-    in_flight: int
-    """Images that were read and are not answered: the client may be waiting for the server."""
-    inside_item: bool
-    """Whether an image has arrived in part."""
-    left: asyncio.Event
-    """Set when the client has left."""
 
 
 class BodyRate:
@@ -60,7 +46,7 @@ class BodyRate:
         """
         if self._since is None:
             return None
-        stream: StreamPace | None = self._scope.get(STREAM)
+        stream: StreamWindow | None = self._scope.get(STREAM)
         if now - self._since >= seconds:
             if stream is None or not stream.in_flight:
                 return SlowBody(f"no body data for {seconds:g} seconds; send it again")

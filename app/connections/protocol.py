@@ -35,11 +35,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from app.admission.counters import Key
-from app.connections.body_rate import STREAM, BodyRate
+from app.connections.body_rate import BodyRate
 from app.connections.request_head import Incoming, target
 from app.connections.table import READING, ConnectionTable, Phase
-from app.http.departure import DEPARTURE, Departure
 from app.http.problems import MEDIA_TYPE, problem, retry_after
+from app.http.request import DEPARTURE, STREAM, Departure
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import MalformedRequest, ServiceError, SlowHeaders
 

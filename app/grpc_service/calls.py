@@ -15,7 +15,7 @@ from starlette.types import Scope
 from app.admission.semaphore import FairSemaphore
 from app.grpc_service.messages import message_class
 from app.http.problems import retry_after, shortened
-from app.http.request_lifetime import DIGITS, HEADER
+from app.http.request import DIGITS, HEADER
 from models.domain.errors import Overloaded, ServiceError
 
 SLOTS = "darkroom.slots"

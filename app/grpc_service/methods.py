@@ -14,18 +14,15 @@ from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import SLOTS, Refusal, message_of, refused
 from app.grpc_service.messages import message_class
 from app.grpc_service.request import collect
-from app.http.departure import ClientLeft
-from app.http.request_lifetime import before
+from app.http.request import ClientLeft, before
 from app.intake.inference.inference_request import InferenceRequest
 from app.intake.inference.models import InferenceModel, model_named
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
-from app.responses.complete import MANY_LABELS
-from app.responses.inference.inference_reply import InferenceStyle, failure_of, reply_parameters
-from app.responses.inference.tensors import output_tensor
-from app.routes.images.image_route import ImageRoute, permit_of
-from app.routes.inference.answering import answers_of, note, style_of
-from app.routes.inference.models import EXTENSIONS, PLATFORM, is_ready
+from app.responses.answers import MANY_LABELS
+from app.responses.inference import InferenceStyle, failure_of, output_tensor, reply_parameters
+from app.routes.image_route import ImageRoute, permit_of
+from app.routes.inference import EXTENSIONS, PLATFORM, answers_of, is_ready, note, style_of
 from app.service import missing, service_of
 from models.domain.errors import MalformedRequest, ServiceError
 from models.networks.served import Model

@@ -21,7 +21,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
 from app.grpc_service.methods import METHODS, ROUTE
-from app.routes.access_log import AccessLog
+from app.routes.middleware import AccessLog
 from app.service import Service
 from models.domain.errors import ServiceError
 from models.settings import Settings

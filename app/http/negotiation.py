@@ -1,10 +1,23 @@
-"""Content negotiation by the Accept header (RFC 9110, section 12.5.1), for any media types."""
+"""Content negotiation (RFC 9110): media types of answers, the Accept header, and ETags."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from models.domain.errors import HeadersTooLarge
+
+JSON = "application/json"
+JSON_LINES = ("application/x-ndjson", "application/jsonl")
+EVENTS = "text/event-stream"
+ZIP = "application/zip"
+MULTIPART = "multipart/mixed"
+
+STREAMS = (*JSON_LINES, EVENTS, ZIP, MULTIPART)
+"""Containers of any number of answers, which are sent as they finish."""
+
+IMAGE = "image/*"
+"""The bytes of one image, in whatever format it is encoded."""
+
 
 MOST_PARTS = 200
 """Media ranges and parameters of a header, all together; browsers send about 15."""
@@ -90,3 +103,17 @@ def _parse(header: str) -> Accept:
 
 
 _remembered = lru_cache(128)(_parse)
+
+
+def matches(if_none_match: str | None, etag: str) -> bool:
+    """Return whether `If-None-Match` names the ETag, or is `*`; the comparison is the weak one."""
+    return if_none_match is not None and (names(if_none_match, etag) or "*" in _tags(if_none_match))
+
+
+def names(if_none_match: str, etag: str) -> bool:
+    """Return whether `If-None-Match` lists the ETag itself; `*` lists none. Both may be weak."""
+    return etag.removeprefix("W/") in _tags(if_none_match)
+
+
+def _tags(if_none_match: str) -> list[str]:
+    return [each.strip().removeprefix("W/") for each in if_none_match.split(",")]

@@ -4,7 +4,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
 from app.admission import Permit
-from app.http.headers import header
+from app.http.request import header
 from models.domain.errors import TooLarge
 
 

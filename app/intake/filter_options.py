@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from app.http.negotiation import Accept
-from app.http.options import read_with_encoding
-from app.http.problems import MOST_ERRORS
+from app.http.problems import MOST_ERRORS, read_with_encoding
 from app.intake.json_items import parsed_json
 from app.intake.output_format import FixedFormat, OutputFormat, named_format, output_format
 from app.intake.wanted import Output, Version

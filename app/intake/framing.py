@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-from app.http.stream_window import StreamWindow
+from app.http.request import StreamWindow
 from app.intake.spool import Blob, Spool
 from models.domain.errors import MalformedRequest, Overloaded, ServiceError, TooLarge
 

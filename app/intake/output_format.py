@@ -7,8 +7,7 @@ here once for a request; the pipeline gets one of three values and never sees th
 
 from dataclasses import dataclass
 
-from app.http import media_types
-from app.http.negotiation import EVERYTHING, Accept
+from app.http.negotiation import EVERYTHING, STREAMS, Accept
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import NotAcceptable
 
@@ -86,7 +85,7 @@ def output_format(
     named = [f for f in reversed(ENCODABLE) if accept.names(f.media_type)]
     if named:
         return _preferred(named, accept)
-    if not strict or any(map(accept.names, media_types.STREAMS)):
+    if not strict or any(map(accept.names, STREAMS)):
         return _AS_SOURCE
     return SourceFormat(frozenset(f for f in ENCODABLE if accept.best([f.media_type]) is None))
 

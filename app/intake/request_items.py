@@ -9,8 +9,7 @@ from typing import Any
 from fastapi import Request
 
 from app.admission import Permit
-from app.http.departure import unless_left
-from app.http.headers import content_type, media_type
+from app.http.request import content_type, media_type, unless_left
 from app.intake import archive_items, multipart
 from app.intake.body import announced, next_piece
 from app.intake.item import Found, Item, Options, check_count, shown_url, url_content

@@ -11,9 +11,8 @@ from starlette.types import Message, Receive
 
 from app.admission import Permit
 from app.admission.stream_permits import StreamPermits
-from app.http.headers import media_type
-from app.http.media_types import JSON_LINES
-from app.http.stream_window import StreamWindow
+from app.http.negotiation import JSON_LINES
+from app.http.request import StreamWindow, media_type
 from app.intake import framing
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line

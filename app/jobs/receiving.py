@@ -18,7 +18,7 @@ from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
-from app.http.request_lifetime import while_connected
+from app.http.request import while_connected
 from app.intake import archive_items
 from app.intake.multipart import filename_of, segments
 from app.intake.spool import MemoryShare

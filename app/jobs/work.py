@@ -18,9 +18,7 @@ from app.jobs.output import ImageOutput
 from app.jobs.store.values import Job
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.outcomes import Answer, Processed
-from app.responses.inline_images import InlineImages
-from app.responses.records import line, record
-from app.responses.vectors import NO_VECTORS, VectorStyle
+from app.responses.records import NO_VECTORS, InlineImages, VectorStyle, line, record
 from app.urls import host_of, is_stored, parse_url
 from models.api.schemas import Record
 from models.domain.deadline import Deadline

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
-from app.http.stream_window import StreamWindow
+from app.http.request import StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import (

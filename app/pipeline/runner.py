@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from app.http.departure import ClientLeft
-from app.http.stream_window import StreamWindow
+from app.http.request import ClientLeft, StreamWindow
 from models.domain.errors import Cancelled
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.heartbeat import Heartbeat
 from models.settings import Settings
@@ -52,7 +52,7 @@ def run() -> int:
     # already ends, and Python would print what it interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = Settings.model_validate(orders.first["settings"])
-    structured_logging.configure(settings.log_level, settings.log_format)
+    logs.configure(settings.log_level, settings.log_format)
     if orders.first["role"] == "worker":
         try:
             return asyncio.run(_worker(settings, orders))

@@ -20,8 +20,7 @@ from prometheus_client import multiprocess
 from app.admission.counters import Counters, checked
 from app.connections.listening import BACKLOG, announce, bind, bind_metrics
 from app.processes.connection_balancer import ConnectionCounts
-from app.telemetry.metrics import METRICS_FOLDER
-from app.telemetry.metrics_folder import metrics_folder
+from app.telemetry.metrics import METRICS_FOLDER, metrics_folder
 from models.settings import Settings
 from models.settings_loading import FIXED, reloaded
 from workers.supervision.gpu_discovery import wanted_gpus

@@ -26,7 +26,7 @@ from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
 from app.processes.introduction import introduce
 from app.processes.orders import Orders
-from app.routes.metrics_only import MetricsOnly
+from app.routes.middleware import MetricsOnly
 from app.warm_up import warm_up
 from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
@@ -125,7 +125,7 @@ class Server(uvicorn.Server):
     def _table(self, limits: ConnectionLimits, counters: Counters) -> ConnectionTable:
         metrics, connections = self._app.state.service.metrics, self.server_state.connections
         table = ConnectionTable(
-            limits, counters, lambda reason: metrics.connection_end(reason).inc()
+            limits, counters, lambda reason: metrics.connections_ended.labels(reason).inc()
         )
 
         def sweep() -> None:

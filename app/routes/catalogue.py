@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from app.responses.thumbnails import made, thumbnail
-from app.routes.documentation.openapi import NOT_FOUND, Responses
+from app.routes.openapi import NOT_FOUND, Responses
 from app.service import Service, ServiceOf
 from models.api.catalogue import (
     ClassRecord,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from app.routes.metrics_only import MARK
+from app.routes.middleware import METRICS_PORT
 from app.service import Service, ServiceOf
 from app.telemetry.canary import Readiness
 
@@ -57,7 +57,7 @@ async def startupz(service: ServiceOf) -> Response:
 @router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse)
 async def metrics(request: Request, service: ServiceOf) -> Response:
     """Return Prometheus metrics in the format that the scraper asks for."""
-    if service.settings.metrics_port and MARK not in request.scope:
+    if service.settings.metrics_port and METRICS_PORT not in request.scope:
         raise HTTPException(HTTPStatus.NOT_FOUND)
     body, kind = await service.metrics.exposition.text(request.headers.get("accept", ""))
     return Response(body, media_type=kind)

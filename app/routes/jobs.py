@@ -14,23 +14,18 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.http import media_types, negotiation
-from app.http.headers import content_type, media_type
-from app.http.media_types import JSON, JSON_LINES, ZIP
-from app.http.negotiation import EVERYTHING
-from app.http.options import read
+from app.http.negotiation import EVERYTHING, JSON, JSON_LINES, ZIP, parse
+from app.http.problems import read
+from app.http.request import content_type, media_type
 from app.intake.archive_items import MEDIA_TYPES
 from app.intake.body import announced
 from app.intake.content_coding import coding_of, unpacked
 from app.intake.wanted import ImageRequest, Wanted
-from app.responses.body import Body, StreamedBody
-from app.responses.vectors import VectorStyle
-from app.routes.classify import classify_wanted
-from app.routes.documentation.openapi import Responses, described_problem
-from app.routes.documentation.request_documents import job_parameters
-from app.routes.filter import filter_wanted
-from app.routes.images.image_route import client_name
-from app.routes.process import process_wanted
+from app.responses.answers import Body, StreamedBody
+from app.responses.records import VectorStyle
+from app.routes.image_route import client_name
+from app.routes.images import WantedOf, classify_wanted, filter_wanted, process_wanted
+from app.routes.openapi import Responses, described_problem, job_parameters
 from app.service import Computing, Service, ServiceOf
 from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
 from models.domain.errors import Draining, FieldError, InvalidParameter, Unavailable
@@ -45,7 +40,11 @@ if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.work import WorkOf
 
 # The work of a job on each image, by the options that the endpoint of its operation has.
-OPERATIONS = ("classify", "filter", "process")
+OPERATIONS: Mapping[str, WantedOf] = {
+    "classify": classify_wanted,
+    "filter": filter_wanted,
+    "process": process_wanted,
+}
 
 
 def work_of(computing: Callable[[], Computing]) -> "WorkOf":
@@ -63,12 +62,8 @@ def work_of(computing: Callable[[], Computing]) -> "WorkOf":
 
 
 def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> Wanted:
-    if operation == "classify":
-        return classify_wanted(given, computing)
-    if operation == "filter":
-        return filter_wanted(given, EVERYTHING)
-    if operation == "process":
-        return process_wanted(given, EVERYTHING, computing, _any_number)
+    if operation in OPERATIONS:
+        return OPERATIONS[operation](given, EVERYTHING, computing, _any_number)
     text = f"one of {', '.join(OPERATIONS)} is needed, not {operation[:60]!r}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
 
@@ -406,11 +401,11 @@ async def job_results(
     found = await jobs.results(job, offset, limit, follow=follow, whole=zipped)
     if not zipped:
         content: Body = chosen(found.read())
-        return StreamedBody(content, headers, media_types.JSON_LINES[0], source=found)
+        return StreamedBody(content, headers, JSON_LINES[0], source=found)
     images = job.operation != "classify"
     archive = ResultsZip(found.read, chosen, images=images, padded=follow)
     headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
-    return StreamedBody(archive.pieces(), headers, media_types.ZIP, source=found)
+    return StreamedBody(archive.pieces(), headers, ZIP, source=found)
 
 
 def _every(records: "Records") -> "Records":
@@ -419,9 +414,9 @@ def _every(records: "Records") -> "Records":
 
 def _accepted(request: Request) -> str:
     """Return the form of results that the client prefers."""
-    offers = (*media_types.JSON_LINES, media_types.ZIP)
-    chosen = negotiation.parse(request.headers.get("accept")).best(offers)
-    return "zip" if chosen == media_types.ZIP else "jsonl"
+    offers = (*JSON_LINES, ZIP)
+    chosen = parse(request.headers.get("accept")).best(offers)
+    return "zip" if chosen == ZIP else "jsonl"
 
 
 def _jobs(service: Service) -> "Jobs":
@@ -486,4 +481,4 @@ def _answer(
 ) -> Response:
     body = content.model_dump_json(exclude_none=True)
     fresh = {"Cache-Control": "no-store", **(headers or {})}
-    return Response(body, status, fresh, media_types.JSON)
+    return Response(body, status, fresh, JSON)

@@ -1,17 +1,19 @@
 """Serve the page for people at `/` and `/docs`, and its scripts and styles below `/page/`.
 
 At `/docs` the page begins with the reference, which its scripts write from the OpenAPI document.
-
 Browsers keep the files and ask by their ETag whether they have changed.
 """
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from app.http.conditional import matches
+from app.http.negotiation import matches
 from app.page.files import INDEX, POLICY, PageFile, files, index
-from app.routes.documentation.forms import forms
 from app.service import ServiceOf
 
 router = APIRouter(include_in_schema=False)
@@ -52,3 +54,49 @@ def _sent(found: PageFile, request: Request) -> Response:
     if matches(request.headers.get("if-none-match"), found.etag):
         return Response(status_code=304, headers=headers)
     return Response(found.body, headers=headers, media_type=found.media_type)
+
+
+Schema = Mapping[str, Any]
+
+BESIDE_NAME = "x-beside-name"
+"""Key of options that belong to single filters; the forms and the reference omit these options."""
+
+
+def forms(document: Mapping[str, Any]) -> str:
+    """Return the forms alone, under the names of their endpoints, as a part of another page."""
+    found = (
+        (path, _form(path, operation))
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+    )
+    return "".join(
+        f"<section><h3>{escape(path[1:].capitalize())}</h3>{form}</section>"
+        for path, form in found
+        if form
+    )
+
+
+def _form(path: str, operation: Mapping[str, Any]) -> str:
+    """Return a form with a file and the options that have a default or an example.
+
+    It is empty for an operation that takes no images as `files`, such as `POST /jobs`.
+    """
+    body = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
+    if body is None or "files" not in body["schema"]["properties"]:
+        return ""
+    fields = "".join(_fields(body["schema"]["properties"]))
+    return (
+        f'<form action="{escape(path[1:])}" method="post" enctype="multipart/form-data">'
+        '<label>files <input type="file" name="files" multiple required></label>'
+        f"{fields}<button>Try it</button></form>"
+    )
+
+
+def _fields(properties: Mapping[str, Schema]) -> Iterator[str]:
+    for name, schema in properties.items():
+        if BESIDE_NAME in schema:
+            continue
+        value = schema["examples"][0] if "examples" in schema else schema.get("default")
+        if value is not None:
+            text = escape(str(value).lower() if isinstance(value, bool) else str(value))
+            yield f'<label>{escape(name)} <input name="{escape(name)}" value="{text}"></label>'

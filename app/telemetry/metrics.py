@@ -4,15 +4,24 @@ Each of several front ends answers with the metrics of all: prometheus_client ke
 files of a folder that the processes share.
 """
 
+import asyncio
 import os
+import shutil
+import tempfile
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
     GCCollector,
+    Histogram,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
@@ -21,9 +30,10 @@ from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from app.system.processes import is_alive
 from app.telemetry.exposition import Exposition
-from app.telemetry.observations import DELAY, ManyHistogram, Observations
 from models.domain.job import ReleaseReason
+from models.domain.uncounted import counts
 
 disable_created_metrics()  # they double the series and are not used
 
@@ -35,10 +45,17 @@ _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelling", "cancelled", "expired")
 
 CHILDREN = 512
-"""Combinations of labels whose child objects are cached, for each metric."""
+"""Combinations of labels whose child objects are cached, for each metric of every image: to look a
+child up by its labels costs more than to observe a value."""
+
+DELAY = 0.02
+"""Seconds after which an observation is written. A scrape waits as long before it reads the metrics
+of other processes, so that they contain everything that was answered before."""
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the shared folder, set before prometheus_client is imported."""
+
+FOLDER_PREFIX = "darkroom-metrics"
 
 
 class Metrics:
@@ -52,86 +69,65 @@ class Metrics:
         self._slow: Sequence[Collector] = ()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
-        self.requests = self._histogram(
-            "http_request_duration_seconds",
-            "Time from the first byte of a request to the last of its answer.",
-            ("method", "route", "status"),
-            _HTTP_BUCKETS,
-        )
-        self.stages = self._histogram(
-            "stage_duration_seconds", "Time of one image in one stage.", ("stage",), _STAGE_BUCKETS
-        )
-        self.fetches = self._histogram(
-            "fetch_duration_seconds", "Time to fetch one URL.", ("outcome",), _HTTP_BUCKETS
-        )
-        self.images = self._counter(
-            "images_total", "Images answered: ok, or the problem's code.", ("operation", "outcome")
-        )
-        self.rejections = self._counter(
-            "rejections_total", "Requests refused by admission.", ("reason",)
-        )
-        self.not_modified = self._plain_counter(
-            "images_not_modified_total",
-            "Images not computed, because If-None-Match named the ETag of the answer.",
-        )
-        self._add_known_results()
-        # To look a child up by its labels costs more than to observe a value.
-        self.request = lru_cache(CHILDREN)(self.requests.labels)
-        image = lru_cache(CHILDREN)(self.images.labels)
-        stage = lru_cache(CHILDREN)(self.stages.labels)
-        self.observations = Observations(image, stage, self.request)
-        self._add_decoders()
-        self._add_batches()
-        self._add_jobs()
-        self._add_gauges()
 
-    def _add_known_results(self) -> None:
-        self.result_cache_hits = self._plain_counter(
-            "result_cache_hits_total", "Images whose result was kept in the cache."
-        )
-        self.result_cache_misses = self._plain_counter(
-            "result_cache_misses_total", "Images whose result the cache did not have."
-        )
-        self.results_shared = self._plain_counter(
-            "results_shared_total", "Images answered by the result of an equal one in flight."
-        )
-        self.result_cache_bytes = self._gauge(
-            "result_cache_bytes", "Bytes of results that are kept."
-        )
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"darkroom_{name}", text, labels, registry=registry)
 
-    def _add_gauges(self) -> None:
-        self.connections = self._gauge("connections", "Open connections.")
-        self.connection_limit = Gauge(
-            "darkroom_connection_limit",
-            "Connections that may be open.",
-            registry=self.registry,
-            multiprocess_mode="livemax",
-        )
-        self.connections_ended = self._counter(
-            "connections_ended_total", "Connections refused or ended by the server.", ("reason",)
-        )
-        self.connection_end = lru_cache(CHILDREN)(self.connections_ended.labels)
+        def gauge(name: str, text: str, *labels: str, several: str = "livesum") -> Gauge:
+            mode: Any = several
+            return Gauge(
+                f"darkroom_{name}", text, labels, registry=registry, multiprocess_mode=mode
+            )
 
-    def _add_decoders(self) -> None:
-        self.decoder_ends = self._counter(
+        def histogram(
+            name: str, text: str, buckets: Sequence[float], *labels: str
+        ) -> ManyHistogram:
+            name = f"darkroom_{name}"
+            return ManyHistogram(name, text, labels, buckets=buckets, registry=registry)
+
+        text = "Time from the first byte of a request to the last of its answer."
+        labels = ("method", "route", "status")
+        self.requests = histogram("http_request_duration_seconds", text, _HTTP_BUCKETS, *labels)
+        text = "Time of one image in one stage."
+        self.stages = histogram("stage_duration_seconds", text, _STAGE_BUCKETS, "stage")
+        text = "Time to fetch one URL."
+        self.fetches = histogram("fetch_duration_seconds", text, _HTTP_BUCKETS, "outcome")
+        text = "Images answered: ok, or the problem's code."
+        self.images = counter("images_total", text, "operation", "outcome")
+        self.rejections = counter("rejections_total", "Requests refused by admission.", "reason")
+        text = "Images not computed, because If-None-Match named the ETag of the answer."
+        self.not_modified = counter("images_not_modified_total", text)
+        text = "Images whose result was kept in the cache."
+        self.result_cache_hits = counter("result_cache_hits_total", text)
+        text = "Images whose result the cache did not have."
+        self.result_cache_misses = counter("result_cache_misses_total", text)
+        text = "Images answered by the result of an equal one in flight."
+        self.results_shared = counter("results_shared_total", text)
+        self.result_cache_bytes = gauge("result_cache_bytes", "Bytes of results that are kept.")
+        self.observations = Observations(self)
+        self.decoder_ends = counter(
             "decoder_ends_total",
             "Decoder processes that ended, each replaced by a new one: killed by a limit, with a "
             "request that ended early, by a crash.",
-            ("reason",),
+            "reason",
         )
-
-    def _add_jobs(self) -> None:
-        self.job_items = self._counter(
-            "job_items_total", "Items of jobs that were done: ok or failed.", ("outcome",)
-        )
-        self.jobs = Gauge(
-            "darkroom_jobs",
-            "Jobs of the data folder.",
-            ("state",),
-            registry=self.registry,
-            multiprocess_mode="livemostrecent",
-        )
-        self._job_item = lru_cache(CHILDREN)(self.job_items.labels)
+        text = "Images in a micro-batch."
+        self.batch_size = histogram("batch_size", text, _BATCH_BUCKETS, "operation", "network")
+        text = "Micro-batches by the reason of their release."
+        self.batch_releases = counter("batch_releases_total", text, "reason")
+        text = "Images in finished micro-batches."
+        self.device_images = counter("device_images_total", text, "device")
+        text = "Time in which workers had a batch on the device, added up over its workers."
+        self.device_seconds = counter("device_busy_seconds_total", text, "device")
+        text = "Items of jobs that were done: ok or failed."
+        self.job_items = counter("job_items_total", text, "outcome")
+        text = "Jobs of the data folder."
+        self.jobs = gauge("jobs", text, "state", several="livemostrecent")
+        self.connections = gauge("connections", "Open connections.")
+        text = "Connections that may be open."
+        self.connection_limit = gauge("connection_limit", text, several="livemax")
+        text = "Connections refused or ended by the server."
+        self.connections_ended = counter("connections_ended_total", text, "reason")
 
     def on_jobs(self, states: Mapping[str, int]) -> None:
         """Set the number of jobs in each state; all processes see the same jobs."""
@@ -140,39 +136,7 @@ class Metrics:
 
     def on_job_item(self, outcome: str) -> None:
         """Count an item of a job that was done."""
-        self._job_item(outcome).inc()
-
-    def _add_batches(self) -> None:
-        self.batch_size = self._histogram(
-            "batch_size", "Images in a micro-batch.", ("operation", "network"), _BATCH_BUCKETS
-        )
-        self.batch_releases = self._counter(
-            "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
-        )
-        self.device_images = self._counter(
-            "device_images_total", "Images in finished micro-batches.", ("device",)
-        )
-        self.device_seconds = self._counter(
-            "device_busy_seconds_total",
-            "Time in which workers had a batch on the device, added up over its workers.",
-            ("device",),
-        )
-
-    def _histogram(
-        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> ManyHistogram:
-        name = f"darkroom_{name}"
-        return ManyHistogram(name, text, labels, buckets=buckets, registry=self.registry)
-
-    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
-        return Counter(f"darkroom_{name}", text, labels, registry=self.registry)
-
-    def _plain_counter(self, name: str, text: str) -> Counter:
-        """Return a counter without labels."""
-        return Counter(f"darkroom_{name}", text, registry=self.registry)
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"darkroom_{name}", text, registry=self.registry, multiprocess_mode="livesum")
+        self.job_items.labels(outcome).inc()
 
     def on_batch(self, operation: str, network: str, size: int, reason: ReleaseReason) -> None:
         """Count a finished micro-batch, on a worker thread; `network` is empty for filters."""
@@ -228,3 +192,92 @@ class _Snapshot(Collector):
         yield from self._collected
         for each in self._others:
             yield from each.collect()
+
+
+class ManyHistogram(Histogram):
+    """A histogram to which many values are added at once, with one addition for each bucket."""
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Observe each value; the metric must have its labels."""
+        bounds, numbers = self._upper_bounds, dict[int, int]()
+        for value in values:
+            place = bisect_left(bounds, value)  # the first bucket whose bound is not below it
+            numbers[place] = numbers.get(place, 0) + 1
+        self._sum.inc(sum(values))
+        for place, number in numbers.items():
+            self._buckets[place].inc(number)
+
+
+class Observations:
+    """Images and requests that ended and are not written to the metrics yet.
+
+    An image adds to 13 values, which takes a twentieth of the CPU time of a front end. Where
+    several front ends share their metrics, each addition also writes to a file and takes 4 µs. So
+    equal metrics of `DELAY` seconds are written in one addition. `flush` is called then, before
+    metrics are read, and when the service has stopped.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._image = lru_cache(CHILDREN)(metrics.images.labels)
+        self._stage = lru_cache(CHILDREN)(metrics.stages.labels)
+        self._request = lru_cache(CHILDREN)(metrics.requests.labels)
+        self._begin()
+
+    def image(self, operation: str, outcome: str, stages: Iterable[Mapping[str, float]]) -> None:
+        """Note that an image was answered, with the seconds of its stages."""
+        if not counts():
+            return
+        self._flush_soon()
+        self._images[operation, outcome] += 1
+        for seconds in stages:
+            for stage, value in seconds.items():
+                self._stages[stage].append(value)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Note that a request was answered."""
+        if not counts():
+            return
+        self._flush_soon()
+        self._requests[method, route, status].append(seconds)
+
+    def flush(self) -> None:
+        """Add everything that was noted to the metrics.
+
+        If a metric cannot be written, the rest is lost, but never added twice, and what is noted
+        afterwards is written again.
+        """
+        images, stages, requests = self._images, self._stages, self._requests
+        self._begin()
+        for (operation, outcome), number in images.items():
+            self._image(operation, outcome).inc(number)
+        for stage, values in stages.items():
+            self._stage(stage).observe_all(values)
+        for (method, route, status), values in requests.items():
+            self._request(method, route, str(status)).observe_all(values)
+
+    def _begin(self) -> None:
+        """Begin again, with nothing noted."""
+        self._images: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._stages: defaultdict[str, list[float]] = defaultdict(list)
+        self._requests: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
+
+    def _flush_soon(self) -> None:
+        if not (self._images or self._requests):
+            asyncio.get_running_loop().call_later(DELAY, self.flush)
+
+
+@contextmanager
+def metrics_folder(parent: Path | None = None) -> Iterator[str]:
+    """Make the temporary folder in which the processes of one server share their metrics.
+
+    The folder is named after this process, and is removed when the block ends. Folders of this
+    user's servers that were killed are removed too.
+    """
+    where = parent or Path(tempfile.gettempdir())
+    for left in where.glob(f"{FOLDER_PREFIX}-*-*"):
+        number = left.name.split("-")[2]
+        ended = number.isdecimal() and not is_alive(int(number))
+        if ended and left.is_dir() and left.stat().st_uid == os.getuid():
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}-{os.getpid()}-", dir=where) as made:
+        yield made

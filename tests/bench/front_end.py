@@ -42,9 +42,8 @@ from app.admission.counters import Counters
 from app.executors import Workers
 from app.main import create_app
 from app.processes import uvicorn_server
-from app.telemetry import structured_logging
-from app.telemetry.metrics import METRICS_FOLDER
-from app.telemetry.metrics_folder import metrics_folder
+from app.telemetry import logs
+from app.telemetry.metrics import METRICS_FOLDER, metrics_folder
 from models.api.schemas import ModelRecord
 from models.domain.job import Labels
 from models.settings import Settings
@@ -99,7 +98,7 @@ def worker(listener: socket.socket) -> None:
 
 def front_end(listening: socket.socket, address: str, front_ends: int) -> None:
     """Serve as a front end with one worker, which shares its counts as one of `front_ends`."""
-    structured_logging.configure("warning")
+    logs.configure("warning")
     settings, counters = Settings(), Counters()
     if front_ends > 1:
         counters = Counters.attach(Counters.create(front_ends).fd or 0, front_ends)

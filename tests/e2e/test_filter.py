@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from app.responses.body import PIECE
+from app.responses.answers import PIECE
 from tests.multipart_reply import parts_of
 from tests.pictures import drawing, encoded, jpeg, png
 

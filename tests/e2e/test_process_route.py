@@ -10,7 +10,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.responses.body import PIECE
+from app.responses.answers import PIECE
 from models import codec
 from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start

@@ -15,9 +15,8 @@ from prometheus_client import generate_latest
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.permits import Usage
-from app.telemetry import processes
-from app.telemetry.at_scrape import AtScrape
-from app.telemetry.gpus import READINGS
+from app.telemetry import collectors
+from app.telemetry.collectors import READINGS, AtScrape
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Load
 from models.settings import Settings
@@ -38,7 +37,7 @@ def given() -> set[str]:
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
     metrics.watch(
         [AtScrape(lambda: load, usage, lambda: (), lambda: None)],
-        [processes.Processes(os.getpid())],
+        [collectors.Processes(os.getpid())],
     )
     text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))

@@ -23,7 +23,7 @@ from app.bulk.errors import CannotWrite, WrongUsage
 from app.executors import Workers
 from app.processes.computing import tune
 from app.processes.orders import Orders
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -39,7 +39,7 @@ def run() -> int:
     orders = Orders()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the command
     settings = Settings.model_validate(orders.first["settings"])
-    structured_logging.configure("warning", settings.log_format)
+    logs.configure("warning", settings.log_format)
     return uvloop.run(_serve(settings, orders))
 
 

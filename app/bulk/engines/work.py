@@ -10,12 +10,11 @@ import msgspec
 
 from app.bulk.engines.engine import Finished, Task
 from app.bulk.report import json_line, readable
-from app.http.options import read
+from app.http.problems import read
 from app.intake.wanted import Wanted
 from app.pipeline.results.outcomes import Answer
-from app.responses.records import record
-from app.responses.vectors import VectorStyle
-from app.routes.images.network_choice import asked
+from app.responses.records import VectorStyle, record
+from app.routes.network_choice import asked
 from app.service import Service
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import ServiceError

@@ -23,7 +23,7 @@ from app.cli.flags.offered_values import complete_files
 from app.cli.flags.settings_flags import LOCAL, add_settings
 from app.cli.flags.source_flags import JSON, SourceFlags
 from app.cli.record_printer import RecordPrinter
-from app.http.options import read
+from app.http.problems import read
 from app.intake.filter_options import encoded_there, encoding_of
 from app.intake.output_format import output_format
 from app.intake.wanted import Output, Version

@@ -5,7 +5,7 @@ import argparse
 from app.bulk.errors import WrongUsage
 from app.cli import offline
 from app.cli.flags.settings_flags import add_settings
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from models.settings import Settings
 
 DEFAULT = "75,80,86,89,90,100,120"
@@ -28,7 +28,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: Settings, architectures: str) -> int:
     """Compile what is missing in the folder `kernels` of the cache folder."""
-    structured_logging.configure("warning", settings.log_format)
+    logs.configure("warning", settings.log_format)
     names = [each.strip() for each in architectures.split(",")]
     if wrong := [name for name in names if not name.isdecimal()]:
         raise WrongUsage(

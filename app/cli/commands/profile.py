@@ -11,7 +11,7 @@ from app.cli import offline
 from app.cli.flags import chain
 from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
 from app.cli.standard_output import show
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.operations import Classify
@@ -49,7 +49,7 @@ def run(
     force: bool,
 ) -> int:
     """Write the trace, and print a summary of the device's work."""
-    structured_logging.configure("warning", settings.log_format)
+    logs.configure("warning", settings.log_format)
     operation = chain.given_chain(ops, op) or Classify(network=settings.networks[0])
     path = Path(output)
     if not 0 < seconds <= 600:

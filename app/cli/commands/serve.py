@@ -35,9 +35,9 @@ def run(settings: Settings) -> int:
     from app.connections.listening import check_tls
     from app.processes import plan as tree
     from app.processes import uvicorn_server
-    from app.telemetry import structured_logging, tracing
+    from app.telemetry import logs, tracing
 
-    structured_logging.configure(settings.log_level, settings.log_format)
+    logs.configure(settings.log_level, settings.log_format)
     try:
         check_tls(settings)
         tracing.check(settings.tracing)

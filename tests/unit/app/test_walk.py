@@ -48,7 +48,7 @@ VALUES = {
 CHANNELS = {
     "app/intake/body.py",
     "app/intake/content_coding.py",
-    "app/routes/access_log.py",
+    "app/routes/middleware.py",
 }
 """Files that wrap ASGI's `receive` and `send`, which are called as if they were the server's."""
 

@@ -17,7 +17,7 @@ from app.bulk.engines.engine import Task
 from app.bulk.engines.filtering import Filtering
 from app.bulk.engines.in_process import InProcess, Work
 from app.bulk.errors import WrongUsage
-from app.telemetry import structured_logging
+from app.telemetry import logs
 from models.codec import ImageFormat
 from models.settings import Settings
 
@@ -56,7 +56,7 @@ class Node:
     async def _started(self, encoded: bytes) -> Started:
         orders = decode_orders(encoded)
         settings = Settings.model_validate(orders.settings)
-        structured_logging.configure("warning", settings.log_format)
+        logs.configure("warning", settings.log_format)
         work: Work = pickle.loads(orders.work)  # noqa: S301 (of our own command)
         if isinstance(work, Filtering):
             work = Filtering(work.version, self._collected, work.timing)

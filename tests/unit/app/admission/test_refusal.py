@@ -10,7 +10,7 @@ from app.admission import Admission, Limits, Permit
 from app.admission.account import TARGET, Account, Kind
 from app.admission.counters import Counters, Total
 from app.admission.permits import LONGEST_TARGET, MOST_TARGETS, target_of
-from app.http.headers import media_type
+from app.http.request import media_type
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from tests.fakes import FakeClock

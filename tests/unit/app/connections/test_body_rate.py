@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.connections.body_rate import STREAM, BodyRate
+from app.connections.body_rate import BodyRate
+from app.http.request import STREAM
 from models.domain.alarms import alarms
 from tests.connection import Line, connected
 

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from app.admission.counters import Counters
 from app.connections.protocol import GuardedProtocol
 from app.connections.table import ConnectionTable
-from app.http.departure import DEPARTURE
+from app.http.request import DEPARTURE
 from tests.connection import LIMITS
 
 SIZES = (1, 220_000, 1_500_000)

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.connections.protocol import LITTLE, MOST_AHEAD
 from app.connections.table import AT_ONCE, LINGER, READING, WINDOW, Phase
-from app.http.departure import DEPARTURE
+from app.http.request import DEPARTURE
 from tests.connection import connected
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

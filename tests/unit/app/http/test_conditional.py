@@ -1,6 +1,6 @@
 import pytest
 
-from app.http.conditional import matches, names
+from app.http.negotiation import matches, names
 
 
 @pytest.mark.parametrize(

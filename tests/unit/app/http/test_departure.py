@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from app.http.departure import DEPARTURE, ClientLeft, Departure, unless_left
+from app.http.request import DEPARTURE, ClientLeft, Departure, unless_left
 from models.domain.errors import Cancelled
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.http.options import read, read_with_encoding
+from app.http.problems import read, read_with_encoding
 from models.api.schemas import ClassifyOptions, EncodingOptions, FilterOptions, ProcessOptions
 from models.domain.errors import InvalidParameter
 

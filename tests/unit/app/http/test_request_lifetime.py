@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.http.request_lifetime import before, deadline_of, disconnected
+from app.http.request import before, deadline_of, disconnected
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, InvalidParameter
 from models.settings import Settings

@@ -18,7 +18,7 @@ from app.admission import Admission
 from app.admission.permit import Limits
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import Archive, ArchiveLimits, open_archive
-from app.http.departure import DEPARTURE, Departure
+from app.http.request import DEPARTURE, Departure
 from app.intake import archive_items, spool
 from app.intake.archive_items import PLACES, unpacked
 from app.intake.item import Item

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.stream_window import StreamWindow
+from app.http.request import StreamWindow
 from app.intake import framing, spool
 from app.intake.spool import Blob, MemoryUse
 from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge

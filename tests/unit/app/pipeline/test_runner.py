@@ -8,8 +8,7 @@ from contextlib import aclosing
 import pytest
 from starlette.requests import Request
 
-from app.http.departure import DEPARTURE, ClientLeft, Departure
-from app.http.stream_window import StreamWindow
+from app.http.request import DEPARTURE, ClientLeft, Departure, StreamWindow
 from app.pipeline.runner import run, run_window, until
 from models.domain.errors import Cancelled
 

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from app.pipeline.results.encoded_files import EncodedFile
-from app.responses.archive import stored
-from app.responses.body import PIECE
+from app.responses.answers import PIECE, stored
 
 MEMBERS = {"0000.png": bytes(range(256)) * (PIECE // 64), "empty": b"", "results.jsonl": b"{}\n"}
 

@@ -8,16 +8,14 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from app.http import media_types
+from app.http.negotiation import IMAGE, JSON, MULTIPART, STREAMS
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.results.outcomes import Answer, EncodedImage
 from app.pipeline.results.timings import Timings
 from app.pipeline.runner import run
-from app.responses.body import PIECE, StreamedBody
-from app.responses.render import render
-from app.responses.rendering import Rendering
+from app.responses.answers import PIECE, Rendering, StreamedBody, render
 from models.codec import ImageFormat
 from models.domain.errors import Cancelled
 
@@ -39,7 +37,7 @@ async def never() -> Message:
     raise AssertionError
 
 
-@pytest.mark.parametrize("form", media_types.STREAMS)
+@pytest.mark.parametrize("form", STREAMS)
 def test_a_large_image_leaves_a_stream_in_pieces(form: str) -> None:
     async def scenario() -> list[int]:
         reply = await render(run(answered, [0], never), form, rendering())
@@ -51,7 +49,7 @@ def test_a_large_image_leaves_a_stream_in_pieces(form: str) -> None:
     assert sum(sizes) > len(FILE)
 
 
-@pytest.mark.parametrize("form", [*media_types.STREAMS, media_types.IMAGE, media_types.JSON])
+@pytest.mark.parametrize("form", [*STREAMS, IMAGE, JSON])
 def test_an_answer_that_moves_to_disk_while_it_is_sent_is_the_same(form: str) -> None:
     async def scenario(in_memory: int) -> tuple[bytes, bool]:
         files = EncodedFiles(10 * len(FILE), in_memory=in_memory, settled=0)
@@ -94,7 +92,7 @@ def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None:
             if message["type"] == "http.response.body":
                 raise ConnectionError
 
-        reply = await render(run(work, [0, 1], never), media_types.MULTIPART, rendering())
+        reply = await render(run(work, [0, 1], never), MULTIPART, rendering())
         with pytest.raises(ConnectionError):
             await reply({"type": "http"}, never, send)
         assert ended.is_set()
@@ -133,7 +131,7 @@ def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None:
             image = EncodedImage(EncodedFile(b"x"), ImageFormat.PNG, 1, 1)
             return Answer(Item(index, Blob.of(b"")), image, Timings())
 
-        reply = await render(run(work, [0, 1], never), media_types.JSON, rendering())
+        reply = await render(run(work, [0, 1], never), JSON, rendering())
         return bytes(reply.body)
 
     body = asyncio.run(scenario())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.pipeline.results.encoded_files import EncodedFile
-from app.responses.inline_images import PIECE, InlineImages
+from app.responses.records import PIECE, InlineImages
 
 
 @given(st.lists(st.binary(max_size=100), max_size=4), st.text())

@@ -6,7 +6,7 @@ import logging
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.routes.access_log import LONGEST_PATH, OTHER, AccessLog
+from app.routes.middleware import LONGEST_PATH, OTHER, AccessLog
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms
 

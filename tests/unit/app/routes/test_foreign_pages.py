@@ -8,9 +8,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from app.http.departure import DEPARTURE, Departure
-from app.routes.foreign_pages import ForeignPages
-from app.routes.metrics_only import MARK
+from app.http.request import DEPARTURE, Departure
+from app.routes.middleware import METRICS_PORT, ForeignPages
 from models.settings import Settings
 
 OWN = "localhost:8000"
@@ -29,7 +28,7 @@ def status(
     scope: Scope = {"type": "http", "method": method, "path": path, "headers": found}
     scope.update({"server": None, "query_string": b"", "scheme": "http", DEPARTURE: Departure()})
     if marked:
-        scope[MARK] = True
+        scope[METRICS_PORT] = True
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

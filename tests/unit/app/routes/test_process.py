@@ -3,7 +3,7 @@
 import pytest
 
 from app.http.negotiation import EVERYTHING
-from app.routes.process import process_wanted
+from app.routes.images import process_wanted
 from app.service import Computing
 from models.domain.errors import TooLarge
 

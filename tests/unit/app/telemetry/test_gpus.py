@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.telemetry.gpus import Gpus
+from app.telemetry.collectors import Gpus
 
 
 class NoSuchCounter(Exception):

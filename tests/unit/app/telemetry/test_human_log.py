@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.telemetry import structured_logging
-from app.telemetry.human_log import HumanFormatter
+from app.telemetry import logs
+from app.telemetry.logs import HumanFormatter
 
 
 class Screen(io.StringIO):
@@ -82,7 +82,7 @@ def test_colours_are_ansi_sequences() -> None:
 
 def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *format_: str) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
-    structured_logging.configure("info", *format_)
+    logs.configure("info", *format_)
     logging.getLogger("darkroom.test").info("hello")
     return stream.getvalue()
 

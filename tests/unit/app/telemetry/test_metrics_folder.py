@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.telemetry.metrics_folder import PREFIX, metrics_folder
+from app.telemetry.metrics import FOLDER_PREFIX, metrics_folder
 
 
 def test_the_folder_goes_with_the_block(tmp_path: Path) -> None:
@@ -18,14 +18,18 @@ def test_the_folder_goes_with_the_block(tmp_path: Path) -> None:
 def test_what_a_killed_server_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    (tmp_path / f"{PREFIX}-{gone.pid}-abc").mkdir()
-    (tmp_path / f"{PREFIX}-{gone.pid}-abc" / "counter.db").touch()
+    (tmp_path / f"{FOLDER_PREFIX}-{gone.pid}-abc").mkdir()
+    (tmp_path / f"{FOLDER_PREFIX}-{gone.pid}-abc" / "counter.db").touch()
     with metrics_folder(tmp_path) as folder:
         assert [Path(folder)] == list(tmp_path.iterdir())
 
 
 def test_what_belongs_to_a_living_server_or_to_others_stays(tmp_path: Path) -> None:
-    kept = [tmp_path / f"{PREFIX}-{os.getppid()}-abc", tmp_path / f"{PREFIX}-x-y", tmp_path / "z"]
+    kept = [
+        tmp_path / f"{FOLDER_PREFIX}-{os.getppid()}-abc",
+        tmp_path / f"{FOLDER_PREFIX}-x-y",
+        tmp_path / "z",
+    ]
     for folder in kept:
         folder.mkdir()
     with metrics_folder(tmp_path):

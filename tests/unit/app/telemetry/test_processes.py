@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from app.system.process_family import ProcessUse
-from app.telemetry import processes
+from app.telemetry import collectors
 
 ROOT = 10
 MEMBER = ("python", "-P", "app.processes.member")
@@ -17,7 +17,7 @@ def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 
     return ProcessUse(pid, parent, tuple(words), cpu, ended, 5.0, 1000, 2, 3)
 
 
-def cpu_seconds(collector: processes.Processes) -> dict[str, float]:
+def cpu_seconds(collector: collectors.Processes) -> dict[str, float]:
     return {
         sample.labels["process"]: sample.value
         for family in collector.collect()
@@ -30,9 +30,9 @@ def scrapes(
     monkeypatch: pytest.MonkeyPatch, *families: Sequence[ProcessUse]
 ) -> Iterator[dict[str, float]]:
     """Yield the CPU seconds of each name at one scrape after the other."""
-    collector = processes.Processes(ROOT)
+    collector = collectors.Processes(ROOT)
     for family in families:
-        monkeypatch.setattr(processes, "process_family", lambda _, family=family: iter(family))
+        monkeypatch.setattr(collectors, "process_family", lambda _, family=family: iter(family))
         yield cpu_seconds(collector)
 
 
@@ -75,6 +75,6 @@ def test_cpu_time_never_falls_when_processes_end(monkeypatch: pytest.MonkeyPatch
 
 def test_a_process_without_a_supervisor_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        processes, "process_family", lambda root: iter([use(root, 1, ["darkroom"], 1.0)])
+        collectors, "process_family", lambda root: iter([use(root, 1, ["darkroom"], 1.0)])
     )
-    assert cpu_seconds(processes.Processes(os.getpid())) == {"server": 1.0}
+    assert cpu_seconds(collectors.Processes(os.getpid())) == {"server": 1.0}

@@ -1,0 +1,205 @@
+"""Read a request: its headers, its deadline, and whether its client has left."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from fastapi import Request
+from starlette.types import Scope
+
+from models.domain.alarms import Timeout, interrupted
+from models.domain.deadline import Deadline
+from models.domain.errors import Cancelled, FieldError, InvalidParameter
+from models.settings import Settings
+
+T = TypeVar("T")
+
+MOST_TYPES = 32
+"""Content-Type headers that are remembered: clients choose them, and one may have 64 KiB."""
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """Return the first header of this name, which is in lower case; None without one."""
+    for key, value in scope["headers"]:
+        if key == name:
+            text: str = value.decode("latin-1")
+            return text
+    return None
+
+
+def content_type(scope: Scope) -> str:
+    """Return the media type of the body with its parameters, empty if the client sent none."""
+    return header(scope, b"content-type") or ""
+
+
+@lru_cache(MOST_TYPES)
+def media_type(content_type: str) -> str:
+    """Return what a Content-Type header says without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+HEADER = "X-Deadline-Ms"
+DIGITS = 12
+"""Largest number of digits of a deadline in milliseconds (31 years)."""
+
+
+def deadline_of(scope: Scope, settings: Settings) -> Deadline:
+    """Return the deadline by `X-Deadline-Ms`, capped by the server, or by default, from now."""
+    return Deadline.after(seconds_of(scope, settings), time.monotonic())
+
+
+def seconds_of(scope: Scope, settings: Settings) -> float:
+    """Return the seconds that `X-Deadline-Ms` gives, or those by default; the server has a cap."""
+    given = header(scope, b"x-deadline-ms")
+    if given is None:
+        return settings.default_deadline
+    if not (given.isascii() and given.isdigit() and len(given) <= DIGITS and int(given) > 0):
+        message = "a positive whole number of milliseconds"
+        wrong = FieldError(HEADER, message, given)
+        raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
+    return min(int(given) / 1000, settings.max_deadline)
+
+
+async def disconnected(request: Request) -> None:
+    """Return when the client has disconnected; the body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, and cancel it if the client leaves; the body must have been read.
+
+    Raises Cancelled once the cancelled work has ended.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise Cancelled("the client left")
+    finally:
+        for each in (working, leaving):
+            each.cancel()
+        await asyncio.wait((working, leaving))
+
+
+async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`; raises DeadlineExceeded at the deadline, and Draining if the server ends."""
+    try:
+        async with Timeout(deadline):
+            return await work
+    except TimeoutError:
+        raise interrupted() from None
+
+
+DEPARTURE = "departure"
+"""The key of a request's scope under which its Departure stands, if its server tells of it."""
+
+
+class Departure:
+    """Calls one function when the client of a request leaves; belongs to one event loop."""
+
+    __slots__ = ("_call", "_happened")
+
+    def __init__(self) -> None:
+        self._call: Callable[[], object] | None = None
+        self._happened = False
+
+    def happen(self) -> None:
+        """Note that the client has left."""
+        self._happened = True
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+    def watch(self, call: Callable[[], object]) -> Callable[[], object]:
+        """Call `call` once when the client leaves, or in the next turn of the event loop if it has
+        left already. A call of the result ends this watch, and so does another watch.
+        """
+        self._call = call
+        if self._happened:
+            asyncio.get_running_loop().call_soon(self.happen)
+        return self._stop
+
+    def _stop(self) -> None:
+        self._call = None
+
+
+class ClientLeft:
+    """Waits until the client of a request has left; the request's body must have been read.
+
+    `departure` tells the same by a call, which needs no task. It is None if the server of the
+    request does not tell.
+    """
+
+    __slots__ = ("_request", "departure")
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.departure: Departure | None = request.scope.get(DEPARTURE)
+
+    def __call__(self) -> Coroutine[Any, Any, None]:
+        """Return a coroutine that ends when the client has left."""
+        return disconnected(self._request)
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, and cancel it if the client leaves, where the server tells by a Departure.
+
+    Part of the body may be unread. Raises Cancelled once the cancelled work has ended.
+    """
+    departure: Departure | None = request.scope.get(DEPARTURE)
+    if departure is None:
+        return await work
+    working, gone = asyncio.ensure_future(work), False
+
+    def leave() -> None:
+        nonlocal gone
+        gone = working.cancel()
+
+    stop = departure.watch(leave)
+    try:
+        return await working
+    except asyncio.CancelledError:
+        # A timeout or a shutdown that has cancelled this task too must see its own CancelledError.
+        task = asyncio.current_task()
+        if gone and not (task and task.cancelling()):
+            raise Cancelled("the client left") from None
+        raise
+    finally:
+        stop()
+
+
+STREAM = "stream"
+"""The key of a request's scope under which its StreamWindow stands if its body is a stream."""
+
+
+class StreamWindow:
+    """Room for `size` items, from before an item is read until its answer has been sent.
+
+    `in_flight` counts items that were read and are not answered; while there are some, the client
+    may be waiting for the server. `inside_item` is true while an item has arrived in part. `left`
+    is set when the client has left.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._room = asyncio.Semaphore(size)
+        self.in_flight = 0
+        self.inside_item = False
+        self.left = asyncio.Event()
+
+    async def room(self) -> None:
+        """Wait for room for the next item, and take it."""
+        await self._room.acquire()
+
+    def begin(self) -> None:
+        """Count an item that was read; it has room already."""
+        self.in_flight += 1
+
+    def end(self) -> None:
+        """Give the room of an item back, because its answer has been sent."""
+        self.in_flight -= 1
+        self._room.release()

@@ -1,0 +1,332 @@
+"""Make the response of a request from its answers, in the form that was negotiated."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.sse import format_sse_event
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from app.archives.zip_writer import ZipWriter
+from app.http.negotiation import EVENTS, IMAGE, JSON, MULTIPART, ZIP
+from app.http.problems import answer as problem_response
+from app.intake.wanted import Parts, Version, Wanted
+from app.pipeline.results.encoded_files import EncodedFile
+from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
+from app.pipeline.results.timings import Timings, server_timing
+from app.responses import records
+from app.responses.records import NO_VECTORS, InlineImages, VectorStyle, file_name, line, summary
+from models.api.schemas import ModelRecord, Record, Reply
+from models.domain.errors import Cancelled, ServiceError
+from models.domain.job import Labels, Vector
+from models.labels import LabelSet
+from workers.filters.base import SPEC_VERSION
+
+PIECE = 1 << 18
+"""Largest number of bytes that are sent at a time. A connection whose client does not read buffers
+about as much."""
+
+Body = AsyncGenerator[bytes | memoryview, None]
+"""The content of an answer, in chunks of any size."""
+
+
+class Closing(Protocol):
+    """What a body reads from, which is closed after the body."""
+
+    async def aclose(self) -> None:
+        """Release what is held."""
+
+
+class StreamedBody(Response):
+    """A response whose content is generated while it is sent.
+
+    `source` yields the answers that the content is made of. It is closed when the sending ends, for
+    whatever reason, so that no work continues for a client that has left. `counted` says that no
+    work is left and that all its bytes are counted as unread, so that it needs no permit.
+    """
+
+    def __init__(
+        self,
+        content: Body,
+        headers: Mapping[str, str],
+        media_type: str,
+        source: Closing | None = None,
+        *,
+        counted: bool = False,
+    ) -> None:
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.init_headers(headers)
+        self.content = content
+        self.counted = counted
+        self._source = source
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Send the headers, then the content in pieces, as fast as the client reads them."""
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            async with aclosing(self.pieces()) as pieces:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Cancelled:  # the client has left, or it read so slowly that its answer was dropped
+            raise ClientDisconnect from None
+        finally:
+            if self._source is not None:
+                await self._source.aclose()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def pieces(self) -> AsyncGenerator[memoryview, None]:
+        """Yield the content in pieces of at most PIECE bytes."""
+        async with aclosing(self.content) as chunks:
+            async for chunk in chunks:
+                for start in range(0, len(chunk), PIECE):
+                    yield memoryview(chunk)[start : start + PIECE]
+
+
+def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> Response:
+    """Return a response of known length; large ones are sent in pieces."""
+    if file.size <= PIECE:
+        return Response(file.read(), headers=headers, media_type=media_type)
+    sized = headers | {"Content-Length": str(file.size)}
+    return StreamedBody(in_turns(pieces_of(file)), sized, media_type, counted=True)
+
+
+def pieces_of(file: EncodedFile) -> Iterator[bytes]:
+    """Yield a file in pieces, each of which is read when it is needed."""
+    for start in range(0, file.size, PIECE):
+        yield file.read(start, PIECE)
+
+
+async def in_turns(pieces: Iterable[bytes]) -> Body:
+    """Yield pieces that are made one by one; other tasks of the event loop run between them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
+
+
+Answers = AsyncGenerator[Answer, None]
+"""The answers of a request, each as it finishes; closing it ends the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """The values with which the answers of one request are rendered.
+
+    `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
+    both are None where no labels are wanted. `intake` is the time that reading the request took.
+    `vectors` says how logits and embeddings are written. `good_headers` are the headers that only
+    whole answers without an error have, such as those about caching. `names` are the names of the
+    images in archives, without suffix.
+    """
+
+    request: Request
+    headers: dict[str, str]
+    intake: Timings
+    model: ModelRecord | None = None
+    labels: LabelSet | None = None
+    vectors: VectorStyle = NO_VECTORS
+    good_headers: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = ()
+
+    def record(
+        self, answer: Answer, *, name: str | None = None, inline: InlineImages | None = None
+    ) -> Record:
+        """Return an answer as a record; its images are files `name`, or added to `inline`."""
+        return records.record(
+            answer, self.labels, self.request, name=name, inline=inline, vectors=self.vectors
+        )
+
+
+def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
+    """Return the headers that every form of an answer has.
+
+    Filtered images depend on the definition of the filters and on Accept; labels, on the weights.
+    """
+    headers = {}
+    if isinstance(wanted, Version | Parts):
+        headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
+    if model is not None:
+        network = f"; network={model.network}" if model.network else ""
+        labels = f"labels={model.label_set}{network}"
+        headers["X-Model"] = f"{model.name}; sha256={model.sha256}; {labels}"
+    return headers
+
+
+async def render(answers: Answers, form: str, rendering: Rendering) -> Response:
+    """Return the response: `form` is JSON, IMAGE or one of STREAMS.
+
+    JSON and IMAGE await all answers here; the others take them while the response is sent.
+    """
+    if form == JSON:
+        return await json_reply(answers, rendering)
+    if form == IMAGE:
+        return await image_reply(answers, rendering)
+    headers, kind = dict(rendering.headers), form
+    if form == ZIP:
+        headers["Content-Disposition"] = 'attachment; filename="darkroom.zip"'
+        content = stored(members(answers, rendering))
+    elif form == MULTIPART:
+        boundary = secrets.token_hex(16)
+        kind = f"{MULTIPART}; boundary={boundary}"
+        content = parts(answers, rendering, boundary)
+    elif form == EVENTS:
+        headers["Cache-Control"] = "no-cache"
+        content = events(answers, rendering)
+    else:
+        content = json_lines(answers, rendering)
+    return StreamedBody(content, headers, kind, source=answers)
+
+
+MANY_LABELS = 2000
+"""Labels, or values of vectors, of one answer that are written on the event loop.
+
+That takes some milliseconds."""
+
+
+async def json_reply(answers: Answers, rendering: Rendering) -> Response:
+    """Return all records as one JSON object, in the order of the images.
+
+    One image that fails is answered with the status of its own error.
+    """
+    found = sorted([each async for each in answers], key=lambda each: each.item.index)
+    if len(found) == 1 and isinstance(found[0].outcome, ServiceError):
+        return problem_response(found[0].outcome, rendering.request)
+    inline = InlineImages()
+    large = sum(_n_labels(each) for each in found) > MANY_LABELS
+    if large:
+        text = await asyncio.to_thread(_written, found, rendering, inline)
+    else:
+        text = _written(found, rendering, inline)
+    timing = server_timing([rendering.intake, *(t for each in found for t in each.all_stages)])
+    headers = rendering.headers | {"Server-Timing": timing}
+    if not any(_failed(each) for each in found):
+        headers |= rendering.good_headers
+    if (size := inline.size(text)) <= PIECE:
+        return Response(b"".join(inline.pieces(text)), headers=headers, media_type=JSON)
+    sized = headers | {"Content-Length": str(size)}
+    return StreamedBody(in_turns(inline.pieces(text)), sized, JSON)
+
+
+async def image_reply(answers: Answers, rendering: Rendering) -> Response:
+    """Return the bytes of the only image, or its error."""
+    (found,) = [each async for each in answers]
+    if not isinstance(found.outcome, EncodedImage):
+        assert isinstance(found.outcome, ServiceError)
+        return problem_response(found.outcome, rendering.request)
+    timing = server_timing([rendering.intake, found.stages])
+    headers = {**rendering.headers, "Server-Timing": timing, **rendering.good_headers}
+    return whole_body(found.outcome.file, headers, found.outcome.format.media_type)
+
+
+def _failed(answer: Answer) -> bool:
+    """Return whether an answer is an error, or has one in a part."""
+    outcome = answer.outcome
+    return isinstance(outcome, ServiceError) or (
+        isinstance(outcome, Processed) and bool(outcome.errors)
+    )
+
+
+def _written(found: list[Answer], rendering: Rendering, inline: InlineImages) -> bytes:
+    records = [rendering.record(each, inline=inline) for each in found]
+    reply = Reply(model=rendering.model, results=records, summary=summary(records))
+    return reply.model_dump_json(exclude_none=True).encode()
+
+
+def _n_labels(answer: Answer) -> int:
+    found = answer.outcome.labels if isinstance(answer.outcome, Processed) else answer.outcome
+    if isinstance(found, Vector):
+        return len(found.values)
+    return len(found.class_ids) if isinstance(found, Labels) else 0
+
+
+async def json_lines(answers: Answers, rendering: Rendering) -> Body:
+    """Yield one record a line, each as it finishes; images are inside as base64."""
+    async for each in answers:
+        inline = InlineImages()
+        text = line(rendering.record(each, inline=inline))
+        async for piece in in_turns(inline.pieces(text)):
+            yield piece
+
+
+async def events(answers: Answers, rendering: Rendering) -> Body:
+    """Yield server-sent events: `model`, then a `record` as each finishes, last a `summary`."""
+    records = []
+    if rendering.model is not None:
+        yield format_sse_event(event="model", data_str=rendering.model.model_dump_json())
+    async for each in answers:
+        inline = InlineImages()
+        made = rendering.record(each, inline=inline)
+        records.append(made)
+        body = made.model_dump_json(exclude_none=True)
+        event = format_sse_event(event="record", id=str(made.index), data_str=body)
+        async for piece in in_turns(inline.pieces(event)):
+            yield piece
+    yield format_sse_event(event="summary", data_str=summary(records).model_dump_json())
+
+
+async def stored(members: AsyncIterator[tuple[str, EncodedFile]]) -> Body:
+    """Yield an uncompressed ZIP of members (name and content) in the order of their arrival."""
+    with ZipWriter() as archive:
+        async for name, content in members:
+            yield archive.begin(name, content.size)
+            for piece in pieces_of(content):
+                archive.add(piece)
+                yield piece
+                await asyncio.sleep(0)
+            yield archive.end()
+        for piece in archive.finish():
+            yield piece
+
+
+async def members(answers: Answers, rendering: Rendering) -> AsyncIterator[tuple[str, EncodedFile]]:
+    """Yield the images as they finish, by name; last `results.jsonl` with every record."""
+    lines: dict[int, bytes] = {}
+    async for each in answers:
+        name = rendering.names[each.item.index]
+        lines[each.item.index] = line(rendering.record(each, name=name))
+        for version, file in each.images:
+            yield file_name(name, file, version), file.file
+    yield "results.jsonl", EncodedFile(b"".join(lines[n] for n in sorted(lines)))
+
+
+async def parts(answers: Answers, rendering: Rendering, boundary: str) -> Body:
+    """Yield records that are more than an image as JSON, and every image as a part of its own."""
+    async for each in answers:
+        index = each.item.index
+        stem = rendering.names[index]
+        if not isinstance(each.outcome, EncodedImage):
+            record = line(rendering.record(each, name=stem))
+            yield _head(boundary, f"{index}", JSON) + record + b"\r\n"
+        for version, file in each.images:
+            id_ = f"{index}" if version is None else f"{index}.{version}"
+            named = _disposition(file_name(stem, file, version))
+            yield _head(boundary, id_, file.format.media_type, named)
+            for piece in pieces_of(file.file):
+                yield piece
+            yield b"\r\n"
+    yield f"--{boundary}--\r\n".encode()
+
+
+def _disposition(name: str) -> str:
+    """Return the header that names a file; other characters than ASCII by RFC 6266, section 4.3."""
+    plain = name.encode("ascii", "replace").decode().replace("?", "_")
+    more = "" if name.isascii() else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return f'Content-Disposition: attachment; filename="{plain}"{more}\r\n'
+
+
+def _head(boundary: str, id_: str, kind: str, more: str = "") -> bytes:
+    return f"--{boundary}\r\nContent-ID: <{id_}>\r\nContent-Type: {kind}\r\n{more}\r\n".encode()

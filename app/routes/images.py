@@ -1,0 +1,331 @@
+"""The endpoints that take images, and the steps that they share.
+
+`handle` has the steps of a request, from its headers to its answer. Each endpoint adds what is
+wanted of an image by the options, and the form in which the request is answered.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from app.admission.stream_permits import StreamPermits
+from app.archives.image_names import ImageNames
+from app.http.negotiation import (
+    EVENTS,
+    IMAGE,
+    JSON,
+    JSON_LINES,
+    MULTIPART,
+    STREAMS,
+    ZIP,
+    Accept,
+    parse,
+)
+from app.http.problems import read, read_with_encoding
+from app.http.request import (
+    STREAM,
+    ClientLeft,
+    StreamWindow,
+    before,
+    content_type,
+    header,
+    seconds_of,
+)
+from app.intake.filter_options import (
+    chain_of,
+    encoded_there,
+    encoding_of,
+    listed_versions,
+    versions_of,
+)
+from app.intake.json_items import in_parsing_thread
+from app.intake.output_format import output_format
+from app.intake.request_items import collect, options_of
+from app.intake.stream import ImageStream, is_stream
+from app.intake.wanted import (
+    Describe,
+    ImageRequest,
+    Output,
+    Parts,
+    Version,
+    Wanted,
+    images_of_each,
+    kinds,
+)
+from app.pipeline.results.timings import Timings
+from app.responses.answers import Rendering, StreamedBody, headers_of, json_lines, render
+from app.responses.records import VectorStyle
+from app.routes.entity_tags import caching_headers, tagged, wants_tag
+from app.routes.image_route import ImageRoute, client_name, permit_of
+from app.routes.network_choice import classification
+from app.routes.openapi import (
+    DESCRIPTIONS,
+    IMAGES,
+    LABELS,
+    PARTS,
+    classify_document,
+    filter_document,
+    info_document,
+    process_document,
+)
+from app.service import Computing, Service, service_in
+from models.api.schemas import ClassifyOptions, FilterOptions, InfoOptions, ProcessOptions
+from models.codec import ENCODABLE
+from models.domain.errors import (
+    FieldError,
+    InvalidParameter,
+    NotAcceptable,
+    TooLarge,
+    WeightsMissing,
+)
+from workers.operations import Classify
+
+CheckParts = Callable[[int], None]
+"""Raise TooLarge if the images of a request may not have this number of parts each."""
+
+WantedOf = Callable[[Mapping[str, Any], Accept, Computing, CheckParts], Wanted]
+"""Map the options of a request, its Accept header and the networks to what is wanted of an image.
+
+One that asks for several parts of an image calls the last argument before it does any work on them.
+"""
+
+FormOf = Callable[[Accept, bool], str]
+"""Map the Accept header, and whether there is exactly one image, to the form of the response."""
+
+LONG, MANY = 1 << 13, 8
+"""Characters of a text, and members of a list, beyond which an option is read on a thread. To read
+64 chains of 32 filters takes 10 ms, and 12 ms more where they are the text of a form."""
+
+router = APIRouter(tags=["images"], route_class=ImageRoute)
+
+
+@router.post(
+    "/classify", operation_id="classify", responses=LABELS, openapi_extra=classify_document()
+)
+async def classify(request: Request) -> Response:
+    """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
+    return await handle(request, classify_wanted, _form_of_labels)
+
+
+def classify_wanted(
+    given: Mapping[str, Any], _accept: Accept, computing: Computing, _check: CheckParts
+) -> Classify:
+    """Return the output of a network that is asked for; raises WeightsMissing without a model."""
+    wanted = classification(read(ClassifyOptions, given), computing)
+    if isinstance(wanted, WeightsMissing):
+        raise wanted
+    return wanted
+
+
+def _form_of_labels(accept: Accept, _single: bool) -> str:
+    return _negotiated(accept, (JSON, *JSON_LINES, EVENTS), "/classify answers")
+
+
+@router.post(
+    "/filter",
+    operation_id="filter",
+    response_class=Response,
+    responses=IMAGES,
+    openapi_extra=filter_document(),
+)
+async def filter_images(request: Request) -> Response:
+    """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
+    return await handle(request, filter_wanted, _form_of_filtered)
+
+
+def filter_wanted(
+    given: Mapping[str, Any], accept: Accept, _computing: Computing, _check: CheckParts
+) -> Version:
+    """Return the filters and the output that the options and Accept ask for."""
+    options, asked = read_with_encoding(FilterOptions, given)
+    encoding = encoding_of(asked)
+    operation = encoded_there(chain_of(options), encoding, asked.format)
+    return Version(operation, Output(output_format(asked.format, accept, strict=True), encoding))
+
+
+def _form_of_filtered(accept: Accept, single: bool) -> str:
+    """Return the form of the response: one image is its bytes unless Accept names a stream."""
+    if not single:
+        several = (ZIP, MULTIPART, *JSON_LINES, EVENTS)
+        return _negotiated(accept, several, "several images are answered as")
+    named = [kind for kind in STREAMS if accept.names(kind)]
+    liked = accept.best([*named, *(each.media_type for each in ENCODABLE)])
+    return liked if liked in named else IMAGE
+
+
+@router.post("/info", operation_id="info", responses=DESCRIPTIONS, openapi_extra=info_document())
+async def info(request: Request) -> Response:
+    """Format, size, orientation, EXIF, colour profile and dominant colour of 1…N images."""
+    return await handle(request, _info_wanted, _form_of_info)
+
+
+def _info_wanted(
+    given: Mapping[str, Any], _accept: Accept, _computing: Computing, _check: CheckParts
+) -> Describe:
+    return Describe(read(InfoOptions, given).colour)
+
+
+def _form_of_info(accept: Accept, _single: bool) -> str:
+    return _negotiated(accept, (JSON, *JSON_LINES, EVENTS), "/info answers")
+
+
+@router.post("/process", operation_id="process", responses=PARTS, openapi_extra=process_document())
+async def process(request: Request) -> Response:
+    """Labels and any number of filtered versions of 1…N images, each decoded once.
+
+    Each of `versions` is what POST /filter takes. Labels and versions fail alone: a record is then
+    "partial". At the door and in the limit of a request each of them counts as one image.
+    """
+    return await handle(request, process_wanted, _form_of_parts)
+
+
+def process_wanted(
+    given: Mapping[str, Any], accept: Accept, computing: Computing, check: CheckParts
+) -> Parts:
+    """Return the parts that the options ask for; raises InvalidParameter, and what `check` raises
+    for their number.
+
+    Without weights only the labels fail, unless nothing else is wanted.
+    """
+    options, encoding = read_with_encoding(ProcessOptions, given)
+    listed = listed_versions(options.versions)
+    check(options.labels + len(listed))
+    labels = classification(options, computing) if options.labels else None
+    wanted = Parts(labels, versions_of(listed, encoding, accept))
+    if not wanted.n_parts:
+        wrong = FieldError("versions", "without labels at least one version is needed")
+        raise InvalidParameter(wrong.message, [wrong])
+    if isinstance(labels, WeightsMissing) and not wanted.versions:
+        raise labels
+    return wanted
+
+
+def _form_of_parts(accept: Accept, _single: bool) -> str:
+    return _negotiated(accept, (JSON, *STREAMS), "/process answers")
+
+
+async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:
+    """Answer an admitted request; everything about it is decided before its work starts.
+
+    An Accept header that is too long is refused before the body is read.
+    """
+    accept = parse(header(request.scope, b"accept"))
+    if is_stream(content_type(request.scope)):
+        return await _stream(request, wanted_of, accept)
+    service, permit, timings = service_in(request.scope), permit_of(request), Timings()
+    settings = service.settings
+    with timings.measure("intake"):
+        intake = await before(permit.deadline, collect(request, permit, settings))
+    if service.pipeline.spans is not None:
+        service.pipeline.spans.stages(timings)
+    options, n_items = intake.options, len(intake.items)
+    check = partial(_check_parts, n_items, settings.max_images_per_request)
+    decide = partial(wanted_of, options, accept, service.computing(), check)
+    if are_long(options):
+        wanted = await before(permit.deadline, in_parsing_thread(decide))
+    else:
+        wanted = decide()
+    asked = ImageRequest(intake.items, wanted)
+    if asked.count > n_items:
+        permit.grow(asked.count - n_items, 0)  # each part counts as an image
+    permit.expect(asked.kinds, asked.sizes(settings.max_pixels))
+    form = form_of(accept, intake.single)
+    rendering = _rendering(request, asked, service, timings, options, form)
+    if wants_tag(request, form, settings):
+        asked, rendering, unchanged = await tagged(
+            request, asked, rendering, service, permit, options, form
+        )
+        if unchanged is not None:
+            return unchanged
+    answers = service.pipeline.answers(asked, permit, ClientLeft(request))
+    return await render(answers, form, rendering)
+
+
+async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Response:
+    """Return a response that reads the images of a body of any length while it sends their records.
+
+    Each image has its own permit, deadline and record, and as many are under way as a request may
+    have. Errors of the options are errors of the request, those of an image are its own.
+    """
+    service = service_in(request.scope)
+    settings = service.settings
+    form = _negotiated(accept, JSON_LINES, "a stream is answered as")
+    options = options_of(request, [])
+    most = settings.max_images_per_request
+    decide = partial(
+        wanted_of, options, accept, service.computing(), partial(_check_parts, 1, most)
+    )
+    wanted = await in_parsing_thread(decide) if are_long(options) else decide()
+    parts = images_of_each(wanted)
+    window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
+    client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
+    permits = StreamPermits(service.admission, client, seconds, kinds(wanted), parts)
+    kind = request.headers["content-type"].strip().lower()
+    stream = ImageStream(request.receive, kind, permits, window, settings)
+    await stream.begin()
+    asked = ImageRequest((), wanted)
+    rendering = _rendering(request, asked, service, Timings(), options, form)
+    answers = service.pipeline.stream(stream.items(), wanted, window)
+    return StreamedBody(json_lines(answers, rendering), rendering.headers, form, source=answers)
+
+
+def _rendering(
+    request: Request,
+    asked: ImageRequest,
+    service: Service,
+    timings: Timings,
+    options: Mapping[str, Any],
+    form: str,
+) -> Rendering:
+    """Return the values with which the answers of a request are rendered."""
+    network = asked.network
+    model = None if network is None else service.computing().chosen(network).model
+    record, labels = (None, None)
+    if model is not None:
+        record, labels = model.record_for("model" in options), model.labels
+    names: list[str] = []
+    if form in (ZIP, MULTIPART):
+        in_archive = ImageNames()
+        names = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
+    headers = headers_of(asked.wanted, record)
+    good = caching_headers(form, service.settings)
+    return Rendering(
+        request, headers, timings, record, labels, VectorStyle.of(options), good, names
+    )
+
+
+def are_long(options: Mapping[str, Any]) -> bool:
+    """Return whether an option takes so long to read that a thread does it."""
+    for given in options.values():
+        if isinstance(given, str):
+            if len(given) > LONG:
+                return True
+        elif isinstance(given, list) and (len(given) > MANY or any(map(_has_long_text, given))):
+            return True
+    return False
+
+
+def _has_long_text(member: object) -> bool:
+    texts = member.values() if isinstance(member, Mapping) else (member,)
+    return any(isinstance(each, str) and len(each) > LONG for each in texts)
+
+
+def _negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
+    """Return the offer that Accept likes best; raises NotAcceptable that begins with `refusal`."""
+    chosen = accept.best(offers)
+    if chosen is None:
+        raise NotAcceptable(f"{refusal} {', '.join(offers)}")
+    return chosen
+
+
+def _check_parts(n_items: int, most: int, parts: int) -> None:
+    """Raise TooLarge if a request may not have `n_items` images of this number of parts."""
+    count = n_items * parts
+    if count > most:
+        raise TooLarge(
+            f"{n_items} images with {parts} labels or versions each count as {count}; "
+            f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
+        )

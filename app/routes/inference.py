@@ -1,0 +1,300 @@
+"""The Open Inference Protocol, version 2, at `/v2`: what KServe's and Triton's clients speak."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from app.admission import Permit
+from app.http.request import ClientLeft, before
+from app.intake.inference.inference_request import InferenceRequest, collect
+from app.intake.inference.models import InferenceModel, TensorSpec, model_named, models_of
+from app.intake.stream import is_stream
+from app.pipeline.results.outcomes import Answer
+from app.pipeline.results.timings import Timings
+from app.pipeline.runner import Left
+from app.responses.inference import InferenceStyle, inference_reply
+from app.routes.image_route import ImageRoute, permit_of
+from app.routes.openapi import INFERRED, OBJECT, OBJECTS, infer_document
+from app.service import Service, ServiceOf, missing, service_of
+from models.domain.deadline import Deadline
+from models.domain.errors import MalformedRequest, ServiceError, Unavailable, UnsupportedMedia
+from models.networks.served import Model
+from models.version import VERSION
+
+
+async def answers_of(
+    service: Service,
+    permit: Permit,
+    asked: InferenceRequest,
+    began: float,
+    gone: Left,
+) -> list[Answer]:
+    """Return the answers of all images in their order; `gone` returns when the client has left.
+
+    The request's own timeout counts from when it `began`. Raises Overloaded.
+    """
+    if asked.timeout is not None:
+        permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
+    permit.expect(asked.images.kinds, asked.images.sizes(service.settings.max_pixels))
+    answers = service.pipeline.answers(asked.images, permit, gone)
+    return sorted([each async for each in answers], key=lambda each: each.item.index)
+
+
+def style_of(
+    model: InferenceModel, weights: Model, asked: InferenceRequest, intake: Timings, accepts: str
+) -> InferenceStyle:
+    """Return how the answer is written; `accepts` is the header Accept-Encoding."""
+    return InferenceStyle(
+        model.name,
+        model.version,
+        weights.record,
+        weights.labels,
+        model.width,
+        asked.outputs,
+        asked.takes_errors,
+        asked.id,
+        intake,
+        accepts,
+    )
+
+
+def note(
+    service: Service, model: InferenceModel, began: float, found: list[Answer], *, failed: bool
+) -> None:
+    """Count a request in the statistics of its model."""
+    traces = [each.stages.trace for each in found]
+    service.inference.note(model.name, time.monotonic() - began, traces, failed=failed)
+
+
+def _moment(deadline: Deadline) -> float:
+    return deadline.at
+
+
+router = APIRouter(tags=["inference"])
+_computing = APIRouter(route_class=ImageRoute)
+
+
+@_computing.post("/v2/models/{model}/versions/{version}/infer", include_in_schema=False)
+@_computing.post(
+    "/v2/models/{model}/infer",
+    operation_id="v2_infer",
+    responses=INFERRED,
+    openapi_extra=infer_document(),
+)
+async def infer(request: Request) -> Response:
+    """Compute the outputs of a model for images: files, samples, or the network's input."""
+    service, began = service_of(request), time.monotonic()
+    if is_stream(request.headers.get("content-type", "")):
+        raise UnsupportedMedia("an inference request is application/json or octets, no stream")
+    names = request.path_params
+    networks = service.computing().networks
+    model = model_named(networks, names["model"], names.get("version"))
+    if model.served.model is None:
+        raise missing(model.served)
+    try:
+        return await _answered(request, service, model, model.served.model, began)
+    except ServiceError:
+        note(service, model, began, [], failed=True)
+        raise
+
+
+async def _answered(
+    request: Request, service: Service, model: InferenceModel, weights: Model, began: float
+) -> Response:
+    """Answer a request for a model that has weights; it `began` at this moment."""
+    permit, timings = permit_of(request), Timings()
+    with timings.measure("intake"):
+        reading = collect(request, permit, service.settings, model)
+        asked = await before(permit.deadline, reading)
+    if service.pipeline.spans is not None:
+        service.pipeline.spans.stages(timings)
+    found = await answers_of(service, permit, asked, began, ClientLeft(request))
+    accepts = request.headers.get("accept-encoding", "")
+    response = await inference_reply(found, style_of(model, weights, asked, timings, accepts))
+    note(service, model, began, found, failed=response.status_code != 200)
+    return response
+
+
+router.include_router(_computing)
+
+EXTENSIONS = (
+    "classification",
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "statistics",
+    "parameters",
+)
+"""The extensions of Triton that are supported, by the names that it gives them."""
+
+PLATFORM = "pytorch_eager"
+
+_TYPES = {"BYTES": "TYPE_STRING", "UINT8": "TYPE_UINT8", "FP32": "TYPE_FP32"}
+"""The names of datatypes in the configuration of a model."""
+
+
+@router.get("/v2/", include_in_schema=False)
+@router.get("/v2", operation_id="v2_server", responses=OBJECT)
+async def server() -> Response:
+    """Name the server, its version, and the extensions of the protocol that it supports."""
+    return JSONResponse({"name": "darkroom", "version": VERSION, "extensions": EXTENSIONS})
+
+
+@router.get("/v2/health/live", operation_id="v2_live", responses=OBJECT)
+async def live() -> Response:
+    """Answer while the event loop runs."""
+    return JSONResponse({"live": True})
+
+
+@router.get("/v2/health/ready", operation_id="v2_ready", responses=OBJECT)
+async def ready(service: ServiceOf) -> Response:
+    """Answer 200 if the server is not stopping and its worker works, as `/readyz` does."""
+    if not is_ready(service):
+        raise Unavailable("the server is not ready; GET /readyz?verbose says why")
+    return JSONResponse({"live": True, "ready": True})
+
+
+@router.get("/v2/models/stats", operation_id="v2_statistics", responses=OBJECT)
+async def statistics(service: ServiceOf) -> Response:
+    """Count the requests of all models that this process has answered, and their times."""
+    return _statistics(service, models_of(service.computing().networks))
+
+
+@router.get("/v2/models/{model}/versions/{version}/ready", include_in_schema=False)
+@router.get(
+    "/v2/models/{model}/ready",
+    operation_id="v2_model_ready",
+    responses=OBJECT,
+)
+async def model_ready(service: ServiceOf, model: str, version: str | None = None) -> Response:
+    """Answer 200 if the model has weights and the server is ready."""
+    found = _model(service, model, version)
+    if found.served.model is None:
+        raise missing(found.served)
+    if not is_ready(service):
+        raise Unavailable("the server is not ready; GET /readyz?verbose says why")
+    return JSONResponse({"name": found.name, "ready": True})
+
+
+@router.get("/v2/models/{model}/versions/{version}/config", include_in_schema=False)
+@router.get(
+    "/v2/models/{model}/config",
+    operation_id="v2_model_config",
+    responses=OBJECT,
+)
+async def configuration(service: ServiceOf, model: str, version: str | None = None) -> Response:
+    """Describe a model as the configuration of Triton does."""
+    found, settings = _model(service, model, version), service.settings
+    return JSONResponse(
+        {
+            "name": found.name,
+            "platform": PLATFORM,
+            "backend": "darkroom",
+            "version_policy": {"latest": {"num_versions": 1}},
+            "max_batch_size": 0,  # shapes contain the number of images, as those of the metadata do
+            "input": [_configured(each) | {"optional": True} for each in found.inputs],
+            "output": [_configured(each) for each in found.outputs],
+            "dynamic_batching": {
+                "preferred_batch_size": [],
+                "max_queue_delay_microseconds": int(settings.max_queue_delay * 1_000_000),
+            },
+            "parameters": {
+                "max_images_per_request": {"string_value": str(settings.max_images_per_request)}
+            },
+        }
+    )
+
+
+@router.get("/v2/models/{model}/versions/{version}/stats", include_in_schema=False)
+@router.get(
+    "/v2/models/{model}/stats",
+    operation_id="v2_model_statistics",
+    responses=OBJECT,
+)
+async def model_statistics(service: ServiceOf, model: str, version: str | None = None) -> Response:
+    """Count the requests of one model that this process has answered, and their times."""
+    return _statistics(service, [_model(service, model, version)])
+
+
+@router.get("/v2/models/{model}/versions/{version}", include_in_schema=False)
+@router.get("/v2/models/{model}", operation_id="v2_model", responses=OBJECT)
+async def metadata(service: ServiceOf, model: str, version: str | None = None) -> Response:
+    """Describe the inputs and outputs of a model, and name its version."""
+    found = _model(service, model, version)
+    return JSONResponse(
+        {
+            "name": found.name,
+            "versions": [found.version] if found.version else [],
+            "platform": PLATFORM,
+            "inputs": [_described(each) for each in found.inputs],
+            "outputs": [_described(each) for each in found.outputs],
+        }
+    )
+
+
+@router.get("/v2/repository/index", include_in_schema=False)
+@router.post("/v2/repository/index", operation_id="v2_repository_index", responses=OBJECTS)
+async def index(service: ServiceOf) -> Response:
+    """List all models, with the reason where one has no weights."""
+    return JSONResponse([_indexed(each) for each in models_of(service.computing().networks)])
+
+
+@router.post("/v2/repository/models/{model}/load", include_in_schema=False)
+@router.post("/v2/repository/models/{model}/unload", include_in_schema=False)
+async def load(model: str) -> Response:
+    """Refuse to load or unload a model."""
+    raise MalformedRequest(
+        f"{model[:60]} cannot be loaded or unloaded here: the networks of a server are those of "
+        "its setting DARKROOM_NETWORKS"
+    )
+
+
+@router.api_route(
+    "/v2/{kind}sharedmemory/{rest:path}", methods=["GET", "POST"], include_in_schema=False
+)
+async def shared_memory() -> Response:
+    """Refuse shared memory."""
+    raise MalformedRequest("shared memory is not supported here; send tensors in the body")
+
+
+@router.api_route("/v2/trace/setting", methods=["GET", "POST"], include_in_schema=False)
+@router.api_route(
+    "/v2/models/{model}/trace/setting", methods=["GET", "POST"], include_in_schema=False
+)
+@router.api_route("/v2/logging", methods=["GET", "POST"], include_in_schema=False)
+async def settings_of_triton() -> Response:
+    """Refuse the settings of traces and logs."""
+    raise MalformedRequest(
+        "traces and logs are set when the server starts (docs/operations.md), not by requests"
+    )
+
+
+def _model(service: Service, name: str, version: str | None) -> InferenceModel:
+    return model_named(service.computing().networks, name, version)
+
+
+def is_ready(service: Service) -> bool:
+    """Return whether the server is not stopping and its worker works."""
+    return service.canary.readiness().ready and not service.stopping.is_set()
+
+
+def _described(tensor: TensorSpec) -> dict[str, Any]:
+    return {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
+
+
+def _configured(tensor: TensorSpec) -> dict[str, Any]:
+    return {"name": tensor.name, "data_type": _TYPES[tensor.datatype], "dims": tensor.shape}
+
+
+def _indexed(model: InferenceModel) -> dict[str, str]:
+    if model.served.model is not None:
+        return {"name": model.name, "version": model.version, "state": "READY"}
+    reason = model.served.problem or "no weights are loaded"
+    return {"name": model.name, "state": "UNAVAILABLE", "reason": reason}
+
+
+def _statistics(service: Service, models: list[InferenceModel]) -> Response:
+    found = [service.inference.of(each.name).shown(each.name, each.version) for each in models]
+    return JSONResponse({"model_stats": found})

@@ -1,0 +1,364 @@
+"""Everything around the endpoints: ids, logs, metrics, CORS, foreign pages, and a short way.
+
+`install` puts `AccessLog` around the application and around the image routes, which requests for
+images reach without FastAPI's search and middleware: these cost 15 µs a request.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, APIRouter
+from opentelemetry.trace import get_current_span
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
+
+from app.http.problems import answer
+from app.http.request import DEPARTURE, header
+from app.telemetry.metrics import Metrics
+from models.domain.alarms import alarms, interrupted
+from models.domain.errors import (
+    Cancelled,
+    ForeignHost,
+    ForeignOrigin,
+    InternalError,
+    NotFound,
+    ServiceError,
+)
+from models.domain.uncounted import counts
+from models.settings import Settings
+
+faults = logging.getLogger("darkroom.faults")
+access = logging.getLogger("darkroom.access")
+
+NAME = "client_name"
+"""The key of a scope under which a route notes the name of the API key that a request has."""
+
+METRICS_PORT = "darkroom.metrics_port"
+"""The key in a scope that tells the route of the metrics that a request came to their own port."""
+
+LONGEST_PATH = 1000
+"""Characters of a path that are logged; as JSON each may take six bytes."""
+
+OTHER = "other"
+"""The method, in metrics, of requests with a method that no route takes. The parser knows 34, and
+clients that sent each of them to each path made a hundred times as many series."""
+
+HEALTH = frozenset(
+    (
+        *("/livez", "/readyz", "/startupz", "/health", "/healthz"),
+        *("/v2/health/live", "/v2/health/ready"),
+    )
+)
+"""The paths of health checks."""
+
+_QUIET = HEALTH | {
+    "/metrics",
+    *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
+}
+_QUIET_ROUTES = ("/page/{name}", "/filters/{name}/thumbnail")
+"""Routes of the files and pictures of the page: opening the page asks for dozens of them."""
+
+_METHODS = ("GET", "HEAD", "POST", "DELETE")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change and compute nothing. A page of another origin can send them, and cannot read
+the answers."""
+
+_EXPOSED = ("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec", "ETag")
+"""Headers of answers that scripts of other origins may read, beside those that they always may."""
+
+_OWN = ("same-origin", "none")
+"""Values of Sec-Fetch-Site of requests by a page of this server, or by a person at the browser."""
+
+_SHOWN = 200
+"""Characters of a header that a message repeats."""
+
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""The form of W3C Trace Context, of which other values are not logged: they may have 64 KiB."""
+
+
+def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metrics) -> None:
+    """Put the middleware around an application that is complete otherwise."""
+    app.add_middleware(AccessLog.of, settings=settings, metrics=metrics)
+    answered = ErrorAnswers(_handle, app.exception_handlers)
+    routes = [each for each in images.routes if isinstance(each, APIRoute)]
+    direct = AccessLog.of(answered, settings, metrics)
+    app.middleware_stack = DirectRoutes(routes, direct, app.build_middleware_stack())
+
+
+class AccessLog:
+    """The outermost ASGI middleware, so that it logs what the client receives.
+
+    Every request gets its id, its metric and its log line; answers that are not read end.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        body_timeout: float,
+        origins: Sequence[str] = (),
+    ) -> None:
+        self._origins = origins
+        self._app = self._with_cors(app)
+        self._observed = metrics.observations.request
+        self._body_timeout = body_timeout
+
+    @classmethod
+    def of(cls, app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
+        """Return the middleware around `app` as the settings ask for it."""
+        guarded = ForeignPages(app, settings)
+        return cls(guarded, metrics, settings.body_timeout, settings.cors_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = scope["request_id"] = request_id_of(scope)
+        start, status, streamed = time.monotonic(), 0, False
+
+        async def marked(message: Message) -> None:
+            nonlocal status, streamed
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                scope["answering"] = True
+                named = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*message.get("headers", ()), named, _NOSNIFF]}
+            streamed = streamed or message.get("more_body", False)
+            await (self._taken(send(message)) if streamed else send(message))
+
+        # Every GET route answers HEAD too: the server omits the body, because its scope says HEAD.
+        seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        try:
+            await self._app(seen, receive, marked)
+        except ClientDisconnect:
+            pass
+        except asyncio.CancelledError:
+            if status or not alarms().ended:
+                raise
+            await self._answer_with(interrupted(), scope, receive, marked)
+        except Exception as error:  # the server and the client are protected from a fault of ours
+            faults.error("unhandled error", exc_info=error, extra={"request_id": request_id})
+            if not status:
+                fault = InternalError("an unexpected error; it has been logged")
+                await self._answer_with(fault, scope, receive, marked)
+        finally:
+            scope["route"], scope[NAME] = seen.get("route"), seen.get(NAME)
+            self._note(scope, status or Cancelled.status, time.monotonic() - start)
+
+    def _with_cors(self, app: ASGIApp) -> ASGIApp:
+        """Return an application whose answers, and errors, carry CORS headers if there are any."""
+        if not self._origins:
+            return app
+        return CORSMiddleware(
+            app,
+            allow_origins=self._origins,
+            allow_methods=_METHODS,
+            allow_headers=("*",),
+            expose_headers=_EXPOSED,
+        )
+
+    async def _answer_with(
+        self, error: ServiceError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request that the application has not answered."""
+        await self._with_cors(answer(error, Request(scope)))(scope, receive, send)
+
+    async def _taken(self, sending: Awaitable[None]) -> None:
+        """Await a send; raise ClientDisconnect if the client reads nothing for `body_timeout`.
+
+        This applies to the last message too, which waits until the one before has been read.
+        """
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                await sending
+        except TimeoutError:
+            raise ClientDisconnect from None
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")
+        method = scope["method"] if scope["method"] in (*_METHODS, "OPTIONS") else OTHER
+        self._observed(method, route, status, seconds)
+        if not counts():
+            return
+        quiet = scope["path"] in _QUIET or route in _QUIET_ROUTES
+        level = logging.DEBUG if quiet else logging.INFO
+        if access.isEnabledFor(level):
+            client = scope.get("client")
+            trace = header(scope, b"traceparent")
+            access.log(
+                level,
+                "request",
+                extra={
+                    "request_id": scope["request_id"],
+                    "traceparent": trace if trace and _TRACEPARENT.fullmatch(trace) else None,
+                    "method": scope["method"],
+                    "path": scope["path"][:LONGEST_PATH],
+                    "status": status,
+                    "milliseconds": round(seconds * 1e3, 3),
+                    "client": scope.get(NAME) or (client[0] if client else None),
+                },
+            )
+
+
+def request_id_of(scope: Scope) -> str:
+    """Return the client's own id if it is printable and has at most 128 characters.
+
+    Without one, return 32 random hexadecimal digits. They need not be secret: random bytes of the
+    kernel would release the GIL, and taking it back from threads that decode took a tenth of an
+    event loop's time.
+    """
+    given = header(scope, b"x-request-id")
+    if given is not None and _REQUEST_ID.fullmatch(given.encode("latin-1")):
+        return given
+    return f"{random.getrandbits(128):032x}"
+
+
+class ForeignPages:
+    """ASGI middleware that refuses requests that pages of other origins let a browser send.
+
+    A browser sends a form, or text, to any address without asking the server first, and from a page
+    on any site it reaches servers that only this machine can reach. Two headers tell of that, which
+    pages cannot set: Origin and Sec-Fetch-Site. Programs other than browsers send neither. A name
+    that an attacker's name server points to 127.0.0.1 makes a page of the same origin of it (DNS
+    rebinding); the Host header tells of that. Health checks are answered whatever their Host, and
+    so are metrics on a port of their own.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._origins = frozenset(settings.cors_origins)
+        allowed = settings.allowed_hosts or (() if _is_loopback(settings.host) else ("*",))
+        self._hosts = frozenset(each.lower() for each in (*allowed, settings.host))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        error = self._error(scope) if scope["type"] == "http" else None
+        if error is None:
+            await self._app(scope, receive, send)
+        else:
+            await answer(error, Request(scope))(scope, receive, send)
+
+    def _error(self, scope: Scope) -> ServiceError | None:
+        host = header(scope, b"host") or ""
+        # Behind another server, such as Ray's, this process does not know what its names are.
+        listens = DEPARTURE in scope and METRICS_PORT not in scope
+        if "*" not in self._hosts and host and listens and scope["path"] not in HEALTH:
+            before, colon, _ = host.rpartition(":")
+            name = (before if colon and not host.endswith("]") else host).strip("[]").lower()
+            if name not in self._hosts and not _is_loopback(name):
+                return ForeignHost(
+                    f"the Host header names {name[:_SHOWN]!r}, which is no name of this server; "
+                    "use localhost, or let the operator add the name to DARKROOM_ALLOWED_HOSTS"
+                )
+        if scope["method"] in _SAFE or "*" in self._origins:
+            return None
+        origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
+        if origin in self._origins or site in _OWN:
+            return None
+        if site is None and (origin is None or _is_own(origin, host)):
+            return None
+        return ForeignOrigin(
+            f"the request comes from a page of {(origin or 'another site')[:_SHOWN]}, which may "
+            "not use this server; let the operator add its origin to DARKROOM_CORS_ORIGINS"
+        )
+
+
+def _is_loopback(name: str) -> bool:
+    """Return whether a host, without a port, is this machine by its name or its address."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_own(origin: str, host: str) -> bool:
+    """Return whether an origin has the name and the port of a Host header."""
+    scheme, _, address = origin.lower().partition("://")
+    port = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return bool(address) and address.removesuffix(port) == host.lower().removesuffix(port)
+
+
+class MetricsOnly:
+    """ASGI middleware that passes requests for the metrics to `app` and answers others with 404."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["path"] == "/metrics":
+            await self._app({**scope, METRICS_PORT: True}, receive, send)
+            return
+        error = NotFound(f"there is no {scope['path'][:_SHOWN]} on this port; GET /metrics")
+        await answer(error, Request(scope))(scope, receive, send)
+
+
+class DirectRoutes:
+    """Hands requests for an image route to `direct`, all others to `otherwise`."""
+
+    def __init__(self, routes: Sequence[APIRoute], direct: ASGIApp, otherwise: ASGIApp) -> None:
+        self._routes = {
+            (method, route.path): route for route in routes for method in route.methods or ()
+        }
+        self._direct = direct
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        route = self._routes.get((scope.get("method", ""), scope.get("path", "")))
+        if route is None:
+            await self._otherwise(scope, receive, send)
+            return
+        scope["route"] = route
+        await self._direct(scope, receive, send)
+
+
+async def _handle(scope: Scope, receive: Receive, send: Send) -> None:
+    """Call the route that was found, and name it in the span of the request if there is one."""
+    route: APIRoute = scope["route"]
+    if scope.get("fastapi.telemetry") is not None:  # the router does this for all other routes
+        span = get_current_span()
+        span.update_name(f"{scope['method']} {route.path}")
+        span.set_attribute("http.route", route.path)
+        span.set_attribute("darkroom.request_id", scope["request_id"])
+    await route.handle(scope, receive, send)
+
+
+class ErrorAnswers:
+    """Answers errors of `app` as Starlette's middleware does; requests without one do not pass it.
+
+    An error that comes after the answer has begun is raised: AccessLog notes its beginning in the
+    scope.
+    """
+
+    def __init__(self, app: ASGIApp, handlers: Mapping[Any, ExceptionHandler]) -> None:
+        self._app = app
+        self._answered = ExceptionMiddleware(_raised, handlers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope.get("answering", False):
+                raise
+            scope["error"] = error
+            await self._answered(scope, receive, send)
+
+
+async def _raised(scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise scope.pop("error")

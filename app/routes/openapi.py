@@ -1,0 +1,460 @@
+"""Describe in OpenAPI what FastAPI cannot know: bodies, options, answers, ids and API keys."""
+
+import copy
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from app.http.negotiation import EVENTS, JSON_LINES, MULTIPART, ZIP
+from app.http.problems import MEDIA_TYPE
+from app.http.request import DIGITS, HEADER
+from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
+from app.intake.inference.inference_request import HEADER as JSON_BYTES
+from app.intake.stream import LENGTH_DELIMITED
+from app.routes.page import BESIDE_NAME
+from app.service import ServiceOf
+from models.api.schemas import (
+    ClassifyOptions,
+    EncodingOptions,
+    FilterOptions,
+    InfoOptions,
+    JsonImages,
+    ProcessOptions,
+    Reply,
+)
+from models.codec import ENCODABLE
+from workers.filters.registry import FILTERS, describe
+
+Schema = dict[str, Any]
+Responses = dict[int | str, dict[str, Any]]
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_LINES = {"schema": {"$ref": "#/components/schemas/Record"}}
+_STREAMS = {
+    **{kind: _LINES for kind in (*JSON_LINES, EVENTS)},
+    **{kind: _BINARY for kind in (ZIP, MULTIPART)},
+}
+
+_REQUEST_ID: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
+_KEYS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+"""The two headers that may hold an API key, if the server needs one."""
+
+_ETAG = {
+    "ETag": {
+        "description": "of a whole answer without errors, to a request with If-None-Match",
+        "schema": {"type": "string"},
+    }
+}
+
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "seconds after which coming back helps",
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
+
+
+def described_problem(description: str, *, retry: bool = False) -> dict[str, Any]:
+    """Return the description of an answer with a problem; `retry`: it has Retry-After."""
+    found: dict[str, Any] = {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    return found | {"headers": _RETRY_AFTER} if retry else found
+
+
+PROBLEMS: Responses = {
+    400: described_problem("The request cannot be parsed, its Host or framing is not valid"),
+    401: described_problem("An API key is needed, or the one given is not known"),
+    403: described_problem("The API key is disabled"),
+    408: described_problem("The headers or the body came too slowly"),
+    414: described_problem("The URL is too long"),
+    422: described_problem("A parameter is unknown or out of range; `errors` has their paths"),
+    429: described_problem("This client has too much under way", retry=True),
+    431: described_problem("The headers are too large"),
+    503: described_problem("Busy, stopping, or without weights", retry=True),
+    "default": described_problem("What is wrong, and what to do (RFC 9457)"),
+}
+"""The errors of every route."""
+
+NOT_FOUND: Responses = {404: described_problem("There is no such filter; GET /filters lists them")}
+
+_OF_IMAGES: Responses = {
+    304: {
+        "description": "If-None-Match names the ETag of the answer; nothing was computed",
+        "headers": _ETAG,
+    },
+    406: described_problem("No format that Accept allows can be made"),
+    413: described_problem("The body, a file or the number of images is over its limit"),
+    415: described_problem("Not an image of a format that is read, or another Content-Type"),
+    422: described_problem("The image cannot be decoded, an option is wrong, or a URL is refused"),
+    500: described_problem("A fault of the server; it has been logged"),
+    502: described_problem("The origin of a URL failed"),
+    504: described_problem("The deadline passed, or the origin of a URL was too slow"),
+}
+
+LABELS: Responses = _OF_IMAGES | {
+    200: {
+        "model": Reply,
+        "headers": _ETAG,
+        "description": "Every image with its own outcome",
+        "content": {kind: _LINES for kind in (*JSON_LINES, EVENTS)},
+    }
+}
+"""The answers of `POST /classify`."""
+
+DESCRIPTIONS: Responses = LABELS
+"""The answers of `POST /info`: records, as those of `POST /classify`."""
+
+IMAGES: Responses = _OF_IMAGES | {
+    200: {
+        "headers": _ETAG,
+        "description": "One image, or several in one of the other forms",
+        "content": {**{each.media_type: _BINARY for each in ENCODABLE}, **_STREAMS},
+    }
+}
+"""The answers of `POST /filter`."""
+
+PARTS: Responses = _OF_IMAGES | {
+    200: {
+        "model": Reply,
+        "headers": _ETAG,
+        "description": "Every part with its own outcome",
+        "content": _STREAMS,
+    }
+}
+"""The answers of `POST /process`."""
+
+
+def complete(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy in which every operation has the id of a request as header and answer."""
+    document = copy.deepcopy(document)
+    given = {
+        "name": "X-Request-ID",
+        "in": "header",
+        "description": "id of the request in answers and logs; if it is not this, one is made",
+        "schema": _REQUEST_ID,
+    }
+    document["components"]["securitySchemes"] = _KEYS
+    answered = {"X-Request-ID": {"description": "id of the request", "schema": _REQUEST_ID}}
+    for operations in document["paths"].values():
+        for method, operation in operations.items():
+            if method == "post":
+                operation["security"] = [{}, *({name: []} for name in _KEYS)]
+            operation["parameters"] = [*operation.get("parameters", []), given]
+            for response in operation["responses"].values():
+                response["headers"] = response.get("headers", {}) | answered
+    return document
+
+
+_IMAGE_LINES = {
+    "schema": {
+        "type": "string",
+        "description": "any number of lines, each an object as in `images` of application/json; "
+        "options stand in the query; answered by application/x-ndjson while lines still come",
+    }
+}
+_LENGTH_DELIMITED = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "any number of image files, each after its length as an unsigned number of "
+        "4 bytes, the most significant first; answered as application/x-ndjson is",
+    }
+}
+"""The bodies that are streams."""
+
+LEAST_DEADLINE = 1000
+"""Milliseconds in which an ordinary request is answered."""
+
+_IF_NONE_MATCH: Schema = {
+    "name": "If-None-Match",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": 'ETags of answers that the client has; `""` only asks for an ETag',
+}
+
+
+def classify_document() -> dict[str, Any]:
+    """Return the description of the request of `POST /classify`."""
+    return _document(_options(ClassifyOptions))
+
+
+def filter_document() -> dict[str, Any]:
+    """Return the description of the request of `POST /filter`."""
+    options = _options(FilterOptions, EncodingOptions)
+    options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
+    return _document(options | _filter_parameters(options))
+
+
+def info_document() -> dict[str, Any]:
+    """Return the description of the request of `POST /info`."""
+    return _document(_options(InfoOptions))
+
+
+def process_document() -> dict[str, Any]:
+    """Return the description of the request of `POST /process`."""
+    return _document(_options(ProcessOptions, EncodingOptions))
+
+
+def job_parameters(query: type[BaseModel]) -> list[Schema]:
+    """Return the options of all operations of a job, and those of `query`, as a query has them."""
+    options = _options(ProcessOptions, FilterOptions, EncodingOptions, query)
+    return _in_query({name: _as_text(schema) for name, schema in options.items()})
+
+
+def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
+    properties: dict[str, Schema] = {}
+    for each in kinds:
+        properties |= each.model_json_schema()["properties"]
+    return properties
+
+
+def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
+    """Return the parameters of all filters by name; filters may share a name."""
+    found: dict[str, list[Schema]] = {}
+    owners: dict[str, list[str]] = {}
+    for name, kind in FILTERS.items():
+        for parameter, schema in describe(kind)["parameters"].items():
+            bare = {k: v for k, v in schema.items() if k not in ("default", "title", "description")}
+            if bare not in found.setdefault(parameter, []):
+                found[parameter].append(bare)
+            owners.setdefault(parameter, []).append(name)
+    assert not found.keys() & known.keys()
+    return {
+        parameter: {
+            "anyOf": schemas,
+            "description": f"of {', '.join(owners[parameter])}",
+            BESIDE_NAME: True,
+        }
+        for parameter, schemas in found.items()
+    }
+
+
+def _document(options: dict[str, Schema]) -> dict[str, Any]:
+    text = {name: _as_text(schema) for name, schema in options.items()}
+    deadline = {"type": "integer", "minimum": LEAST_DEADLINE, "maximum": 10**DIGITS - 1}
+    return {
+        "parameters": [
+            *_in_query(text),
+            {
+                "name": HEADER,
+                "in": "header",
+                "schema": deadline,
+                "description": "milliseconds the request may take; the server has a cap; fewer "
+                f"than {LEAST_DEADLINE} are taken, too, but are soon over (504)",
+            },
+            _IF_NONE_MATCH,
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "image/*": _BINARY,
+                "application/octet-stream": _BINARY,
+                **{kind: _BINARY for kind in ARCHIVES},
+                "multipart/form-data": {"schema": _form(text)},
+                "application/json": {"schema": _json(options)},
+                **dict.fromkeys(JSON_LINES, _IMAGE_LINES),
+                LENGTH_DELIMITED: _LENGTH_DELIMITED,
+            },
+        },
+    }
+
+
+def _in_query(text: dict[str, Schema]) -> list[Schema]:
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "schema": schema,
+            "description": schema.get("description", ""),
+        }
+        for name, schema in text.items()
+    ]
+
+
+def _form(options: dict[str, Schema]) -> Schema:
+    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    urls = {"type": "array", "items": {"type": "string", "format": "uri", "maxLength": 8192}}
+    charset = {"type": "string", "description": "codec of the fields after it"}
+    return {
+        "type": "object",
+        "properties": {"files": files, "file": files, "urls": urls}
+        | options
+        | {"_charset_": charset | {"enum": ["utf-8", "ascii", "latin-1", "iso-8859-1"]}},
+        "anyOf": [{"required": [name]} for name in ("files", "file", "urls")],
+        "additionalProperties": False,
+    }
+
+
+def _json(options: dict[str, Schema]) -> Schema:
+    images = JsonImages.model_json_schema()
+    item = images.pop("$defs")["JsonImage"]
+    item["oneOf"] = [{"required": ["url"]}, {"required": ["data"]}]
+    images["properties"]["images"]["items"] = item
+    images["properties"] |= options
+    images["anyOf"] = [{"required": ["images"]}, {"required": ["urls"]}]
+    images["additionalProperties"] = False
+    return images
+
+
+def _as_text(schema: Schema) -> Schema:
+    """Return a schema as a query or a form has it: without null, and with lists as text."""
+    kinds = schema.get("anyOf", [schema])
+    if not any("type" in each or "enum" in each for each in kinds):
+        return schema
+    rest = {k: v for k, v in schema.items() if k not in ("anyOf", "type", "items", "default")}
+    if any(each.get("type") == "array" for each in kinds):
+        return rest | {"type": "string"}
+    left = [each for each in kinds if each.get("type") != "null"]
+    return schema if left == [schema] else rest | (left[0] if len(left) == 1 else {"anyOf": left})
+
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/openapi.json")
+async def openapi(request: Request, service: ServiceOf) -> Response:
+    """Return the OpenAPI document."""
+    kept = service.bodies.get("openapi")
+    if kept is None:
+        document = complete(request.app.openapi())
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        kept = service.bodies["openapi"] = (None, text.encode())
+    return Response(kept[1], media_type="application/json")
+
+
+_TEXT: Schema = {"type": "string"}
+_PARAMETERS: Schema = {
+    "type": "object",
+    "additionalProperties": {"type": ["string", "number", "boolean"]},
+}
+_ERROR: Schema = {"type": "object", "properties": {"error": _TEXT}, "required": ["error"]}
+_SHAPE: Schema = {"type": "array", "items": {"type": "integer"}}
+_NUMBERS: Schema = {"type": "array", "items": {"type": ["number", "string", "array"]}}
+
+_TENSOR: Schema = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": _TEXT,
+        "shape": _SHAPE,
+        "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
+        "parameters": _PARAMETERS,
+        "data": _NUMBERS,
+    },
+}
+
+_REQUEST: Schema = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": _TEXT,
+        "parameters": _PARAMETERS,
+        "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 1},
+        "outputs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": _TEXT, "parameters": _PARAMETERS},
+            },
+        },
+    },
+}
+
+_REPLY: Schema = {
+    "type": "object",
+    "required": ["model_name", "model_version", "outputs"],
+    "properties": {
+        "model_name": _TEXT,
+        "model_version": _TEXT,
+        "id": _TEXT,
+        "parameters": _PARAMETERS,
+        "outputs": {"type": "array", "items": {"type": "object"}},
+    },
+}
+
+_STATUSES: dict[int, str] = {
+    400: "The request, its shapes or its sizes are wrong",
+    404: "There is no such model or version",
+    413: "The body, an image or the number of images is over its limit",
+    415: "The body has another Content-Encoding, or images are of no format that is read",
+    422: "Images cannot be decoded or computed, and the output ERROR was not asked for",
+    504: "The deadline passed",
+}
+
+
+def _error(description: str, base: dict[str, Any] | None = None) -> dict[str, Any]:
+    kept = {k: v for k, v in (base or {}).items() if k == "headers"}
+    return {
+        "description": description,
+        "content": {"application/json": {"schema": _ERROR}},
+        **kept,
+    }
+
+
+INFERENCE_ERRORS: Responses = {
+    **{status: _error(base["description"], base) for status, base in PROBLEMS.items()},
+    **{status: _error(text) for status, text in _STATUSES.items()},
+}
+"""The errors of the protocol, `{"error": "…"}`."""
+
+
+def _answered(schema: Schema, description: str) -> Responses:
+    shown = {"application/json": {"schema": schema}}
+    return INFERENCE_ERRORS | {200: {"description": description, "content": shown}}
+
+
+OBJECT: Responses = _answered({"type": "object"}, "An object of the protocol")
+OBJECTS: Responses = _answered({"type": "array", "items": {"type": "object"}}, "All models")
+
+INFERRED: Responses = INFERENCE_ERRORS | {
+    200: {
+        "description": "The outputs; binary ones stand behind the JSON, in their order",
+        "headers": {
+            JSON_BYTES: {
+                "description": "bytes of the JSON, if an output stands behind it",
+                "schema": {"type": "integer", "minimum": 1},
+            }
+        },
+        "content": {
+            "application/json": {"schema": _REPLY},
+            "application/octet-stream": _BINARY,
+        },
+    }
+}
+
+
+def infer_document() -> dict[str, Any]:
+    """Return the description of an inference request."""
+    header = {"in": "header", "schema": {"type": "integer", "minimum": 1}}
+    deadline = {"type": "integer", "minimum": 1000, "maximum": 10**DIGITS - 1}
+    return {
+        "parameters": [
+            header
+            | {
+                "name": JSON_BYTES,
+                "description": "bytes of the JSON, if the tensor stands behind it",
+            },
+            {
+                "name": HEADER,
+                "in": "header",
+                "schema": deadline,
+                "description": "milliseconds the request may take; the server has a cap",
+            },
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": _REQUEST},
+                "application/octet-stream": _BINARY,
+            },
+        },
+    }

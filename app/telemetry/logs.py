@@ -1,0 +1,100 @@
+"""Write logs to standard error in one format for Darkroom and for uvicorn: JSON, or text."""
+
+import json
+import logging
+import logging.config
+import sys
+from datetime import datetime
+
+from pythonjsonlogger.core import RESERVED_ATTRS
+
+from app.system.terminal import Style, has_colours, is_terminal, printable, styled
+
+
+def configure(level: str, format_: str = "auto") -> None:
+    """Send the records of all loggers from `level` upwards to standard error.
+
+    `format_` is `json`, `text`, or `auto`: text if standard error is a terminal, else JSON.
+    """
+    is_text = format_ == "text" or (format_ == "auto" and is_terminal(sys.stderr))
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {
+                "json": {
+                    "()": "pythonjsonlogger.json.JsonFormatter",
+                    "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
+                    "reserved_attrs": [*RESERVED_ATTRS, "color_message"],
+                    "rename_fields": {
+                        "asctime": "time",
+                        "levelname": "level",
+                        "name": "logger",
+                    },
+                },
+                "text": {"()": HumanFormatter},
+            },
+            "handlers": {
+                "stderr": {
+                    "class": "logging.StreamHandler",
+                    "formatter": "text" if is_text else "json",
+                }
+            },
+            "root": {"level": level.upper(), "handlers": ["stderr"]},
+            "loggers": {
+                "uvicorn.access": {"level": "WARNING"},
+                "httpx": {"level": "WARNING"},
+            },
+        }
+    )
+
+
+LEVELS = {
+    logging.DEBUG: Style.DIM,
+    logging.INFO: Style.GREEN,
+    logging.WARNING: Style.YELLOW,
+    logging.ERROR: Style.RED,
+    logging.CRITICAL: Style.RED,
+}
+
+HIDDEN = frozenset({*RESERVED_ATTRS, "color_message", "message", "asctime"})
+"""Attributes that every record has. The others are values that the caller has added, or private
+ones of a library, which begin with an underscore: Ray adds one to every record."""
+
+
+class HumanFormatter(logging.Formatter):
+    """Formatter of lines such as `14:03:07 INFO     listening on http://127.0.0.1:8000`."""
+
+    def __init__(self, colours: bool | None = None) -> None:
+        super().__init__()
+        self._colours = has_colours(sys.stderr) if colours is None else colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, and the traceback of an exception below it."""
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        level = styled(f"{record.levelname:8}", self._level(record.levelno), on=self._colours)
+        values = " ".join(
+            f"{name}={_one_word(str(value))}"
+            for name, value in vars(record).items()
+            if name not in HIDDEN and not name.startswith("_")
+        )
+        line = f"{styled(time, Style.DIM, on=self._colours)} {level} "
+        line += printable(record.getMessage())
+        if values:
+            line += "  " + styled(printable(values), Style.DIM, on=self._colours)
+        if record.exc_info:
+            line += "\n" + printable(self.formatException(record.exc_info), lines=True)
+        return line
+
+    def _level(self, number: int) -> Style:
+        return LEVELS.get(number, Style.BOLD)
+
+
+def _one_word(value: str) -> str:
+    """Return a value in quotes if it has spaces or quotes: in a path they could name other values.
+
+    What is in the quotes is escaped as in JSON.
+    """
+    if value.split() == [value] and '"' not in value:
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,116 @@
+"""Output tensors of answers, and the error of a request whose images failed."""
+
+import asyncio
+import gzip
+import json
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.intake.inference.document import WantedOutput
+from app.intake.item import Item
+from app.pipeline.results.outcomes import Answer
+from app.pipeline.results.timings import Timings
+from app.responses.inference import HEADER, InferenceStyle, inference_reply, output_tensor
+from models.api.schemas import ModelRecord
+from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable
+from models.domain.job import Labels, Vector
+from models.labels import LabelSet
+
+LABELS = LabelSet("fake", ("cat", "dog", "é"), (None, None, None))
+RECORD = {"name": "fake", "sha256": "01", "label_set": "fake", "n_classes": 3, "random": True}
+RECORD |= {"preprocessing": 1, "precision": "fp32", "device": "fake", "warning": "beware"}
+BAD = Undecodable("the file ends early")
+
+
+def answer(index: int, outcome: Labels | Vector | ServiceError) -> Answer:
+    return Answer(Item(index, BAD), outcome, Timings())
+
+
+def vector(*values: float) -> Vector:
+    return Vector(np.array(values, np.float32))
+
+
+ANSWERS = [answer(0, vector(1, 3, 2)), answer(1, BAD), answer(2, vector(0, 0, 0))]
+
+
+def style(*outputs: WantedOutput, takes_errors: bool = True, accepts: str = "") -> InferenceStyle:
+    record = ModelRecord.model_validate(RECORD)
+    return InferenceStyle(
+        "m", "v", record, LABELS, 3, outputs, takes_errors, "id", Timings(), accepts
+    )
+
+
+def test_values_are_rows_and_a_failed_image_has_none() -> None:
+    found = output_tensor(WantedOutput("LOGITS", binary=True), ANSWERS, 3, LABELS)
+    assert (found.shape, found.datatype) == ([3, 3], "FP32")
+    values = np.frombuffer(found.raw(), "<f4").reshape(3, 3)
+    assert values[0].tolist() == [1, 3, 2]
+    assert np.isnan(values[1]).all()
+    shares = output_tensor(WantedOutput("SCORES", binary=True), ANSWERS, 3, LABELS).values
+    assert isinstance(shares, np.ndarray)
+    assert shares[2].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_classes_are_texts_of_value_class_and_label() -> None:
+    wanted = WantedOutput("LOGITS", binary=False, classes=2)
+    found = output_tensor(wanted, ANSWERS, 3, LABELS)
+    assert found.data() == ["3.0:1:dog", "2.0:2:é", "", "", "0.0:0:cat", "0.0:1:dog"]
+    labels = [answer(0, Labels((2, 0, 1), (0.5, 0.25, 0.25)))]
+    assert output_tensor(wanted, labels, 3, LABELS).data() == ["0.5:2:é", "0.25:0:cat"]
+
+
+def test_texts_behind_the_json_follow_their_lengths() -> None:
+    wanted = WantedOutput("SCORES", binary=True, classes=1)
+    raw = output_tensor(wanted, [answer(0, Labels((2,), (1.0,)))], 3, LABELS).raw()
+    text = "1.0:2:é".encode()
+    assert raw == len(text).to_bytes(4, "little") + text
+
+
+def test_an_answer_names_its_weights_and_times() -> None:
+    outputs = (WantedOutput("LOGITS", binary=False), WantedOutput("ERROR", binary=True))
+    response = asyncio.run(inference_reply(ANSWERS, style(*outputs)))
+    length = int(response.headers[HEADER])
+    reply = json.loads(bytes(response.body)[:length])
+    assert (reply["model_name"], reply["model_version"], reply["id"]) == ("m", "v", "id")
+    assert reply["parameters"]["weights_sha256"] == "01"
+    assert reply["parameters"]["warning"] == "beware"
+    assert json.loads(reply["parameters"]["timing_ms"]) == [{}, {}, {}]
+    logits, errors = reply["outputs"]
+    assert logits["data"] == [1, 3, 2, None, None, None, 0, 0, 0]
+    raw = bytes(response.body)[length:]
+    assert errors["parameters"] == {"binary_data_size": len(raw)}
+    text = b"undecodable: the file ends early"
+    assert raw == b"\0" * 4 + len(text).to_bytes(4, "little") + text + b"\0" * 4
+
+
+@pytest.mark.parametrize(
+    ("coding", "unpacked"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)]
+)
+def test_an_answer_is_compressed_for_who_asks_for_one_coding(coding: str, unpacked: object) -> None:
+    assert callable(unpacked)
+    wanted = style(WantedOutput("LOGITS", binary=True))
+    plain = asyncio.run(inference_reply(ANSWERS, wanted))
+    packed = asyncio.run(inference_reply(ANSWERS, replace(wanted, accepts=coding)))
+    assert packed.headers["Content-Encoding"] == coding
+    assert unpacked(packed.body) == plain.body
+    several = asyncio.run(inference_reply(ANSWERS, replace(wanted, accepts="gzip, deflate, br")))
+    assert "Content-Encoding" not in several.headers
+
+
+def test_a_request_that_takes_no_errors_fails_with_the_highest_status() -> None:
+    wanted = style(WantedOutput("LOGITS", binary=True), takes_errors=False)
+    failed = [answer(0, BAD), answer(1, DeadlineExceeded("late")), answer(2, vector(1, 1, 1))]
+    response = asyncio.run(inference_reply(failed, wanted))
+    assert response.status_code == 504
+    text = json.loads(bytes(response.body))["error"]
+    assert "2 of 3 images failed, by index: 0: undecodable" in text
+    busy = [answer(0, Overloaded("busy", retry_after=3.2))]
+    response = asyncio.run(inference_reply(busy, wanted))
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "4")
+    many = [answer(n, BAD) for n in range(60)]
+    assert (
+        "and 50 more" in json.loads(bytes(asyncio.run(inference_reply(many, wanted)).body))["error"]
+    )

@@ -1,0 +1,91 @@
+"""An image route holds the permit of a request until its answer is the client's."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.types import Message
+
+from app.admission.permit import Amount, Limits
+from app.admission.permits import Admission
+from app.pipeline.results.encoded_files import EncodedFile
+from app.responses.answers import PIECE, StreamedBody, whole_body
+from app.routes import image_route
+from app.routes.image_route import ImageRoute
+from models.settings import Settings
+
+BODY = b"an image"
+
+
+async def whole(request: Request) -> Response:
+    await request.body()
+    return Response(b"its labels")
+
+
+async def streamed(request: Request) -> Response:
+    await request.body()
+
+    async def pieces() -> Any:
+        yield b"its "
+        yield b"labels"
+
+    return StreamedBody(pieces(), {}, "text/plain")
+
+
+async def filed(request: Request) -> Response:
+    await request.body()
+    return whole_body(EncodedFile(bytes(PIECE + 1)), {}, "image/png")
+
+
+@pytest.fixture(autouse=True)
+def any_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let routes take any object with admission, settings and keys for a service."""
+    monkeypatch.setattr(image_route, "service_in", lambda scope: scope["app"].state.service)
+
+
+def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
+    """Return what admission holds at each piece of the answer, and at last when the request has
+    ended.
+    """
+    admission = Admission(Limits(images=2, bytes=1000, arriving=1000))
+    service = SimpleNamespace(admission=admission, settings=Settings(), keys=None)
+    app = SimpleNamespace(state=SimpleNamespace(service=service))
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "path": "/classify",
+        "query_string": b"",
+    }
+    scope |= {"headers": [], "client": ("127.0.0.1", 1), "app": app}
+    found = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async def send(message: Message) -> None:
+        found.append((bytes(message.get("body", b"")), admission.held))
+
+    route = ImageRoute("/classify", endpoint, methods=["POST"])
+    asyncio.run(route.handle(scope, receive, send))
+    return [*found[1:], (b"", admission.held)]
+
+
+def test_a_client_that_has_its_whole_answer_holds_nothing_any_more() -> None:
+    nothing = Amount(0, 0)
+    assert held_while_sending(whole) == [(b"its labels", nothing), (b"", nothing)]
+
+
+def test_a_client_that_does_not_read_a_large_image_keeps_no_place_from_others() -> None:
+    assert {held for _, held in held_while_sending(filed)} == {Amount(0, 0)}
+
+
+@pytest.mark.parametrize("piece", [b"its ", b"labels"])
+def test_a_streamed_answer_holds_its_images_while_it_is_sent(piece: bytes) -> None:
+    assert (piece, Amount(1, len(BODY))) in held_while_sending(streamed)
+
+
+def test_nothing_is_held_after_a_streamed_answer() -> None:
+    assert held_while_sending(streamed)[-1] == (b"", Amount(0, 0))
