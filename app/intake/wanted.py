@@ -15,7 +15,7 @@ from app.intake.item import Item, Url
 from app.intake.output_format import OutputFormat
 from app.intake.spool import Blob
 from models.codec import Encoding, ImageFormat, claimed_pixels
-from models.codec.size_hint import START
+from models.codec.costs import START
 from models.domain.errors import ServiceError
 from workers.filters.expected_time import nanoseconds
 from workers.operations import Classify, FilterChain

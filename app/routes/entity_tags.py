@@ -28,7 +28,7 @@ from app.pipeline.results.timings import server_timing
 from app.responses.answers import Rendering
 from app.service import Service
 from models.codec import ImageFormat, identify
-from models.codec.versions import codec_versions
+from models.codec.encoder import codec_versions
 from models.settings import Settings
 from models.version import VERSION
 from workers.filters.base import SPEC_VERSION

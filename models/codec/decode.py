@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simplejpeg
 
-from models.codec.bounds.icc import is_matrix_profile, profile_cost
+from models.codec.channels import scale_transparency
+from models.codec.colour import is_matrix_profile, is_srgb, profile_cost
+from models.codec.costs import decode_memory
 from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
-from models.codec.jpeg import inspect
-from models.codec.memory_cost import decode_memory
+from models.codec.jpeg import BaselineJpeg, check_jpeg, check_warning, closed, inspect, whole
 from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
-from models.codec.pixels.channels import scale_transparency
-from models.codec.pixels.colour import is_srgb
-from models.codec.pixels.stripes import (
+from models.codec.png import check_rows, has_wide_transparency, with_wide_transparency
+from models.codec.probe import Header, ImageInfo, opened_header, read_header
+from models.codec.stripes import (
     NewPixels,
     convert_in_place,
     converted,
@@ -27,12 +28,8 @@ from models.codec.pixels.stripes import (
     rows_of,
     upright,
 )
-from models.codec.plain import plain_header
-from models.codec.png import check_rows, has_wide_transparency, with_wide_transparency
-from models.codec.probe import Header, ImageInfo, read_header
 from models.codec.tiff import layout_of
-from models.codec.whole_jpeg import check_warning, closed, whole
-from models.domain.image import Image, NetworkInput, Pixels, Source
+from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
 
 _PNG_DEPTH = 24
 """Offset of the bits of a sample in a PNG: IHDR is its first chunk."""
@@ -211,3 +208,38 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
     height, width = pixels.shape[:2]
     info = replace(header.info, width=width, height=height, orientation=metadata.orientation)
     return Decoded(Image(pixels), info, metadata.copyright, metadata.exif)
+
+
+def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
+    """Return what `read_header` returns; Pillow's parser (0.05 ms) runs only for EXIF and
+    profiles.
+    """
+    if found.described or found.width * found.height > max_pixels:
+        cost = check_jpeg(data, max_pixels, one_scan=True)
+        return opened_header(data, ImageFormat.JPEG, max_pixels, cost)
+    mode = "L" if found.subsampling is Subsampling.GREY else "RGB"
+    info = ImageInfo(ImageFormat.JPEG, found.width, found.height, 1, 1, mode, fast_jpeg=True)
+    return Header(info, None, None, None)
+
+
+def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
+    """Return a baseline sRGB JPEG, whole and well formed; None for files that must be decoded here.
+
+    All JPEGs with restart markers must be. Surplus bytes before such a marker cannot be seen
+    without decoding; a hardware decoder silently makes other pixels of them than libjpeg-turbo, and
+    a check by decoding at an eighth of the size takes 71 % of the time of decoding. Of 196 photos
+    13 have such markers.
+
+    Raises what `probe` raises.
+    """
+    found = inspect(data)
+    if found is None or found.restarts:
+        return None
+    info, profile, notice, exif, *_ = plain_header(data, found, max_pixels)
+    if not info.fast_jpeg or (profile and not is_matrix_profile(profile)):
+        return None  # this runs on the event loop, and only such a profile is certain to be cheap
+    if not is_srgb(profile, grey=info.mode == "L"):
+        return None
+    stream = np.frombuffer(data, np.uint8, found.length)
+    jpeg = Jpeg(stream, info.height, info.width, info.orientation, found.subsampling)
+    return Decoded(jpeg, info, notice, exif)

@@ -15,15 +15,15 @@ from PIL import ExifTags, ImageCms
 from PIL import Image as PillowImage
 from PIL.ImageFile import ImageFile
 
-from models.codec.bounds.exif import affordable
+from models.codec.channels import is_grey
+from models.codec.colour import MAX_PROFILE_BYTES, to_srgb
+from models.codec.exif import affordable
 from models.codec.formats import ImageFormat
+from models.codec.jpeg import whole
 from models.codec.pillow import open_image, reading
-from models.codec.pixels.boxes import Rows, boxes
-from models.codec.pixels.channels import is_grey
-from models.codec.pixels.colour import MAX_PROFILE_BYTES, to_srgb
-from models.codec.pixels.stripes import STRIPE, loaded
 from models.codec.probe import Header
-from models.codec.whole_jpeg import whole
+from models.codec.rows import Rows, boxes
+from models.codec.stripes import STRIPE, loaded
 
 SIDE = 64
 """Pixels of the longer side of the small image whose colours are counted."""

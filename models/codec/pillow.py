@@ -28,11 +28,11 @@ from PIL import Image as PillowImage
 
 from models.codec.avif import clean_aperture, nclx, properties
 from models.codec.bmp import embedded_profile
-from models.codec.cicp import cicp_profile
+from models.codec.channels import is_grey
+from models.codec.colour import cicp_profile
 from models.codec.formats import ImageFormat
-from models.codec.pixels.channels import is_grey
-from models.codec.pixels.placed import SHOWN
 from models.codec.png import cicp, without_damaged_chunks
+from models.codec.rows import SHOWN
 from models.codec.tiff import bytes_for_pillow, prepare
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 

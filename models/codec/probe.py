@@ -3,20 +3,25 @@
 Names, content types and the header itself are not trusted.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from PIL.ImageFile import ImageFile
 
-from models.codec.bounds import buffers, check, has_several_scans
-from models.codec.bounds.refusal import too_large
-from models.codec.camera_raw import camera_raw
+from models.codec.avif import avif_buffers, check_avif
+from models.codec.bmp import check_bmp
 from models.codec.formats import ImageFormat, identify
+from models.codec.gif import check_gif
+from models.codec.jpeg import check_jpeg, has_several_scans
 from models.codec.metadata import read_metadata
 from models.codec.pillow import open_image, reading
-from models.codec.pixels.placed import SHOWN
-from models.codec.pixels.stripes import frame_of
-from models.codec.tiff import layout_of
+from models.codec.png import check_png, png_buffers
+from models.codec.refusal import too_large
+from models.codec.rows import SHOWN
+from models.codec.stripes import frame_of
+from models.codec.tiff import camera_raw, check_tiff, layout_of, tiff_buffers
+from models.codec.webp import check_webp
 from models.domain.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)
@@ -162,3 +167,42 @@ def _frames(image: ImageFile, format_: ImageFormat) -> int:
         return 2 if getattr(image, "is_animated", False) else 1
     except Exception:  # the first frame: whatever is broken behind it does not matter
         return 1
+
+
+# Bounds of cost: one pass over the container of each format, in the module of the format. No loop
+# there has more turns than a stated limit, whatever a file says; only C code (`bytes.find`, `re`,
+# numpy) walks through files without a limit.
+
+_CHECKS: Mapping[ImageFormat, Callable[[bytes, int], float]] = {
+    ImageFormat.JPEG: check_jpeg,
+    ImageFormat.PNG: check_png,
+    ImageFormat.WEBP: check_webp,
+    ImageFormat.GIF: check_gif,
+    ImageFormat.BMP: check_bmp,
+    ImageFormat.TIFF: check_tiff,
+    ImageFormat.AVIF: check_avif,
+}
+
+
+def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
+    """Raise Undecodable or TooManyPixels for a file that would cost more than its image is worth.
+
+    Return the CPU seconds that each pixel is estimated to take. Broken files are left to the
+    decoder, whose errors are more precise.
+    """
+    return _CHECKS[format](data, max_pixels)
+
+
+def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> int:
+    """Return the bytes that a decoder allocates beside its picture of `pixels` pixels.
+
+    They are those that follow from the container, and not from the number of pixels and the mode.
+    """
+    match format:
+        case ImageFormat.PNG:
+            return png_buffers(data, pixels, alpha=alpha)
+        case ImageFormat.TIFF:
+            return tiff_buffers(data, pixels)
+        case ImageFormat.AVIF:
+            return avif_buffers(data, pixels, alpha=alpha)
+    return 0

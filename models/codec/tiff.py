@@ -1,10 +1,9 @@
-"""TIFFs of depths that Pillow reads in part or not at all, and colour maps of 8 bits.
+"""TIFF: bounds of cost, samples that Pillow does not read, and camera raw files.
 
-The directory of such a file is written anew: its samples appear as bytes, one grey pixel each, so
-that Pillow and libtiff undo strips, tiles and compression. The bytes become samples here.
 Layout: TIFF 6.0, sections 2, 8, 14, 15 and 18.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,14 +14,142 @@ from PIL import Image as PillowImage
 from PIL import ImagePalette
 from PIL.ImageFile import ImageFile
 
-from models.codec.bounds.exif import MAX_ENTRIES, first_directory
-from models.codec.bounds.tiff import tag_values
-from models.codec.pixels.boxes import Box, Rows, boxes
+from models.codec.exif import MAX_ENTRIES, MAX_NUMBERS, first_directory, most_numbers
+from models.codec.refusal import too_many
+from models.codec.rows import Box, Rows, boxes
 from models.domain.errors import Undecodable
 
-_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
-_ORIENTATION, _SAMPLES, _PLANAR, _PREDICTOR, _COLOUR_MAP = 274, 277, 284, 317, 320
-_TILE_WIDTH, _EXTRA, _SAMPLE_FORMAT = 322, 338, 339
+MAX_CHUNKS = 1 << 16
+"""Strips or tiles, at most: each costs the decoder some 20 µs, and one a row is the finest use."""
+
+MAX_TILE = 1 << 22
+"""Pixels of a tile or strip that is larger than its image: tiles are 256 or 512 on a side."""
+
+MAX_SAMPLES = 32
+"""Samples of a pixel, at most; images have up to 5."""
+
+MAX_SCAN_FRAMES = 16
+"""The same limit as for JPEGs (`bounds/jpeg.py`)."""
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
+_ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
+_OFFSETS = (_STRIPS, _TILES)
+_JPEGS = (6, 7)
+_INTEGERS = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 13: 4, 16: 8, 17: 8}
+"""Bytes of an integer of each kind."""
+
+_MOST_BITS = 64
+_RGBA = 4  # bytes of a pixel of a JPEG's strip, which libtiff converts
+_PER_PIXEL = 20e-9
+
+
+def check_tiff(data: bytes, max_pixels: int) -> float:
+    """Return CPU seconds a pixel; raise for files that cost more than the image's pixels."""
+    entries = first_directory(data)
+    if entries is None:
+        return _PER_PIXEL
+    if len(entries) > MAX_ENTRIES:
+        allowed = f"at most {MAX_ENTRIES:,} are allowed"
+        raise too_many("TIFF", f"more than {MAX_ENTRIES:,} entries in its directory", allowed)
+    found = _found(data, entries)
+    numbers = {int(each["tag"]): int(each["number"]) for each in entries[::-1]}
+    chunks = max(numbers.get(_STRIPS, 0), numbers.get(_TILES, 0))
+    if chunks > MAX_CHUNKS:
+        kind = "tiles" if numbers.get(_TILES, 0) == chunks else "strips"
+        raise too_many("TIFF", f"{chunks:,} {kind}", f"at most {MAX_CHUNKS:,} are allowed")
+    if (values := most_numbers(entries)) > MAX_NUMBERS:
+        raise too_many(
+            "TIFF", f"{values:,} values of one tag", f"at most {MAX_NUMBERS:,} are allowed"
+        )
+    if (samples := found.get(_SAMPLES, 1)) > MAX_SAMPLES:
+        raise Undecodable(
+            f"the TIFF has {samples} samples a pixel, and at most {MAX_SAMPLES} are allowed"
+        )
+    _check_tiles(found)
+    return _PER_PIXEL + _check_scans(data, found, max(1, chunks), max_pixels)
+
+
+def tiff_buffers(data: bytes, pixels: int) -> int:
+    """Return the bytes of a strip or tile, which libtiff unpacks as a whole beside the picture.
+
+    `pixels` is the size of the image, for files without a readable directory. A JPEG of several
+    scans inside keeps its coefficients too, 16 bits for each sample.
+    """
+    entries = first_directory(data)
+    if entries is None or len(entries) > MAX_ENTRIES:
+        return pixels * _MOST_BITS // 8
+    found = _found(data, entries)
+    width, height = found.get(_WIDTH, 0), found.get(_HEIGHT, 0)
+    tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0)
+    samples = min(found.get(_SAMPLES, 1), MAX_SAMPLES)
+    per_pixel = -(-samples * found[_BITS] // 8)
+    if found.get(_COMPRESSION) in _JPEGS:
+        chunks = max([1, *(int(each["number"]) for each in entries if each["tag"] in _OFFSETS)])
+        coefficients = 2 * samples if data.count(b"\xff\xda") > chunks else 0
+        per_pixel = max(per_pixel, _RGBA) + coefficients
+    return per_pixel * max(tile, width * min(found.get(_ROWS) or height, height))
+
+
+def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]:
+    """Return the integers of each entry that has some, by its tag; at most MAX_SAMPLES of each.
+
+    Of equal tags the first counts, as in libtiff.
+    """
+    order = entries.dtype["value"].str[0]
+    whole = entries.dtype["value"].itemsize
+    found: dict[int, tuple[int, ...]] = {}
+    for tag, kind, number, value in entries[::-1]:
+        size = _INTEGERS.get(int(kind), 0)
+        length = size * min(int(number), MAX_SAMPLES)
+        content = int(value).to_bytes(whole, "big" if order == ">" else "little")
+        if length > len(content):
+            content = data[int(value) : int(value) + length]
+        if size and 0 < length <= len(content):
+            numbers = np.frombuffer(content[:length], f"{order}u{size}")
+            found[int(tag)] = tuple(map(int, numbers))
+    return found
+
+
+def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
+    """Return the numbers of entries that have one, and the largest depth of a sample."""
+    values = tag_values(data, entries)
+    found = {tag: numbers[0] for tag, numbers in values.items() if len(numbers) == 1}
+    told = values.get(_BITS, (_MOST_BITS if (entries["tag"] == _BITS).any() else 1,))
+    return found | {_BITS: min(max(told), _MOST_BITS)}
+
+
+def _check_tiles(found: dict[int, int]) -> None:
+    pixels = found.get(_WIDTH, 0) * found.get(_HEIGHT, 0)
+    width, height = found.get(_TILE_WIDTH, 0), found.get(_TILE_HEIGHT, 0)
+    most = max(MAX_TILE, 4 * pixels)
+    if width * height > most:
+        raise too_many(
+            "TIFF",
+            f"tiles of {width} × {height} pixels in an image of {pixels:,}",
+            f"a tile may have at most {most:,}",
+        )
+
+
+def _check_scans(data: bytes, found: dict[int, int], chunks: int, max_pixels: int) -> float:
+    """Return CPU seconds a pixel for the scans of JPEGs inside."""
+    if found.get(_COMPRESSION) not in _JPEGS:
+        return 0.0
+    pixels = max(1, found.get(_WIDTH, 0) * found.get(_HEIGHT, 0))
+    tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0) or -(-pixels // chunks)
+    scans = data.count(b"\xff\xda")
+    most = max(4 * chunks, MAX_SCAN_FRAMES * max_pixels // max(1, tile))
+    if scans > most:
+        allowed = f"at most {most:,} are allowed for its size"
+        raise too_many("TIFF", f"{scans:,} scans in its JPEGs", allowed)
+    return 4e-9 * scans / chunks
+
+
+# Depths that Pillow reads in part or not at all, and colour maps of 8 bits. The directory of the
+# file is written anew: its samples appear as bytes, one grey pixel each, so that Pillow and libtiff
+# undo strips, tiles and compression. The bytes become samples here.
+
+_PHOTOMETRIC, _ORIENTATION, _PLANAR, _PREDICTOR, _COLOUR_MAP = 262, 274, 284, 317, 320
+_EXTRA, _SAMPLE_FORMAT = 338, 339
 
 _LOSSLESS = frozenset({1, 5, 8, 32773, 32946, 34925, 50000})
 """None, LZW, Deflate, PackBits, the older Deflate, LZMA and Zstandard."""
@@ -49,7 +176,7 @@ _LAYOUT = "darkroom layout"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SampleLayout:
     """The place of the samples in the bytes of a row, and their meaning.
 
     A row has `tiles` tiles of `tile_bytes` bytes; `order` is numpy's sign for the order of bytes.
@@ -74,7 +201,7 @@ class Layout:
         return ("L", "RGB")[self.colours > 1] + "A" * alpha
 
 
-def bytes_for_pillow(data: bytes) -> tuple[bytes, Layout | None]:
+def bytes_for_pillow(data: bytes) -> tuple[bytes, SampleLayout | None]:
     """Return a TIFF with its samples as grey bytes, and their layout; or the file as it is."""
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
@@ -100,7 +227,7 @@ def bytes_for_pillow(data: bytes) -> tuple[bytes, Layout | None]:
     return data[:at] + head + data[at + len(head) :], layout
 
 
-def prepare(image: ImageFile, layout: Layout | None) -> None:
+def prepare(image: ImageFile, layout: SampleLayout | None) -> None:
     """Note the layout of an opened TIFF, and mend a colour map of 8 bits."""
     if layout is not None:
         image.info[_LAYOUT] = layout
@@ -109,13 +236,13 @@ def prepare(image: ImageFile, layout: Layout | None) -> None:
         image.palette = ImagePalette.raw("RGB;L", bytes(colours))
 
 
-def layout_of(image: ImageFile) -> Layout | None:
+def layout_of(image: ImageFile) -> SampleLayout | None:
     """Return the layout that `prepare` noted."""
     layout = image.info.get(_LAYOUT)
-    return layout if isinstance(layout, Layout) else None
+    return layout if isinstance(layout, SampleLayout) else None
 
 
-def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> Layout | None:
+def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | None:
     """Return the layout of samples that Pillow does not read rightly, None for all other files."""
 
     def value(tag: int, default: int) -> int:
@@ -151,7 +278,7 @@ def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> Layout | None:
             f"the TIFF has rows of {max(width, tile):,} pixels of {depth} bits a sample, and at "
             f"most {MAX_ROW:,} are allowed at that depth; save it with 8 bits a sample"
         )
-    return Layout(
+    return SampleLayout(
         width=width,
         height=value(_HEIGHT, 0),
         orientation=value(_ORIENTATION, 1),
@@ -170,7 +297,7 @@ class Unpacked(NamedTuple):
     """The rows of a picture whose bytes are the packed samples of a layout."""
 
     packed: Rows
-    layout: Layout
+    layout: SampleLayout
 
     @property
     def size(self) -> tuple[int, int]:
@@ -198,7 +325,7 @@ class Unpacked(NamedTuple):
         """Do nothing: the bytes are few."""
 
 
-def _pixels(packed: NDArray[np.uint8], layout: Layout) -> NDArray[np.uint8]:
+def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8]:
     """Return rows of pixels of 8 bits a sample, with alpha where the layout's mode has it."""
     rows, per_pixel = len(packed), layout.colours + len(layout.extra)
     tiles = packed.reshape(rows, layout.tiles, layout.tile_bytes)
@@ -220,7 +347,7 @@ def _pixels(packed: NDArray[np.uint8], layout: Layout) -> NDArray[np.uint8]:
     return levels
 
 
-def _samples(tiles: NDArray[np.uint8], layout: Layout) -> NDArray[Any]:
+def _samples(tiles: NDArray[np.uint8], layout: SampleLayout) -> NDArray[Any]:
     """Return the samples of rows of tiles; those that fill no whole bytes begin with high bits."""
     if layout.bits in (8, 16, 32):
         return (
@@ -233,3 +360,63 @@ def _samples(tiles: NDArray[np.uint8], layout: Layout) -> NDArray[Any]:
     words = sum(padded[..., first // 8 + n] << np.uint32(16 - 8 * n) for n in range(3))
     shift = (24 - layout.bits - first % 8).astype(np.uint32)
     return (words >> shift) & np.uint32((1 << layout.bits) - 1)
+
+
+# Camera raw files, which look like TIFFs of their thumbnails, or like no image at all: Adobe's
+# DNG 1.7, chapter 4; TIFF/EP (ISO 12234-2) for the files of most cameras.
+
+_BY_MAGIC = re.compile(
+    rb"(?P<CR2>(?:II\*\0|MM\0\*).{4}CR)"
+    rb"|(?P<CR3>.{4}ftypcrx )"
+    rb"|(?P<RAF>FUJIFILMCCD-RAW)"
+    rb"|(?P<ORF>IIR[OS]|MMOR)"
+    rb"|(?P<RW2>IIU\0)"
+    rb"|(?P<X3F>FOVb)"
+    rb"|(?P<MRW>\0MRM)",
+    re.DOTALL,
+)
+_BY_MAKE = {
+    b"NIKON": "NEF",
+    b"SONY": "ARW",
+    b"PENTAX": "PEF",
+    b"RICOH": "PEF",
+    b"SAMSUNG": "SRW",
+    b"OLYMPUS": "ORF",
+    b"PANASONIC": "RW2",
+    b"CANON": "CR2",
+    b"HASSELBLAD": "3FR",
+    b"EPSON": "ERF",
+    b"KODAK": "DCR",
+    b"EASTMAN KODAK": "DCR",
+    b"LEAF": "MOS",
+    b"PHASE ONE": "IIQ",
+    b"FUJIFILM": "RAF",
+}
+"""Kinds of files, by the beginning of the camera's maker."""
+
+_NEW_SUBFILE, _MAKE, _SUB_IFDS, _DNG_VERSION = 254, 271, 330, 50706
+_REDUCED = 1
+_SENSOR = frozenset({32803, 34892})
+"""Photometric kinds of unprocessed samples: of a colour filter array, and linear."""
+
+_MAKE_BYTES = 32
+
+
+def camera_raw(data: bytes) -> str | None:
+    """Return the kind of a camera raw file, as its extension names it; None for all other files."""
+    if match := _BY_MAGIC.match(data):
+        return match.lastgroup
+    entries = first_directory(data)
+    if entries is None or len(entries) > MAX_ENTRIES:
+        return None
+    tags = {int(each["tag"]): each for each in entries[::-1]}
+    if _DNG_VERSION in tags:
+        return "DNG"
+    found = tag_values(data, entries)
+    sensor = found.get(_PHOTOMETRIC, (0,))[0] in _SENSOR
+    reduced = found.get(_NEW_SUBFILE, (0,))[0] & _REDUCED and _SUB_IFDS in tags
+    if not (sensor or reduced) or (make := tags.get(_MAKE)) is None:
+        return None
+    at, size = int(make["value"]), min(int(make["number"]), _MAKE_BYTES)
+    name = data[at : at + size].upper()
+    return next((kind for start, kind in _BY_MAKE.items() if name.startswith(start)), "TIFF/EP")

@@ -18,8 +18,7 @@ from PIL import (  # noqa: F401
 from PIL import Image as PillowImage
 
 from models.codec.decode import decode
-from models.codec.encoding.encode_options import Encoding
-from models.codec.encoding.encoder import encode
+from models.codec.encoder import Encoding, encode
 from models.codec.formats import ENCODABLE, ImageFormat
 from models.domain.image import Image
 

@@ -6,7 +6,7 @@ loaded the codecs and holds nothing else, as decoder processes are forked. The c
 high-water mark of its resident memory, takes the file or the pixels, decodes or encodes, and
 reports how far the mark rose, or what it holds at the end and the answer's bytes a second time, as
 they exist while they are handed over, if that is more. This is compared with the estimates by which
-the service lets such images in (`models/codec/memory_cost.py`): `estimate_ratio` is estimate by
+the service lets such images in (`models/codec/costs.py`): `estimate_ratio` is estimate by
 measurement and should be at least 1.
 
 Run: python -m tests.bench.decoder_memory [--megapixels 24]. The last line is one JSON object.

@@ -11,7 +11,7 @@ import pytest
 from app.cli.commands import filter as command
 from models.api.schemas import FormatName
 from models.codec import ENCODABLE, OUTPUT_FORMATS, Encoding, ImageFormat, encode, identify
-from models.codec.encoding.encode_cost import encode_cost
+from models.codec.costs import encode_cost
 from models.domain.image import Image
 
 PAGE = Path(__file__).parents[2] / "docs/formats.md"

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from models.codec import Encoding, ImageFormat, encode
-from models.codec.encoding.encode_options import Chroma
+from models.codec.encoder import Chroma
 from models.codec.jpeg import inspect
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, NetworkInput

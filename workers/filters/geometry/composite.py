@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.codec.encoding.flatten import flatten
+from models.codec.encoder import flatten
 from models.domain.image import Image, Pixels
 from workers.filters.base import Filter
 from workers.filters.hex_colour import COLOUR, HexColour, rgba

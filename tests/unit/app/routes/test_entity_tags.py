@@ -22,7 +22,7 @@ from app.routes.entity_tags import (
     wants_tag,
 )
 from models.codec import Encoding, ImageFormat
-from models.codec.versions import codec_versions
+from models.codec.encoder import codec_versions
 from models.settings import Settings
 from tests.pictures import jpeg, png
 from workers.filters.registry import parse_chain

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from models import codec
-from models.codec.bounds import gif, jpeg
+from models.codec import gif, jpeg
 from models.domain.errors import TooManyPixels, Undecodable
 from tests import hostile
 from tests.pictures import as_image

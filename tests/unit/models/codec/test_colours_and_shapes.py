@@ -14,7 +14,7 @@ from PIL import ImageCms
 
 from models.codec import ENCODABLE, ImageFormat, decode, open_file, probe
 from models.codec.avif import clean_aperture
-from models.codec.cicp import cicp_profile
+from models.codec.colour import cicp_profile
 from models.domain.errors import Undecodable, UnsupportedMedia
 from models.domain.image import Pixels
 from tests.pictures import as_image, drawing, encoded

@@ -10,7 +10,7 @@ from models import codec
 from models.codec import Description
 from models.domain.errors import Undecodable
 from tests.pictures import drawing, encoded
-from tests.unit.models.codec.pixels.test_colour import image_file, linear_grey
+from tests.unit.models.codec.test_colour import image_file, linear_grey
 
 
 def described(file: bytes, *, colour: bool = True) -> Description:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from models.codec import jpeg_scan
+from models.codec import jpeg as jpeg_module
 from models.codec.jpeg import (
     MAX_SEGMENTS,
     BaselineJpeg,
@@ -388,7 +388,7 @@ def test_damage_inside_the_huffman_data_is_not_seen() -> None:
 def test_the_end_is_found_wherever_a_block_of_the_search_ends(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jpeg_scan, "_BLOCK", block)
+    monkeypatch.setattr(jpeg_module, "_BLOCK", block)
     found = inspect(JPEG + EOI)
     assert found is not None
     assert found.length == len(JPEG)

@@ -5,8 +5,8 @@ from itertools import cycle, islice
 
 import pytest
 
-from models.codec import jpeg_scan
-from models.codec.jpeg_scan import scan_end
+from models.codec import jpeg
+from models.codec.jpeg import scan_end
 
 EOI = b"\xff\xd9"
 MANY = 1 << 20
@@ -20,7 +20,7 @@ def restarts(count: int, data: bytes = b"\1", first: int = 0) -> bytes:
 
 @pytest.mark.parametrize("block", [1 << 18, 64, 7, 3, 2, 1])
 def test_intervals_are_counted_across_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jpeg_scan, "_BLOCK", block)
+    monkeypatch.setattr(jpeg, "_BLOCK", block)
     whole = restarts(20, b"\1\xff\0\2") + b"\1\2"
     for mcus in (41, 42):
         assert scan_end(whole + EOI + b"more", 0, 2, mcus, 8) == len(whole) + 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.codec.pixels.stripes import upright
+from models.codec.stripes import upright
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.networks.resnet18 import RESNET18
 from models.networks.resnet50 import RESNET50

@@ -12,7 +12,7 @@ import torch
 from PIL import Image as PillowImage
 
 from models.codec import pixels_of
-from models.codec.pixels.stripes import upright as turned
+from models.codec.stripes import upright as turned
 from models.domain.errors import Unavailable, Undecodable
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Job

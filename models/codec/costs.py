@@ -1,0 +1,411 @@
+"""Estimate what decoding and encoding cost before they begin: memory, CPU seconds, and pixels.
+
+Memory is in bytes per pixel, measured by `python -m tests.bench.decoder_memory` and rounded up. The
+figures hold for large images; the tables of a codec and the stripe that is converted come to 10 to
+20 MB more for every image.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from models.codec import avif_grid
+from models.codec.encoder import MAX_SIDE, PLAIN, Encoding
+from models.codec.formats import ENCODABLE, ImageFormat, identify
+from models.codec.probe import ImageInfo
+from models.codec.webp import size_in_chunk
+from models.domain.errors import TooManyPixels, Unprocessable
+
+_PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
+
+_DECODED = {
+    ImageFormat.JPEG: (6.2, 9.0),
+    ImageFormat.PNG: (7.5, 9.0),
+    ImageFormat.WEBP: (12.1, 12.1),
+    ImageFormat.GIF: (6.0, 6.0),
+    ImageFormat.BMP: (7.5, 9.0),
+    ImageFormat.TIFF: (7.5, 9.0),
+    ImageFormat.AVIF: (9.5, 9.5),
+}
+"""For grey and RGB, and for every other mode: palettes, alpha, CMYK and floats."""
+
+_LOADED = 4
+"""Bytes per pixel of Pillow's picture, beside which the rows of a PNG and the strips or tiles of a
+TIFF are unpacked. A TIFF with an orientation is turned into a second one before they are freed."""
+
+_ROW = 8
+"""Bytes of a row of Pillow's picture beside its pixels, which are the place of the row."""
+
+_NARROW = 16
+"""Pixels of a row that make up for that: the figures hold for rows of as many. One column took 15
+bytes per pixel."""
+
+_LOADED_AVIF = 2
+"""Bytes per sample that Pillow takes for an AVIF beside its planes: it has the pixels twice."""
+
+_DECODER_OF_AVIF = 1
+"""Bytes per pixel of the tables of dav1d, which knows all blocks of a frame; 0.5 to 0.7 were
+measured."""
+
+_PLAIN_JPEG = 3
+"""Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once; one with an
+orientation is decoded into another array, and turned into the pixels."""
+
+_PIXELS_OF_JPEG = 3.4
+"""Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
+
+_CANVASES = 9
+"""Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
+
+
+def open_memory(data: bytes) -> int:
+    """Return the bytes that opening a file allocates for its pixels, before any is decoded."""
+    return _CANVASES * (claimed_pixels(data) or 0) if identify(data) is ImageFormat.WEBP else 0
+
+
+def decode_memory(
+    info: ImageInfo,
+    size: int,
+    *,
+    plain_jpeg: bool = False,
+    coefficients: float = 0.0,
+    buffers: int = 0,
+) -> int:
+    """Estimate the bytes that decoding a file of `size` bytes takes at most, its pixels included.
+
+    `plain_jpeg`: the file is one that `open_plain` opens. `coefficients`: the bytes per pixel that
+    a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4. `buffers`: the
+    bytes of the rows of a PNG, of the strip or tile of a TIFF, or of the planes of an AVIF, which
+    are unpacked at a time.
+    """
+    if plain_jpeg:
+        return size + info.n_pixels * _PLAIN_JPEG * (1 if info.orientation == 1 else 2)
+    plain, other = _DECODED[info.format]
+    per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
+    if coefficients:
+        per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
+    files = 2 if info.format is ImageFormat.WEBP else 1  # libwebp's decoder copies the file
+    needed = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
+    return files * size + needed + _ROW * max(0, _rows(info) - info.n_pixels // _NARROW)
+
+
+def _rows(info: ImageInfo) -> int:
+    """Return the rows of the pictures that Pillow has at a time; a TIFF is turned into a second."""
+    if info.format is ImageFormat.TIFF and info.orientation != 1:
+        return info.height + info.width
+    return info.height if info.orientation < 5 else info.width
+
+
+def _loaded(info: ImageInfo) -> int:
+    """Return the bytes per pixel that stand beside the buffers of a decoder."""
+    if info.format is ImageFormat.AVIF:
+        return _LOADED_AVIF * info.most_channels + _DECODER_OF_AVIF
+    turned = info.format is ImageFormat.TIFF and info.orientation != 1
+    return 2 * _LOADED if turned else _LOADED
+
+
+def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
+    """Raise TooManyPixels for an image whose decoding needs more than `most` bytes by estimate."""
+    if needed > most:
+        raise TooManyPixels(
+            f"decoding this {info.format.name} of {info.width} × {info.height} pixels takes about "
+            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed; "
+            "send it smaller, or as a baseline JPEG"
+        )
+
+
+# Pixels by the first bytes of a file, in microseconds. The guess orders waiting work. A file that
+# lies is refused when it is decoded, and every loop has a stated bound.
+
+START = 1 << 16
+"""Bytes of a file that are looked at."""
+
+MOST_PARTS = 64
+"""Segments of a JPEG, entries of a TIFF and boxes of an AVIF that are looked at."""
+
+_SEGMENT = struct.Struct(">BBH")
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_WIDTH, _HEIGHT, _SHORT = 256, 257, 3
+
+
+def claimed_pixels(start: bytes) -> int | None:
+    """Return width times height by the first bytes of a file, None if they do not show it."""
+    format_ = identify(start)
+    if format_ is None:
+        return None
+    try:
+        return _HINTS[format_](start)
+    except struct.error:  # the file is shorter than its header should be
+        return None
+
+
+def _jpeg(data: bytes) -> int | None:
+    at = 2
+    for _ in range(MOST_PARTS):
+        mark, marker, size = _SEGMENT.unpack_from(data, at)
+        if mark != 0xFF:
+            return None
+        if marker in _FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return int(height * width)
+        at += 2 + size
+    return None
+
+
+def _png(data: bytes) -> int:
+    width, height = struct.unpack_from(">II", data, 16)
+    return int(width * height)
+
+
+def _gif(data: bytes) -> int:
+    width, height = struct.unpack_from("<HH", data, 6)
+    return int(width * height)
+
+
+def _bmp(data: bytes) -> int:
+    old = data[14:15] == b"\x0c"  # OS/2 headers have 16 bits for each side
+    width, height = struct.unpack_from("<HH" if old else "<ii", data, 18)
+    return int(abs(width * height))
+
+
+def _webp(data: bytes) -> int | None:
+    width, height = size_in_chunk(data[12:16], data[20:30])
+    return width * height or None
+
+
+def _tiff(data: bytes) -> int | None:
+    order = "<" if data[:2] == b"II" else ">"
+    (at,) = struct.unpack_from(order + "I", data, 4)
+    (entries,) = struct.unpack_from(order + "H", data, at)
+    sides = {}
+    for number in range(min(entries, MOST_PARTS)):
+        entry = at + 2 + 12 * number
+        tag, type_ = struct.unpack_from(order + "HH", data, entry)
+        if tag in (_WIDTH, _HEIGHT):
+            code = "H" if type_ == _SHORT else "I"
+            (sides[tag],) = struct.unpack_from(order + code, data, entry + 8)
+    return int(sides[_WIDTH] * sides[_HEIGHT]) if len(sides) == 2 else None
+
+
+def _avif(data: bytes) -> int | None:
+    """Return the pixels of the largest item: a grid has a size of its own beside its tiles'."""
+    most, at = 0, data.find(b"ispe")
+    for _ in range(MOST_PARTS):
+        if at < 0:
+            break
+        width, height = struct.unpack_from(">II", data, at + 8)
+        most = max(most, width * height)
+        at = data.find(b"ispe", at + 4)
+    return most or None
+
+
+_HINTS: dict[ImageFormat, Callable[[bytes], int | None]] = {
+    ImageFormat.JPEG: _jpeg,
+    ImageFormat.PNG: _png,
+    ImageFormat.GIF: _gif,
+    ImageFormat.BMP: _bmp,
+    ImageFormat.WEBP: _webp,
+    ImageFormat.TIFF: _tiff,
+    ImageFormat.AVIF: _avif,
+}
+
+
+# CPU seconds of encoding by pixels, format and options, measured per megapixel of photos on a core
+# of 2.x GHz (noise takes two to three times as long): AVIF 43 s at speed 0, 4 s at 4, 0.55 s at 6,
+# 0.06 s from 9; PNG 1.2 s at level 9, 0.25 s at 6; WebP 0.05 s; progressive JPEG 0.02 s; baseline
+# JPEG 0.003 s.
+
+_AVIF_SECONDS = (
+    43e-6,
+    17e-6,
+    14e-6,
+    7.5e-6,
+    4e-6,
+    1.5e-6,
+    0.6e-6,
+    0.2e-6,
+    0.1e-6,
+    0.07e-6,
+    0.07e-6,
+)
+_PNG_SECONDS = (
+    0.02e-6,
+    0.07e-6,
+    0.08e-6,
+    0.1e-6,
+    0.12e-6,
+    0.18e-6,
+    0.25e-6,
+    0.35e-6,
+    0.8e-6,
+    1.2e-6,
+)
+_WEBP_SECONDS, _PROGRESSIVE_SECONDS, _BASELINE_SECONDS = 0.05e-6, 0.02e-6, 0.003e-6
+_USUAL_SPEED, _USUAL_LEVEL = 9, 1
+
+
+def encode_cost(pixels: int, format: ImageFormat, encoding: Encoding) -> float:
+    """Estimate the CPU seconds that encoding an image of this number of pixels takes."""
+    if format is ImageFormat.AVIF:
+        speed = encoding.avif_speed
+        return pixels * _AVIF_SECONDS[_USUAL_SPEED if speed is None else speed]
+    if format is ImageFormat.PNG:
+        level = encoding.png_level
+        return pixels * _PNG_SECONDS[_USUAL_LEVEL if level is None else level]
+    if format is ImageFormat.WEBP:
+        return pixels * _WEBP_SECONDS
+    return pixels * (_PROGRESSIVE_SECONDS if encoding.progressive else _BASELINE_SECONDS)
+
+
+def check_encode_cost(pixels: int, format: ImageFormat, encoding: Encoding, most: float) -> float:
+    """Return the estimate in CPU seconds; raise Unprocessable if it is over `most` seconds."""
+    cost = encode_cost(pixels, format, encoding)
+    if cost > most:
+        faster = {
+            ImageFormat.AVIF: "a higher avif_speed",
+            ImageFormat.PNG: "a lower png_level",
+        }.get(format, "another format")
+        raise Unprocessable(
+            f"encoding {pixels:,} pixels as asked takes about {cost:,.0f} s of CPU time, more than "
+            f"the {most:g} allowed; ask for {faster} or a smaller image"
+        )
+    return cost
+
+
+# Memory of encoding: the pixels, Pillow's picture of 4 bytes per pixel, the buffers of the codec,
+# and the file. Files are counted as large as files of noise, into which a filter turns any photo.
+
+T = TypeVar("T")
+
+Shape = tuple[int, int, int]
+"""Height, width and channels of an image."""
+
+_PICTURE = 4
+"""Bytes per pixel of the picture in colour that Pillow encodes; the pixels are freed meanwhile."""
+
+_FILES_OF_JPEG = {
+    90: {"420": 1.15, "422": 1.5, "444": 2.3},
+    95: {"420": 1.45, "422": 1.9, "444": 2.9},
+    100: {"420": 2.35, "422": 3.1, "444": 4.72},
+}
+"""Bytes per pixel of a JPEG of noise, by the highest quality and the chroma."""
+
+_COEFFICIENTS = {"420": 3, "422": 4, "444": 6}
+"""Bytes per pixel of the coefficients of a progressive JPEG, which are kept until its last scan."""
+
+_ROWS_OF_PNG = 6
+"""Rows of a PNG in the memory of its encoder: one before it, and one for each way to filter it."""
+
+_WEBP = 10
+"""Bytes per pixel of an opaque WebP beside its file: Pillow's picture, and libwebp's planes and
+tokens."""
+
+_FILES_OF_WEBP = {90: 1.0, 98: 1.22, 100: 3.2}
+"""Bytes per pixel of a WebP of noise, by the highest quality."""
+
+_LOSSLESS_WEBP, _WEBP_WITH_ALPHA = 29, 41.5
+"""Bytes per pixel of the WebPs that libwebp takes more for; it compresses alpha without loss."""
+
+_CELL_OF_AVIF = 43
+"""Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
+twice. Beside it stand the pixels of the image, and the file."""
+
+_COLOURS_OF_AVIF = {75: {"420": 0.95, "444": 1.6}, 100: {"420": 2.1, "444": 4.4}}
+"""Bytes per pixel of the colours of an AVIF of noise, by the highest quality and the chroma."""
+
+_PLANES_OF_AVIF = {75: 0.6, 100: 1.5}
+"""Bytes per pixel of alpha, or of grey, in such a file."""
+
+
+def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding) -> int:
+    """Estimate the bytes that encoding takes at most, with the pixels and the file."""
+    height, width, channels = shape
+    pixels = height * width
+    match format:
+        case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
+            return int(pixels * _of_grid(shape, encoding)) + avif_grid.CELL * _CELL_OF_AVIF
+        case ImageFormat.AVIF:
+            beside = (22 if encoding.subsampling == "420" else 34) + (2 if channels == 4 else 0)
+            return pixels * (channels + beside)
+        case ImageFormat.WEBP:
+            return int(pixels * _of_webp(channels, encoding))
+        case ImageFormat.PNG:
+            picture = 1 if channels == 1 else _PICTURE
+            return pixels * (picture + channels + 1) + _ROWS_OF_PNG * width * channels
+        case _:
+            return int(pixels * _of_jpeg(channels, encoding))
+
+
+def _of_grid(shape: Shape, encoding: Encoding) -> float:
+    """Return the bytes per pixel of encoding an AVIF grid, beside its cell.
+
+    The file counts twice: the allocator keeps the memory of the cells that were copied into it.
+    """
+    height, width, channels = shape
+    quality = encoding.quality_for(ImageFormat.AVIF)
+    halved = encoding.subsampling == "420" and not avif_grid.needs_full_chroma(height, width)
+    colours = _up_to(quality, _COLOURS_OF_AVIF)["420" if halved else "444"]
+    plane = _up_to(quality, _PLANES_OF_AVIF)
+    file = {1: plane, 3: colours, 4: colours + plane}[channels]
+    return channels + 2 * file
+
+
+def _of_webp(channels: int, encoding: Encoding) -> float:
+    """Return the bytes per pixel of encoding a WebP."""
+    if encoding.lossless:
+        return _LOSSLESS_WEBP
+    if channels == 4:
+        return _WEBP_WITH_ALPHA
+    # The file is copied once, when it is complete.
+    return _WEBP + 2 * _up_to(encoding.quality_for(ImageFormat.WEBP), _FILES_OF_WEBP)
+
+
+def _of_jpeg(channels: int, encoding: Encoding) -> float:
+    """Return the bytes per pixel of encoding a JPEG, which has no alpha."""
+    files = _up_to(encoding.quality_for(ImageFormat.JPEG), _FILES_OF_JPEG)
+    chroma, grey = encoding.subsampling, channels == 1
+    file = files["420"] if grey else files[chroma]
+    stored = 1 if grey else 3
+    if not encoding.progressive:
+        return stored + 2 * file + (1 if channels == 4 else 0)
+    picture, coefficients = (1, 2) if grey else (_PICTURE, _COEFFICIENTS[chroma])
+    return stored + picture + coefficients + 2 * file
+
+
+def _up_to(quality: int, by_quality: Mapping[int, T]) -> T:
+    """Return the value of the lowest quality that is not below this one."""
+    return next(value for most, value in by_quality.items() if quality <= most)
+
+
+def check_encode_memory(
+    shape: Shape, format: ImageFormat, encoding: Encoding, most: int, *, beside: int = 0
+) -> None:
+    """Raise Unprocessable for an encoding that needs more than `most` bytes by estimate.
+
+    `beside`: bytes of pixels that stay in memory meanwhile, because other answers need them.
+    """
+    needed = encode_memory(shape, format, encoding) + beside
+    if needed > most:
+        kept = f", {beside >> 20:,} of them for other answers to this image" if beside else ""
+        raise Unprocessable(
+            f"encoding {shape[1]} × {shape[0]} pixels as {_name(shape, format, encoding)} takes "
+            f"about {needed >> 20:,} MiB of memory{kept}, more than the {most >> 20:,} allowed; "
+            f"{_instead(shape, most - beside)}"
+        )
+
+
+def _name(shape: Shape, format: ImageFormat, encoding: Encoding) -> str:
+    """Return the name of a format with what makes it take more memory."""
+    kind = "lossless " if encoding.lossless else "progressive " if encoding.progressive else ""
+    return f"{kind}{format.name}{' with alpha' if shape[2] == 4 else ''}"
+
+
+def _instead(shape: Shape, most: int) -> str:
+    """Return what to ask for: the formats that are allowed for these pixels, or fewer pixels."""
+    fitting = [
+        each
+        for each in ENCODABLE
+        if max(shape[:2]) <= MAX_SIDE[each] and encode_memory(shape, each, PLAIN) <= most
+    ]
+    others = f"{' or '.join(fitting)} without further options, or for " if fitting else ""
+    return f"ask for {others}fewer pixels"

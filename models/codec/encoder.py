@@ -1,0 +1,344 @@
+"""Encode pixels as image files: options, encoders, flattening, and versions of the libraries."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import Any, Literal
+
+import numpy as np
+import simplejpeg
+from PIL import Image as PillowImage
+from PIL import features
+
+from models.codec import avif_grid
+from models.codec.exif import kept
+from models.codec.formats import ENCODABLE, ImageFormat
+from models.codec.metadata import copyright_exif
+from models.codec.pillow import writing_at_once
+from models.codec.pillow_memory import picture
+from models.domain.errors import FieldError, InvalidParameter, Unprocessable
+from models.domain.image import Image, Jpeg, Pixels
+
+Chroma = Literal["420", "422", "444"]
+"""Chroma halved in both directions, in width alone, or in full."""
+
+_DEFAULT_QUALITY: Mapping[ImageFormat, int] = {
+    ImageFormat.JPEG: 90,
+    ImageFormat.WEBP: 80,
+    ImageFormat.AVIF: 75,
+}
+
+_DEFAULT_CHROMA: Chroma = "420"
+
+OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
+    "progressive": (ImageFormat.JPEG,),
+    "chroma": (ImageFormat.JPEG, ImageFormat.AVIF),
+    "lossless": (ImageFormat.WEBP,),
+    "png_level": (ImageFormat.PNG,),
+    "avif_speed": (ImageFormat.AVIF,),
+    "encoder": (ImageFormat.JPEG,),
+}
+"""The options that only some formats have."""
+
+_RANGES = {"quality": (1, 100), "png_level": (0, 9), "avif_speed": (0, 10)}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The options of an encoder; None leaves a value to `models.codec.encoder`.
+
+    `quality` (1…100) has no effect on lossless files: PNG, and WebP that is `lossless`. `png_level`
+    is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest). `metadata`
+    states whether the source's EXIF is kept, as far as it is still true. `encoder` is the device
+    that the request asks for; `models.codec.encoder` encodes on the CPU.
+    """
+
+    quality: int | None = None
+    progressive: bool = False
+    chroma: Chroma | None = None
+    lossless: bool = False
+    png_level: int | None = None
+    avif_speed: int | None = None
+    metadata: Literal["strip", "keep"] = "strip"
+    encoder: Literal["cpu", "gpu"] = "cpu"
+
+    def quality_for(self, format: ImageFormat) -> int:
+        """Return the quality, by default that of `format`, which is JPEG, WebP or AVIF."""
+        return self.quality or _DEFAULT_QUALITY[format]
+
+    @property
+    def subsampling(self) -> Chroma:
+        """Return the chroma subsampling, by default 4:2:0."""
+        return self.chroma or _DEFAULT_CHROMA
+
+    def check(self, format: ImageFormat) -> None:
+        """Raise InvalidParameter with the path of every option that `format`, or any format, does
+        not have.
+        """
+        errors = []
+        if format not in ENCODABLE:
+            problem = f"{format} is read but not written; ask for one of {', '.join(ENCODABLE)}"
+            errors.append(FieldError("format", problem, str(format)))
+        for name, (low, high) in _RANGES.items():
+            given = getattr(self, name)
+            if given is not None and not low <= given <= high:
+                problem = f"{name} is {low} to {high}, not {given}"
+                errors.append(FieldError(name, problem, given))
+        for name, formats in OPTIONS_OF.items():
+            given = getattr(self, name)
+            if format not in formats and given != getattr(PLAIN, name):
+                errors.append(FieldError(name, _of_another(name, formats, format), given))
+        if self.progressive and self.encoder == "gpu":
+            errors.append(FieldError("encoder", "GPUs make baseline JPEGs alone", self.encoder))
+        if errors:
+            raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
+
+
+PLAIN = Encoding()
+"""No options."""
+
+
+def _of_another(_name: str, formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:
+    having = " and ".join(each.name for each in formats)
+    return f"an option of {having}, and the answer is to be {chosen.name}; give a format or omit it"
+
+
+WHITE = (255, 255, 255)
+
+STRIPE = 1 << 20
+"""Pixels that are flattened at a time: Pillow takes 17 bytes for each of them meanwhile."""
+
+
+def flatten(
+    image: Image,
+    background: tuple[int, int, int] = WHITE,
+    taken: Callable[[Pixels], None] = lambda _pixels: None,
+) -> Image:
+    """Return `image` as RGB: alpha composited over `background`, grey repeated, RGB unchanged.
+
+    Per channel (c·a + b·(255 − a)) / 255, rounded to nearest: Pillow's `alpha_composite` over an
+    opaque background computes it. `taken` is called with pixels (n, 4) that are needed no more.
+    """
+    if image.channels == 3:
+        return image
+    if image.channels == 1:
+        return Image(np.repeat(image.pixels, 3, axis=2))
+    # Each pixel is computed by itself, so the stripes need not be whole rows.
+    stored = np.ascontiguousarray(image.pixels).reshape(-1, 4)
+    flat = np.empty((len(stored), 3), np.uint8)
+    for start in range(0, len(stored), STRIPE):
+        stripe = stored[start : start + STRIPE]
+        flat[start : start + STRIPE] = _over(stripe, background)
+        taken(stripe)
+    return Image(flat.reshape(image.height, image.width, 3))
+
+
+def _over(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
+    """Return pixels (n, 4) over a colour, as (n, 3)."""
+    stored = PillowImage.fromarray(pixels[np.newaxis])
+    behind = PillowImage.new("RGBA", stored.size, (*background, 255))
+    flat = PillowImage.alpha_composite(behind, stored).convert("RGB")
+    return np.asarray(flat, np.uint8).reshape(-1, 3)
+
+
+MAX_SIDE: Mapping[ImageFormat, int] = {
+    ImageFormat.JPEG: 65_500,  # libjpeg's limit; the format's is 65,535
+    ImageFormat.PNG: 2**31 - 1,
+    ImageFormat.WEBP: 16_383,
+    ImageFormat.AVIF: 32_768,  # of libavif when it decodes; the format's is 65,536
+}
+"""The longest side, in pixels, that a file of the format can hold and that can be read again."""
+
+# Chosen by tests/bench/encode.py.
+_RUN_LENGTH = {"compress_level": 1, "compress_type": 3}  # zlib's Z_RLE, which has no levels
+_AVIF_SPEED = 9
+_WEBP_METHOD = 2
+_LOSSLESS = {"lossless": True, "method": 0, "quality": 0, "exact": True}
+
+_MOST_BYTES_A_PIXEL = 6
+"""Bytes a pixel of a JPEG in full chroma, at most, as TurboJPEG's tj3JPEGBufSize counts."""
+
+
+def encode(
+    image: Image,
+    format: ImageFormat,
+    encoding: Encoding = PLAIN,
+    *,
+    copyright: str | None = None,
+    exif: bytes | None = None,
+    taken: Callable[[Pixels], None] = lambda _rows: None,
+) -> bytes:
+    """Return `image` as a file of `format` with the options `encoding`; sRGB, without a profile.
+
+    By default JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey stays grey in all
+    formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
+    written, or, with metadata="keep", what `exif.py` keeps of the source's `exif`. `taken` is
+    called with pixels of a large image that the encoder has copied: the caller may give their
+    memory back.
+
+    Raises InvalidParameter for options that the format does not have, and Unprocessable for an
+    image with a side too long for the format.
+    """
+    encoding.check(format)
+    _check_sides(image, format)
+    block = _metadata(image.width, image.height, encoding, copyright, exif)
+    if format is ImageFormat.JPEG:
+        return _with_exif(_jpeg(image, encoding, taken), block)
+    if format is ImageFormat.AVIF and image.n_pixels > avif_grid.WHOLE:
+        return _avif_grid(image, encoding, block)
+    options = {**_options(image, format, encoding), **({"exif": block} if block else {})}
+    return _by_pillow(image.pixels, format, options, taken)
+
+
+def finished(
+    jpeg: Jpeg,
+    encoding: Encoding = PLAIN,
+    *,
+    copyright: str | None = None,
+    exif: bytes | None = None,
+) -> bytes:
+    """Return the file of a JPEG that was encoded elsewhere, with the metadata that `encode` would
+    write.
+    """
+    block = _metadata(jpeg.width, jpeg.height, encoding, copyright, exif)
+    return _with_exif(jpeg.data.tobytes(), block)
+
+
+def _check_sides(image: Image, format_: ImageFormat) -> None:
+    if max(image.width, image.height) > MAX_SIDE[format_]:
+        raise Unprocessable(
+            f"the image has {image.width} × {image.height} pixels and a {format_.name} at most "
+            f"{MAX_SIDE[format_]:,} on a side; ask for png, or send it smaller"
+        )
+
+
+def _metadata(
+    width: int, height: int, encoding: Encoding, copyright_: str | None, exif: bytes | None
+) -> bytes:
+    """Return an EXIF block, empty if there is no metadata."""
+    block = None
+    if exif and encoding.metadata == "keep":
+        block = kept(exif, width, height, copyright_)
+    return block or (copyright_exif(copyright_) if copyright_ else b"")
+
+
+def _jpeg(image: Image, encoding: Encoding, taken: Callable[[Pixels], None]) -> bytes:
+    """Encode by simplejpeg, with the same bytes on every machine, unless only Pillow has the
+    options.
+    """
+    grey = image.channels == 1
+    pixels = np.ascontiguousarray(image.pixels if grey else flatten(image, taken=taken).pixels)
+    quality, chroma = encoding.quality_for(ImageFormat.JPEG), encoding.subsampling
+    if encoding.progressive:
+        options = {
+            "quality": quality,
+            "progressive": True,
+            **({} if grey else _subsampling(chroma)),
+        }
+        return _progressive(pixels, options)
+    space, stored = ("GRAY", "Gray") if grey else ("RGB", chroma)
+    return bytes(simplejpeg.encode_jpeg(pixels, quality, space, stored))
+
+
+def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
+    try:
+        return _by_pillow(pixels, ImageFormat.JPEG, options)
+    except OSError:
+        # Pillow needs room for the whole file, and noise does not fit into what it sets aside.
+        with writing_at_once(_MOST_BYTES_A_PIXEL * pixels.shape[0] * pixels.shape[1] + 2048):
+            return _by_pillow(pixels, ImageFormat.JPEG, options)
+
+
+def _avif_grid(image: Image, encoding: Encoding, exif: bytes) -> bytes:
+    """Encode cell by cell, with the options of a whole image.
+
+    The chroma of a grid with an odd side is not subsampled, which AVIF does not allow.
+    """
+    if avif_grid.needs_full_chroma(image.height, image.width):
+        encoding = replace(encoding, chroma="444")
+
+    def encode_cell(pixels: Pixels) -> bytes:
+        cell = Image(pixels)
+        options = _options(cell, ImageFormat.AVIF, encoding)
+        return _by_pillow(cell.pixels, ImageFormat.AVIF, options)
+
+    return avif_grid.encode_grid(image.pixels, encode_cell, exif)
+
+
+def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
+    """Return Pillow's options for a format other than JPEG."""
+    if format_ is ImageFormat.PNG:
+        level = encoding.png_level
+        return _RUN_LENGTH if level is None else {"compress_level": level}
+    quality = encoding.quality_for(format_)
+    if format_ is ImageFormat.WEBP:
+        return _LOSSLESS if encoding.lossless else {"quality": quality, "method": _WEBP_METHOD}
+    coloured = image.channels > 1
+    return {
+        **(_subsampling(encoding.subsampling) if coloured else {}),
+        "quality": quality,
+        "speed": _AVIF_SPEED if encoding.avif_speed is None else encoding.avif_speed,
+        "max_threads": 1,  # the threads of the caller's pool share the cores already
+    }
+
+
+def _subsampling(chroma: Chroma) -> dict[str, str]:
+    return {"subsampling": ":".join(chroma)}
+
+
+def _by_pillow(
+    pixels: Pixels,
+    format_: ImageFormat,
+    options: Mapping[str, Any],
+    taken: Callable[[Pixels], None] = lambda _rows: None,
+) -> bytes:
+    file = BytesIO()
+    if format_ is ImageFormat.AVIF:
+        _Borrowed(np.ascontiguousarray(pixels)).save(file, format_.name, **options)
+        return file.getvalue()
+    coloured = format_ is ImageFormat.WEBP  # which has no grey
+    picture(pixels, taken, coloured=coloured).save(file, format_.name, **options)
+    return file.getvalue()
+
+
+class _Borrowed(PillowImage.Image):
+    """An image for Pillow's writer of AVIF, which asks for nothing but size, mode and bytes.
+
+    It gives the array itself as its bytes. Pillow's own image would be one copy of the pixels and
+    its bytes another, beside an encoder that needs 21 bytes for each pixel.
+    """
+
+    def __init__(self, pixels: Pixels) -> None:
+        super().__init__()
+        height, width, channels = pixels.shape
+        self._mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
+        self._size = width, height
+        self._pixels = pixels
+
+    def tobytes(self, encoder_name: str = "raw", *args: Any) -> Any:  # noqa: ARG002 (as Pillow calls)
+        """Return the array."""
+        return self._pixels
+
+
+def _with_exif(jpeg: bytes, exif: bytes) -> bytes:
+    """Return `jpeg` with an APP1 segment after its JFIF header, which has to come first."""
+    if not exif:
+        return jpeg
+    start = 4 + int.from_bytes(jpeg[4:6], "big")
+    segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
+    return jpeg[:start] + segment + jpeg[start:]
+
+
+_FEATURES = ("pil", "libjpeg_turbo", "zlib", "zlib_ng", "libtiff", "webp", "avif", "littlecms2")
+
+
+@functools.cache
+def codec_versions() -> Mapping[str, str | None]:
+    """Return the version of each library by its name, None for those that are missing, and how
+    AVIF grids are written.
+
+    Another version of an encoder may write other bytes for the same pixels.
+    """
+    found = {name: features.version(name) for name in _FEATURES}
+    return {**found, "simplejpeg": simplejpeg.__version__, "avif_grid": avif_grid.FORM}

@@ -1,0 +1,241 @@
+"""Convert a decoded picture to upright sRGB pixels stripe by stripe.
+
+Pillow keeps four bytes for each pixel of a colour image, and copies it once more for every
+conversion and twice to hand its pixels out. In stripes only one such copy of the whole image exists
+beside the result, and the rows of a large one are released as they are converted. A stripe has
+several rows, or a part of one where rows are very long (`rows.py`). All conversions here work on
+each pixel by itself, so stripes do not change the result.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image as PillowImage
+from PIL.ImageFile import ImageFile
+
+from models.codec.channels import float_scale, is_grey, simplified
+from models.codec.colour import to_srgb
+from models.codec.pillow_memory import ReleasedRows, in_one_block
+from models.codec.rows import SHOWN, Box, Cropped, Framed, Rows, boxes
+from models.codec.tiff import Unpacked, layout_of
+from models.domain.image import Pixels
+
+STRIPE = 1 << 20
+"""Largest number of pixels that are converted at a time. Ordinary photos take one step."""
+
+NewPixels = Callable[[tuple[int, int, int]], Pixels]
+"""Return a new uint8 array of this shape, which is overwritten wholly."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The rows of a picture that Pillow has loaded."""
+
+    image: PillowImage.Image
+    memory: ReleasedRows
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.image.size
+
+    @property
+    def mode(self) -> str:
+        return self.image.mode
+
+    def part(self, box: Box) -> PillowImage.Image:
+        return self.image if box == (0, 0, *self.size) else self.image.crop(box)
+
+    def release(self, pixels: int) -> None:
+        self.memory.release(pixels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The rows of a picture whose decoder gave them as bytes, which Pillow would copy."""
+
+    data: bytes
+    size: tuple[int, int]
+    mode: str
+    raw_mode: str
+    info: Mapping[str | tuple[int, int], Any]
+
+    def part(self, box: Box) -> PillowImage.Image:
+        width, height = self.size
+        pixels = np.frombuffer(self.data, np.uint8).reshape(height, width, len(self.raw_mode))
+        # No copy of whole rows, or of a part of one.
+        part = np.ascontiguousarray(pixels[box.top : box.bottom, box.left : box.right])
+        shape = box.right - box.left, box.bottom - box.top
+        image = PillowImage.frombuffer(
+            self.mode, shape, part.reshape(-1), "raw", self.raw_mode, 0, 1
+        )
+        image.info = dict(self.info)
+        return image
+
+    def release(self, pixels: int) -> None:
+        """Do nothing: the bytes are one object."""
+
+
+def loaded(image: ImageFile) -> Rows:
+    """Return the rows of an image; raises what Pillow raises for a file that is corrupt.
+
+    The decoders of AVIF and WebP are asked directly: Pillow's `load` would keep the decoder with
+    its two canvases, the bytes that it gave, and the copy of these bytes, all at the same time.
+    """
+    decoder: Any = getattr(image, "_decoder", None)
+    if image.format == "AVIF" and hasattr(decoder, "get_frame"):
+        data = decoder.get_frame(0)[0]
+        image._decoder = None  # type: ignore[attr-defined]  # Pillow's private one
+        raw = _Raw(data, image.size, image.mode, image.mode, image.info)
+        return Cropped(raw, image.info[SHOWN]) if SHOWN in image.info else raw
+    if image.format == "WEBP" and hasattr(decoder, "get_next"):
+        frame = decoder.get_next()
+        if frame is None:
+            raise EOFError("failed to decode the first frame of a WebP file")
+        image._decoder = None  # type: ignore[attr-defined]  # as above
+        raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
+        return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
+    width, height = image.size
+    frame = frame_of(image)
+    read_growing(image)
+    with in_one_block(width * height):
+        image.load()
+    if image.format == "BMP" and image.mode == "RGBA":
+        extremes: Any = image.getextrema()
+        if extremes[3] == (0, 0):  # the program that wrote the file did not know of alpha
+            image.putalpha(255)
+    rows = rows_of(image)
+    if (layout := layout_of(image)) is not None:
+        return Unpacked(rows, layout)
+    return rows if frame is None else Framed(rows, frame)
+
+
+def rows_of(image: PillowImage.Image) -> Rows:
+    """Return the rows of a loaded image."""
+    return _Loaded(image, ReleasedRows(image))
+
+
+def frame_of(image: ImageFile) -> Box | None:
+    """Return the first frame of a GIF that leaves pixels open, None for all other images."""
+    if image.format != "GIF" or not image.tile or "transparency" in image.info:
+        return None
+    left, top, right, bottom = image.tile[0].extents or (0, 0, *image.size)
+    frame = Box(left, top, right, bottom)
+    return None if frame == (0, 0, *image.size) else frame
+
+
+def converted(
+    rows: Rows, icc_profile: bytes | None, orientation: int, new_pixels: NewPixels
+) -> Pixels:
+    """Return the pixels in sRGB, turned as EXIF `orientation` (1…8) requires.
+
+    A large image is written into an array of `new_pixels`, a small one may be in any array.
+    """
+    width, height = rows.size
+    grey = is_grey(rows.mode)
+    floats = boxes(width, height, STRIPE) if rows.mode == "F" else ()
+    scale = max((float_scale(rows.part(each)) for each in floats), default=1.0)
+
+    def pixels(box: Box) -> Pixels:
+        return plain(to_srgb(simplified(rows.part(box), scale), icc_profile, grey=grey))
+
+    target: Pixels | None = None
+    for box in boxes(width, height, STRIPE):
+        stripe = pixels(box)
+        if stripe.shape[:2] == (height, width):
+            return upright(stripe, orientation)
+        if target is None:
+            turned = (width, height) if orientation >= 5 else (height, width)
+            target = new_pixels((*turned, stripe.shape[2]))
+            stored = _as_stored(target, orientation)
+        stored[box.top : box.bottom, box.left : box.right] = _items(stripe)
+        rows.release((box.bottom - 1) * width + box.right)
+    assert target is not None
+    return target
+
+
+def convert_in_place(pixels: Pixels, icc_profile: bytes | None, *, grey: bool) -> None:
+    """Convert the stored pixels of a JPEG, grey or RGB, to sRGB."""
+    step = max(1, STRIPE // pixels.shape[1])
+    for top in range(0, len(pixels), step):
+        stripe = pixels[top : top + step]
+        stored = PillowImage.fromarray(stripe[..., 0] if grey else stripe)
+        stripe[:] = plain(to_srgb(stored, icc_profile, grey=grey))
+
+
+def plain(image: PillowImage.Image) -> Pixels:
+    """Return the samples of a grey or colour image as (height, width, channels)."""
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
+
+
+def upright(pixels: Pixels, orientation: int, new_pixels: NewPixels | None = None) -> Pixels:
+    """Return stored pixels, turned as EXIF `orientation` (1…8) requires."""
+    if orientation == 1:
+        return pixels
+    height, width, channels = pixels.shape
+    shape = (width, height, channels) if orientation >= 5 else (height, width, channels)
+    target = (new_pixels or _empty)(shape)
+    _as_stored(target, orientation)[:] = _items(pixels)
+    return target
+
+
+def _empty(shape: tuple[int, int, int]) -> Pixels:
+    return np.empty(shape, np.uint8)
+
+
+def _items(pixels: Pixels) -> Any:
+    """Return a view with one item per pixel: they move twice as fast as three bytes on an axis."""
+    return np.ascontiguousarray(pixels).view(f"V{pixels.shape[2]}")[..., 0]
+
+
+def _as_stored(target: Pixels, orientation: int) -> Any:
+    """Return a view of upright pixels, one item per pixel, in the order of the stored ones."""
+    turned = target.view(f"V{target.shape[2]}")[..., 0]
+    # Orientations 5 to 8 exchange the axes as well, hence the transposition at the end: each of the
+    # eight is a choice of two mirrorings and a transposition.
+    if orientation in (3, 4, 7, 8):
+        turned = turned[::-1]
+    if orientation in (2, 3, 6, 7):
+        turned = turned[:, ::-1]
+    return turned.T if orientation >= 5 else turned
+
+
+# Reading in pieces that grow, however the strips of a file lie. Pillow joins each piece to the
+# present row, and asks for as many bytes as lie between the beginnings of two strips, or for 64
+# KiB: a row of 30 MB took 3.6 s of copying, and strips that begin a byte apart took 10 s in a TIFF
+# of 60 kB.
+
+MOST = 1 << 20
+"""Bytes of a piece, at most, where Pillow asks for fewer."""
+
+_FORMATS = ("BMP", "TIFF")
+"""Formats whose pixels Pillow reads itself; a decoder of the others takes what it gets."""
+
+
+def read_growing(image: ImageFile) -> None:
+    """Let Pillow read the pixels of an image that has not been loaded in such pieces."""
+    if image.format in _FORMATS:
+        pieces = _Pieces(image.fp)
+        hooks: Any = image
+        hooks.load_read, hooks.load_seek = pieces.read, pieces.seek
+
+
+class _Pieces:
+    """Reader of one strip after the other: each piece has as many bytes as all before it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._read = 0
+
+    def seek(self, offset: int) -> None:
+        """Go to the beginning of a strip."""
+        self._file.seek(offset)
+        self._read = 0
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes: `size` at least, or more by what the strip has taken already."""
+        piece: bytes = self._file.read(max(size, min(self._read, MOST)))
+        self._read += len(piece)
+        return piece

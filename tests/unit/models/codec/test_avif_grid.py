@@ -1,0 +1,147 @@
+"""Large AVIFs are grids of cells, which readers show as one image."""
+
+import tracemalloc
+from io import BytesIO
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from models import codec
+from models.codec import Encoding, ImageFormat, avif_grid, encode_memory
+from models.codec.avif_grid import GridLayout, encode_grid
+from models.codec.encoder import codec_versions
+from models.codec.formats import ENCODABLE
+from models.domain.image import Image, Pixels
+
+pytestmark = pytest.mark.skipif(ImageFormat.AVIF not in ENCODABLE, reason="no AVIF encoder")
+
+
+@pytest.fixture(autouse=True)
+def _small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avif_grid, "WHOLE", 100 * 100)
+    monkeypatch.setattr(avif_grid, "SIDE", 80)
+
+
+def picture(height: int, width: int, channels: int) -> Pixels:
+    """Return gradients whose corners differ, so that a cell in a wrong place is seen."""
+    down, across = np.mgrid[0:height, 0:width]
+    planes = [255 * down / height, 255 * across / width, (down + across) % 200, 40 + across % 160]
+    return np.stack(planes[:channels], axis=2).astype(np.uint8)
+
+
+def read(file: bytes) -> Pixels:
+    """Return the pixels as the service reads them, which are those that Pillow reads."""
+    image = codec.decode(file, max_pixels=1 << 20).image
+    assert isinstance(image, Image)
+    with PIL.Image.open(BytesIO(file)) as opened:
+        assert np.array_equal(np.asarray(opened).reshape(image.pixels.shape), image.pixels)
+    return image.pixels
+
+
+def distance(one: Pixels, other: Pixels) -> float:
+    return float(np.abs(one.astype(int) - other).mean())
+
+
+@pytest.mark.parametrize("size", [(200, 300), (201, 300), (200, 301), (140, 400), (1000, 70)])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_grid_shows_the_image(size: tuple[int, int], channels: int) -> None:
+    pixels = picture(*size, channels)
+    file = codec.encode(Image(pixels), ImageFormat.AVIF, Encoding(quality=90))
+    assert b"grid" in file
+    found = read(file)
+    shown = found if channels > 1 else found[:, :, :1]
+    assert shown.shape == pixels.shape
+    assert distance(shown, pixels) < 3
+
+
+@pytest.mark.parametrize("chroma", ["444", "422", "420"])
+def test_each_cell_has_the_pixels_that_it_has_alone(chroma: codec.Chroma) -> None:
+    pixels = picture(160, 240, 3)
+    options = Encoding(quality=60, chroma=chroma)
+    found = read(codec.encode(Image(pixels), ImageFormat.AVIF, options))
+    layout = GridLayout.of(160, 240)
+    assert (layout.rows, layout.columns, layout.height, layout.width) == (2, 3, 80, 80)
+    for number, cell in enumerate(layout.cells(pixels)):
+        top, left = 80 * (number // 3), 80 * (number % 3)
+        alone = read(codec.encode(Image(cell), ImageFormat.AVIF, options))
+        shown = found[top : top + 80, left : left + 80]
+        # Readers interpolate subsampled chroma over the edges of cells.
+        inside = slice(None) if chroma == "444" else slice(1, -1)
+        assert np.array_equal(shown[inside, inside], alone[inside, inside])
+
+
+def test_opaque_alpha_is_left_out() -> None:
+    pixels = picture(200, 200, 4)
+    pixels[:, :, 3] = 255
+    assert read(codec.encode(Image(pixels), ImageFormat.AVIF)).shape == (200, 200, 3)
+
+
+def test_alpha_that_is_opaque_in_some_cells_is_kept() -> None:
+    pixels = picture(200, 200, 4)
+    pixels[:100, :, 3] = 255
+    pixels[100:, :, 3] = 10
+    found = read(codec.encode(Image(pixels), ImageFormat.AVIF))
+    assert distance(found[:, :, 3], pixels[:, :, 3]) < 2
+
+
+def test_metadata_is_that_of_a_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = Image(picture(160, 160, 3))
+    grid = codec.encode(image, ImageFormat.AVIF, copyright="© someone")
+    monkeypatch.setattr(avif_grid, "WHOLE", 1 << 30)
+    whole = codec.encode(image, ImageFormat.AVIF, copyright="© someone")
+    of_grid, of_whole = (codec.decode(each, max_pixels=1 << 20) for each in (grid, whole))
+    assert of_grid.copyright == of_whole.copyright == "© someone"
+    assert of_grid.exif == of_whole.exif
+    assert of_grid.info == of_whole.info
+
+
+def test_small_images_are_encoded_whole() -> None:
+    assert b"grid" not in codec.encode(Image(picture(100, 100, 3)), ImageFormat.AVIF)
+
+
+def test_one_cell_at_a_time_is_encoded() -> None:
+    shapes = list[tuple[int, ...]]()
+
+    def encode_cell(cell: Pixels) -> bytes:
+        shapes.append(cell.shape)
+        return codec.encode(Image(cell), ImageFormat.AVIF)
+
+    encode_grid(picture(1000, 70, 3), encode_cell)
+    assert shapes == [(78, 70, 3)] * 13
+
+
+def test_the_form_of_grids_is_part_of_entity_tags() -> None:
+    assert codec_versions()["avif_grid"] == avif_grid.FORM
+
+
+def test_fine_grids_of_noise_are_estimated_with_two_copies_of_their_file() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (200, 200, 3), np.uint8)
+    options = Encoding(quality=100, chroma="444")
+    file = codec.encode(Image(pixels), ImageFormat.AVIF, options)
+    cell = avif_grid.CELL * 43
+    needed = encode_memory((200, 200, 3), ImageFormat.AVIF, options) - cell
+    assert needed >= pixels.nbytes + 2 * len(file)
+
+
+def test_the_bytes_of_a_grid_are_freed_while_they_are_written() -> None:
+    """Of noise they are more than its pixels, and memory is estimated without further copies."""
+    cell = codec.encode(Image(picture(80, 80, 3)), ImageFormat.AVIF)
+    large = cell + bytes(1 << 20)
+    sized = cell.index(b"mdat") - 4
+    size = (len(large) - sized).to_bytes(4, "big")
+    large = large[:sized] + size + large[sized + 4 :]
+    tracemalloc.start()
+    try:
+        file = encode_grid(picture(800, 800, 3), lambda _cell: large)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.6 * len(file)
+
+
+def test_24_megapixels_take_a_cell_more_than_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for channels in (1, 3, 4):
+        needed = encode_memory((4000, 6000, channels), ImageFormat.AVIF, Encoding())
+        assert needed < 24_000_000 * (channels + 3.2) + (90 << 20)

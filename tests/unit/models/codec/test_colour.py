@@ -1,0 +1,214 @@
+"""Colour profiles become sRGB; what is not a usable profile changes nothing."""
+
+import struct
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+from PIL import ImageCms
+from PIL.PngImagePlugin import PngInfo
+
+from models.codec import decode, encode, probe
+from models.codec.colour import MAX_CACHED_BYTES, _transform, to_srgb
+from models.codec.formats import ImageFormat
+from models.domain.image import Pixels
+from tests.pictures import as_image
+
+LIMIT = 1_000_000
+WHITE = (0.9642, 1.0, 0.8249)
+WIDE_PRIMARIES = {  # of Adobe RGB (1998), adapted to D50
+    b"rXYZ": (0.6097, 0.3111, 0.0195),
+    b"gXYZ": (0.2053, 0.6257, 0.0609),
+    b"bXYZ": (0.1492, 0.0632, 0.7446),
+}
+
+
+def fixed(*values: float) -> bytes:
+    return struct.pack(f">{len(values)}i", *(round(v * 65536) for v in values))
+
+
+def curve(gamma: float) -> bytes:
+    return b"curv" + bytes(4) + struct.pack(">IHxx", 1, round(gamma * 256))
+
+
+def profile(
+    space: bytes, tags: Mapping[bytes, bytes], connection: bytes = b"XYZ ", kind: bytes = b"mntr"
+) -> bytes:
+    tags = {**tags, b"wtpt": b"XYZ " + bytes(4) + fixed(*WHITE), b"cprt": b"text\0\0\0\0none"}
+    offset = 128 + 4 + 12 * len(tags)
+    directory, body = struct.pack(">I", len(tags)), b""
+    for name, data in tags.items():
+        directory += name + struct.pack(">II", offset + len(body), len(data))
+        body += data + bytes(-len(data) % 4)
+    header = bytearray(128)
+    struct.pack_into(">I", header, 0, offset + len(body))
+    struct.pack_into(">I4s4s4s", header, 8, 0x02400000, kind, space, connection)
+    header[36:40] = b"acsp"
+    header[68:80] = fixed(*WHITE)
+    return bytes(header) + directory + body
+
+
+def wide_rgb() -> bytes:
+    primaries = {n: b"XYZ " + bytes(4) + fixed(*xyz) for n, xyz in WIDE_PRIMARIES.items()}
+    return profile(b"RGB ", {**primaries, **dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve(2.2))})
+
+
+def linear_grey() -> bytes:
+    return profile(b"GRAY", {b"kTRC": curve(1.0)})
+
+
+def colourless_inks() -> bytes:
+    """Return a CMYK profile without any colour: its lightness is 100 less 25 for each full ink."""
+    identity = bytes(range(256))
+    inks = [bin(corner).count("1") for corner in range(16)]
+    table = b"".join(bytes((255 - n * 255 // 4, 128, 128)) for n in inks)
+    matrix = fixed(1, 0, 0, 0, 1, 0, 0, 0, 1)
+    lut = b"mft1" + bytes(4) + bytes((4, 3, 2, 0)) + matrix + identity * 4 + table + identity * 3
+    return profile(b"CMYK", {b"A2B0": lut}, b"Lab ", b"prtr")
+
+
+def image_file(image: PillowImage.Image, format: str = "TIFF", **options: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def decoded(data: bytes) -> Pixels:
+    return as_image(decode(data, max_pixels=LIMIT).image).pixels
+
+
+@pytest.fixture
+def picture() -> PillowImage.Image:
+    rng = np.random.default_rng(5)
+    return PillowImage.fromarray(rng.integers(0, 256, (4, 6, 3), np.uint8)).resize((48, 32))
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+def test_a_wide_profile_is_converted_to_srgb(picture: PillowImage.Image, format: str) -> None:
+    with_profile = image_file(picture, format, icc_profile=wide_rgb())
+    stored = PillowImage.open(BytesIO(with_profile)).convert("RGB")
+    transform = ImageCms.buildTransform(
+        ImageCms.ImageCmsProfile(BytesIO(wide_rgb())),
+        ImageCms.createProfile("sRGB"),
+        "RGB",
+        "RGB",
+        ImageCms.Intent.RELATIVE_COLORIMETRIC,
+        ImageCms.Flags.BLACKPOINTCOMPENSATION,
+    )
+    pixels = decoded(with_profile)
+    np.testing.assert_array_equal(pixels, np.asarray(transform.apply(stored)))
+    assert np.abs(pixels.astype(int) - np.asarray(stored)).max() > 20
+
+
+def test_a_saturated_red_of_adobe_rgb_is_redder_in_srgb() -> None:
+    red = PillowImage.new("RGB", (2, 2), (200, 50, 50))
+    assert decoded(image_file(red, icc_profile=wide_rgb()))[0, 0].tolist() == [232, 46, 46]
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_an_srgb_profile_leaves_every_pixel_alone(picture: PillowImage.Image, format: str) -> None:
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    plain = image_file(picture, format)
+    tagged = image_file(picture, format, icc_profile=srgb)
+    np.testing.assert_array_equal(decoded(tagged), decoded(plain))
+
+
+def test_alpha_is_kept_while_colours_are_converted() -> None:
+    image = PillowImage.new("RGBA", (2, 2), (200, 50, 50, 77))
+    assert decoded(image_file(image, icc_profile=wide_rgb()))[0, 0].tolist() == [232, 46, 46, 77]
+
+
+def test_a_palette_is_converted_through_its_colours() -> None:
+    image = PillowImage.new("P", (2, 2), 1)
+    image.putpalette([0, 0, 0, 200, 50, 50])
+    assert decoded(image_file(image, "PNG", icc_profile=wide_rgb()))[0, 0].tolist() == [232, 46, 46]
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "TIFF"])
+def test_grey_with_a_grey_profile_stays_grey_and_follows_its_curve(format: str) -> None:
+    pixels = decoded(
+        image_file(PillowImage.new("L", (8, 8), 55), format, icc_profile=linear_grey())
+    )
+    assert pixels.shape == (8, 8, 1)
+    assert (pixels == 128).all()  # sRGB's curve: 55 / 255 of the light is level 128
+
+
+def test_grey_with_alpha_follows_its_curve_too() -> None:
+    data = image_file(PillowImage.new("LA", (2, 2), (55, 9)), "PNG", icc_profile=linear_grey())
+    assert decoded(data)[0, 0].tolist() == [128, 128, 128, 9]
+
+
+@pytest.mark.parametrize("format", ["JPEG", "TIFF"])
+def test_cmyk_goes_through_its_own_profile(format: str) -> None:
+    cyan = PillowImage.new("CMYK", (8, 8), (255, 0, 0, 0))
+    pixels = decoded(image_file(cyan, format, icc_profile=colourless_inks()))
+    assert pixels.shape == (8, 8, 3)
+    assert int(np.ptp(pixels)) <= 1  # neutral, where Pillow's formula gives (0, 255, 255)
+    assert 180 <= int(pixels[0, 0, 0]) <= 190  # L* = 75
+
+
+def broken_profiles() -> Iterator[bytes]:
+    whole = wide_rgb()
+    yield b"not a profile"
+    yield whole[:100]
+    yield whole[:200]
+    yield whole[:128] + b"\xff" * (len(whole) - 128)
+    yield whole.replace(b"curv", b"????")
+
+
+@pytest.mark.parametrize("broken", list(broken_profiles()))
+@pytest.mark.parametrize("format", ["JPEG", "TIFF"])
+def test_a_broken_profile_is_ignored(
+    picture: PillowImage.Image, format: str, broken: bytes
+) -> None:
+    data = image_file(picture, format, icc_profile=broken)
+    np.testing.assert_array_equal(decoded(data), decoded(image_file(picture, format)))
+
+
+def test_a_profile_of_many_megabytes_is_ignored(picture: PillowImage.Image) -> None:
+    data = image_file(picture, icc_profile=wide_rgb() + bytes(5 << 20))
+    np.testing.assert_array_equal(decoded(data), np.asarray(picture))
+
+
+@pytest.mark.parametrize("alien", [linear_grey(), colourless_inks()])
+def test_a_profile_of_another_colour_space_is_ignored(
+    picture: PillowImage.Image, alien: bytes
+) -> None:
+    data = image_file(picture, icc_profile=alien)
+    np.testing.assert_array_equal(decoded(data), np.asarray(picture))
+
+
+def test_a_text_chunk_named_like_a_profile_is_no_profile(picture: PillowImage.Image) -> None:
+    text = PngInfo()
+    text.add_text("icc_profile", "surprise")
+    data = image_file(picture, "PNG", pnginfo=text)
+    np.testing.assert_array_equal(decoded(data), np.asarray(picture))
+
+
+def test_an_answer_carries_no_profile(picture: PillowImage.Image) -> None:
+    image = as_image(decode(image_file(picture, icc_profile=wide_rgb()), max_pixels=LIMIT).image)
+    data = encode(image, ImageFormat.PNG)
+    assert probe(data, max_pixels=LIMIT).mode == "RGB"
+    assert "icc_profile" not in PillowImage.open(BytesIO(data)).info
+
+
+def test_of_large_profiles_only_the_last_is_kept() -> None:
+    image, size = PillowImage.new("RGB", (1, 1)), 1 << 20
+    to_srgb(image, wide_rgb() + bytes(size), grey=False)
+    tracemalloc.start()
+    try:
+        for number in range(1, 9):
+            to_srgb(image, wide_rgb() + bytes(size + number), grey=False)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 3 * size
+
+
+def test_the_parts_of_an_image_share_the_transform_of_a_large_profile() -> None:
+    profile = wide_rgb() + bytes(MAX_CACHED_BYTES)
+    assert _transform(profile, "RGB") is _transform(profile, "RGB")
