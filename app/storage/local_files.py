@@ -1,4 +1,4 @@
-"""Read files below allowed local folders; every function blocks, so call them on a thread.
+"""Read and write files below allowed local folders; every function blocks: call it on a thread.
 
 A path is walked from the allowed folder, one part at a time, relative to an open directory and
 without following symbolic links. So no link below the folder leads out of it, not even one that is
@@ -8,13 +8,16 @@ the operator chose them.
 
 import errno
 import os
+import re
 import stat
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from secrets import token_hex
 
 from app.storage.location import Location
-from models.domain.errors import NotFound, OriginFailed, TooLarge
+from models.domain.errors import InvalidParameter, NotFound, OriginFailed, TooLarge
 from models.domain.job_errors import StorageFull
 
 PIECE = 1 << 20
@@ -26,6 +29,13 @@ DEEPEST = 64
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk, or of a full quota on it."""
 
+OLD = 86400.0
+"""Seconds without a change after which a temporary file of a write is abandoned."""
+
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+"""Errors of file systems that cannot force a folder to the disk (some network and FUSE ones)."""
+
+_TEMPORARY = re.compile(r"\.darkroom-job-[0-9a-f]{16}\.tmp", re.ASCII)
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -117,30 +127,114 @@ def walked(root: Location, names: tuple[str, ...], *, make: bool = False) -> Ite
 def _below(folder: int, path: str, depth: int) -> Iterator[Entry]:
     if depth > DEEPEST:
         raise OriginFailed(f"{path} lies more than {DEEPEST} folders deep; list a deeper prefix")
+    with _readable(folder) as readable, os.scandir(readable) as found:
+        for each in found:
+            if each.name.startswith("."):
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError):  # replaced since it was listed
+                if each.is_file(follow_symlinks=False):
+                    yield Entry(path + each.name, each.stat(follow_symlinks=False).st_size)
+                elif each.is_dir(follow_symlinks=False):
+                    inner = os.open(each.name, _FOLDER | os.O_NOFOLLOW, dir_fd=readable)
+                    try:
+                        yield from _below(inner, f"{path}{each.name}/", depth + 1)
+                    finally:
+                        os.close(inner)
+
+
+@contextmanager
+def _readable(folder: int) -> Iterator[int]:
+    """Provide a descriptor that can be listed of a folder with a path descriptor."""
     readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
-        with os.scandir(readable) as found:
-            for each in found:
-                if each.name.startswith("."):
-                    continue
-                if each.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):  # removed since it was listed
-                        yield Entry(path + each.name, each.stat(follow_symlinks=False).st_size)
-                elif each.is_dir(follow_symlinks=False):
-                    yield from _inner(readable, each.name, path, depth)
+        yield readable
     finally:
         os.close(readable)
 
 
-def _inner(folder: int, name: str, path: str, depth: int) -> Iterator[Entry]:
-    try:
-        inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except (FileNotFoundError, NotADirectoryError):  # removed or replaced since it was listed
-        return
-    try:
-        yield from _below(inner, f"{path}{name}/", depth + 1)
-    finally:
-        os.close(inner)
+def writing(location: Location, root: Location) -> Generator[None, bytes | None, None]:
+    """Make or replace a file with the pieces that are sent, of which an empty one is the last.
+
+    The folders on the way are made. The file gets its name when its bytes are on the disk; a writer
+    that is closed before leaves nothing. Raises StorageFull, OriginFailed, and InvalidParameter for
+    a location that is `root` itself.
+    """
+    names = location.parts[len(root.parts) :]
+    if not names:
+        raise InvalidParameter(f"{location} is a folder that is allowed, not a file below it")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with explained(location), walked(root, names[:-1], make=True) as folder:
+        temporary = f".darkroom-job-{token_hex(8)}.tmp"
+        try:
+            with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as file:
+                while piece := (yield):
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, names[-1], src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def check_folder(folder: Location, root: Location) -> None:
+    """Raise InvalidParameter if `folder`, or a part on the way to it, exists and is no folder.
+
+    Such a file, or a name that is too long, makes every write below it fail, however often it is
+    tried. Raises OriginFailed.
+    """
+    with explained(folder), suppress(FileNotFoundError):  # the first write makes it
+        try:
+            with walked(root, folder.parts[len(root.parts) :]):
+                pass
+        except NotADirectoryError as error:
+            name = os.fsencode(error.filename).decode("utf-8", "replace")
+            raise InvalidParameter(
+                f"{folder}: {name} is no folder; choose another address (links are not followed)"
+            ) from None
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise InvalidParameter(f"{folder}: a name in it is too long for the disk") from None
+
+
+def remove_abandoned(folder: Location, root: Location) -> None:
+    """Remove what processes that died left of their writes to a folder, a day later.
+
+    Raises OriginFailed.
+    """
+    with (
+        explained(folder),
+        suppress(FileNotFoundError, PermissionError),  # it is not there, or cannot be listed
+        walked(root, folder.parts[len(root.parts) :]) as found,
+        _readable(found) as readable,
+        os.scandir(readable) as entries,
+    ):
+        for each in entries:
+            if _TEMPORARY.fullmatch(each.name) and each.is_file(follow_symlinks=False):
+                with suppress(OSError):  # it is gone, or of another user
+                    if each.stat(follow_symlinks=False).st_mtime < time.time() - OLD:
+                        os.unlink(each.name, dir_fd=readable)
+
+
+def sync(folder: Location, root: Location) -> None:
+    """Force the names of the files in a folder, and of the folders on the way, to the disk.
+
+    Raises NotFound and OriginFailed.
+    """
+    names = folder.parts[len(root.parts) :]
+    with explained(folder):
+        for depth in range(len(names), -1, -1):
+            with walked(root, names[:depth]) as found:
+                try:
+                    with _readable(found) as readable:
+                        os.fsync(readable)
+                except PermissionError:  # a folder that can be written to but not listed
+                    continue
+                except OSError as error:
+                    if error.errno not in NO_FOLDER_SYNC:
+                        raise
 
 
 @contextmanager

@@ -15,14 +15,15 @@ from collections.abc import (
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
-from app.storage import local_files, local_writing
+from app.storage import local_files
 from app.storage.buckets import MISSING, Buckets, installed
 from app.storage.local_files import Entry
 from app.storage.location import AllowList, Location, parse
-from app.storage.steps import Steps
 from models.domain.errors import AddressRefused, OriginTimedOut, ServiceError
 from models.settings import Settings
 
@@ -36,6 +37,30 @@ PIECES = 2
 """Pieces of a file that a thread reads before it hands them over; a small file takes one thread."""
 
 T = TypeVar("T")
+
+
+class _Steps(Generic[T]):
+    """A blocking generator that threads advance, one at a time, and that may be closed any time."""
+
+    def __init__(self, source: Generator[T, Any, None]) -> None:
+        self._source = source
+        self._lock = Lock()
+
+    def take(self, n: int) -> list[T]:
+        """Return the next `n` items, or fewer at the end."""
+        with self._lock:
+            return [*islice(self._source, n)]
+
+    def put(self, *pieces: bytes | None) -> None:
+        """Send pieces to the generator, the first of which is None."""
+        with self._lock, suppress(StopIteration):
+            for piece in pieces:
+                self._source.send(piece)
+
+    def close(self) -> None:
+        """End the generator."""
+        with self._lock:
+            self._source.close()
 
 
 class Storage:
@@ -114,16 +139,18 @@ class Storage:
         if location.scheme != "file":
             await self._buckets.write(location, content)
             return
-        writing = local_writing.Writing(location, root)
+        steps = _Steps(local_files.writing(location, root))
         try:
             if isinstance(content, bytes):
-                await self._run(partial(writing.whole, content))
-            else:
-                async for piece in content:
-                    await self._run(partial(writing.add, piece))
-                await self._run(writing.finish)
+                await self._run(partial(steps.put, None, content, b""))
+                return
+            await self._run(partial(steps.put, None))
+            async for piece in content:
+                if piece:  # an empty one is the end
+                    await self._run(partial(steps.put, piece))
+            await self._run(partial(steps.put, b""))
         except BaseException:
-            self._later(writing.abort)
+            self._later(steps.close)
             raise
 
     async def check_folder(self, folder: Location) -> None:
@@ -135,7 +162,7 @@ class Storage:
         if folder.scheme == "file":
             try:
                 async with asyncio.timeout(self._timeout):  # a client waits for this
-                    await self._run(partial(local_writing.check_folder, folder, root))
+                    await self._run(partial(local_files.check_folder, folder, root))
             except TimeoutError:
                 raise self._silent(folder) from None
 
@@ -147,16 +174,16 @@ class Storage:
         """
         root = _root(folder, self._writable)
         if folder.scheme == "file":
-            await self._run(partial(local_writing.sync, folder, root))
+            await self._run(partial(local_files.sync, folder, root))
 
     async def tidy(self, folder: Location) -> None:
         """Remove what processes that were killed have left of their writes to a folder.
 
-        Files of running processes stay. Raises AddressRefused and OriginFailed.
+        Files that changed within a day stay. Raises AddressRefused and OriginFailed.
         """
         root = _root(folder, self._writable)
         if folder.scheme == "file":
-            await self._run(partial(local_writing.remove_abandoned, folder, root))
+            await self._run(partial(local_files.remove_abandoned, folder, root))
 
     def close(self) -> None:
         """Accept no more work; threads finish what they have, such as removing unfinished files."""
@@ -171,7 +198,7 @@ class Storage:
 
     async def _on_thread(self, source: Generator[T, None, None], n: int) -> AsyncGenerator[T, None]:
         """Yield from a blocking generator, which runs on a thread for `n` items at a time."""
-        steps = Steps(source)
+        steps = _Steps(source)
         try:
             taken = [*await self._run(partial(steps.take, n))]
             while taken:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.local_files import OLD
 from app.storage.location import parse
 from app.storage.storage import Storage
 from models.domain.errors import (
@@ -328,3 +329,19 @@ def test_a_file_is_no_folder_to_write_to(tmp_path: Path, name: bytes) -> None:
         assert not (tmp_path / "new").exists()
 
     run(tmp_path, scenario)
+
+
+def test_files_of_writes_are_removed_a_day_after_their_process_died(tmp_path: Path) -> None:
+    old, young = (tmp_path / f".darkroom-job-{digit * 16}.tmp" for digit in "ab")
+    others = [tmp_path / ".darkroom-0123456789abcdef.tmp", tmp_path / "image.png"]
+    for each in (old, young, *others):
+        each.write_bytes(b"half of an image")
+    for each in (old, *others):
+        os.utime(each, (0.0, each.stat().st_mtime - OLD - 60))
+
+    async def scenario(storage: Storage) -> None:
+        await storage.tidy(storage.writable(tmp_path.as_uri()))
+        await storage.tidy(storage.writable(tmp_path.as_uri() + "/not-there"))
+
+    run(tmp_path, scenario)
+    assert sorted(tmp_path.iterdir()) == sorted([young, *others])
