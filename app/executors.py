@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.decoders import Limits
-from app.pipeline.memory.codec_memory import CodecMemory, budget_for
+from app.pipeline.memory import Memory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend, Load
@@ -39,8 +39,8 @@ GPU, REPLICA = 0.02, 0.1
 """Factor of the time on one core that work is expected to take on a GPU, and on a replica of a
 cluster that may have a GPU, until an image was measured there."""
 
-LEAST_PIXELS_IN_FLIGHT = 200_000_000
-"""The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
+PIXELS_IN_FLIGHT = 200_000_000
+"""Pixels, over all front ends, for which there is room in that shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +121,11 @@ async def remote_executor(
     counters: Counters,
 ) -> Executor:
     """Connect to workers in other processes; wait until one answers, and for all with patience."""
-    own_pixels = -(-pixels_in_flight(settings, counters.front_ends) // counters.front_ends)
+    pixels = max(settings.max_pixels, PIXELS_IN_FLIGHT // counters.front_ends)
 
     backend = ProcessBackend(
         workers.addresses,
-        BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels),
+        BYTES_PER_PIXEL * pixels,
         settings.drain_timeout,
         _counted(metrics),
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
@@ -145,13 +145,6 @@ async def remote_executor(
         return known[1]
 
     return Executor(backend, computing, absence=backend.absence, loads=backend.loads)
-
-
-def pixels_in_flight(settings: Settings, front_ends: int) -> int:
-    """Return the limit on decoded pixels in memory, over all front ends."""
-    return settings.max_pixels_in_flight or max(
-        LEAST_PIXELS_IN_FLIGHT, settings.max_pixels * front_ends
-    )
 
 
 def admission_for(settings: Settings, counters: Counters, executor: Executor) -> Admission:
@@ -191,12 +184,12 @@ def job_images(settings: Settings, front_ends: int) -> int:
     return max(4, busy // front_ends)
 
 
-def codec_memory_for(settings: Settings, counters: Counters) -> CodecMemory:
-    """Return the memory that all front ends together may decode and encode large images with."""
+def image_memory(settings: Settings, counters: Counters) -> Memory:
+    """Return the memory that the images of all front ends together may take."""
     threads = cores(settings)
     processes = Limits.from_settings(settings, threads).processes or threads
     limit = budget_for(counters.front_ends * processes)
-    return CodecMemory(limit, counters, return_freed_memory)
+    return Memory(limit, counters, return_freed_memory)
 
 
 def _computing(welcome: Welcome) -> Computing:

@@ -20,19 +20,16 @@ from app.executors import (
     Executor,
     Workers,
     admission_for,
-    codec_memory_for,
+    image_memory,
     local_executor,
-    pixels_in_flight,
     remote_executor,
 )
 from app.fetch.fetcher import Fetcher
 from app.http import problems
 from app.job_start import start_jobs
-from app.pipeline.memory.codec_memory import CodecMemory
-from app.pipeline.memory.pixel_budget import PixelBudget
+from app.pipeline.memory import Memory
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.encoded_files import EncodedFiles
-from app.pipeline.results.spans import Spans
 from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
 from app.routes.openapi import PROBLEMS
 from app.service import Service
@@ -66,9 +63,9 @@ async def start_service(
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
-        memory = codec_memory_for(settings, counters)
+        memory = image_memory(settings, counters)
         limits = Limits.from_settings(settings, cores(settings))
-        decoders = DecoderPool(limits, metrics.on_decoder_end, memory)
+        decoders = DecoderPool(limits, metrics.on_decoder_end)
         started.push_async_callback(decoders.aclose)
         first = asyncio.create_task(decoders.start() if ahead else asyncio.sleep(0))
         started.callback(first.cancel)
@@ -90,7 +87,7 @@ def _assembled(
     started: AsyncExitStack,
     settings: Settings,
     metrics: Metrics,
-    parts: tuple[Executor, DecoderPool, CodecMemory],
+    parts: tuple[Executor, DecoderPool, Memory],
     counters: Counters,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
@@ -98,9 +95,8 @@ def _assembled(
     fetcher = Fetcher.from_settings(settings, metrics.on_fetch, counters)
     started.push_async_callback(fetcher.aclose)
     admission = admission_for(settings, counters, executor)
-    budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
-    usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit, files.limit)
+    usage = Usage(admission, fetcher.concurrency, memory.limit, files.limit)
     metrics.watch(
         [_at_scrape(executor, usage)], [*system_collectors(wanted_gpus(settings.gpus) > 0)]
     )
@@ -110,7 +106,7 @@ def _assembled(
 
         known = KnownResults(settings.result_cache, executor.computing, files, metrics)
     backend, pixels, threads = executor.backend, settings.max_pixels, cores(settings)
-    pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, known, pixels, threads)
+    pipeline = Pipeline(backend, fetcher, metrics, memory, decoders, files, known, pixels, threads)
     pipeline.on_stall(executor.release)
     started.callback(pipeline.close)
     return Service(
@@ -162,7 +158,10 @@ async def stop_service(service: Service) -> None:
 @asynccontextmanager
 async def _serving(service: Service, traces: TracerProvider | None) -> AsyncIterator[None]:
     """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
-    service.pipeline.spans = None if traces is None else Spans(traces)
+    if traces is not None:
+        from app.pipeline.results.spans import Spans
+
+        service.pipeline.spans = Spans(traces)
     try:
         await service.canary.probe()
         probing = asyncio.create_task(service.canary.keep_probing())

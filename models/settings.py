@@ -161,12 +161,6 @@ class Settings(BaseSettings):
         description="file with one API key a line, `name:key` or `name:sha256=HEX`, `!` before it "
         "disables it; then images are taken only with a key; read again on SIGHUP",
     )
-    max_pixels_in_flight: Pixels = Field(
-        0,
-        ge=0,
-        description="decoded pixels in memory; more wait for their turn; 0: 200 million, or room "
-        "for one largest image for each front end, whichever is more",
-    )
     decoders: Count = Field(
         "auto",
         description="processes that decode all but baseline JPEGs, in each process that serves "
@@ -313,7 +307,7 @@ SECTIONS = {
     "max_batch_size": "batches",
     "max_images_per_request": "limits of requests",
     "max_images_per_client": "limits of each client",
-    "max_pixels_in_flight": "decoding, encoding and their memory",
+    "decoders": "decoding, encoding and their memory",
     "cache_control": "caching and debugging",
     "default_deadline": "deadlines",
     "body_timeout": "connections",

@@ -1,12 +1,12 @@
-"""Fakes of what decodes images: a pool without processes, and the context of an image."""
+"""Fakes of what decodes images: a pool without processes, memory that notes, and a context."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
-from app.decoders import Limits, Seen, Unasked
-from app.decoders.exchange import File
-from app.decoders.queues import Memory, Queues
-from app.pipeline.memory.codec_memory import CodecMemory
+from app.decoders import Bounds, DecoderPool, Limits, Seen
+from app.pipeline.codec_threads import CodecThreads
+from app.pipeline.context import ImageContext
+from app.pipeline.decoding import ImageDecoder
 from app.pipeline.results.timings import Timings
 from models import codec
 from models.codec import Decoded, Description
@@ -16,32 +16,57 @@ MOST = 50_000_000
 
 
 class Pool:
-    """A pool that notes what it may decode unasked, and decodes on the event loop."""
+    """A pool that notes the bounds of what it was asked for, and decodes on the event loop."""
 
     running = True
     limits = Limits(2, MOST, 1 << 20, 10.0)
 
-    def __init__(self, memory: Memory | None = None) -> None:
-        self.queues = Queues(2, memory or CodecMemory(192 << 20))
-        self.unasked: list[Unasked] = []
+    def __init__(self) -> None:
+        self.bounds: list[Bounds] = []
+        self.slow: list[bool] = []
 
     async def decode(
-        self, file: File, _size: int, accept: Callable[[Seen], bool], unasked: Unasked
+        self, file: bytes, _size: int, bounds: Bounds, *, slow: bool
     ) -> Decoded | Seen:
-        self.unasked.append(unasked)
-        assert isinstance(file, bytes)
-        opened = codec.open_file(file, max_pixels=MOST)
-        seen = Seen(opened.info, opened.cost, opened.memory)
-        return opened.decode() if accept(seen) else seen
+        opened = self._opened(file, bounds, slow)
+        return opened if isinstance(opened, Seen) else opened.decode()
 
     async def describe(
-        self, file: File, _size: int, accept: Callable[[Seen], bool], *, colour: bool, unasked: int
+        self, file: bytes, _size: int, bounds: Bounds, *, colour: bool, slow: bool
     ) -> Description | Seen:
-        self.unasked.append(Unasked(unasked, unasked))
-        assert isinstance(file, bytes)
+        opened = self._opened(file, bounds if colour else None, slow)
+        return opened if isinstance(opened, Seen) else opened.describe(colour=colour)
+
+    def _opened(self, file: bytes, bounds: Bounds | None, slow: bool) -> codec.Opened | Seen:
+        self.slow.append(slow)
         opened = codec.open_file(file, max_pixels=MOST)
-        seen = Seen(opened.info, opened.cost, opened.memory)
-        return opened.describe(colour=colour) if accept(seen) else seen
+        if bounds is None:
+            return opened
+        self.bounds.append(bounds)
+        if bounds.allow(opened.info, opened.memory, opened.cost):
+            return opened
+        return Seen(opened.info, opened.cost, opened.memory)
+
+
+class Memory:
+    """The memory of an image, with room for everything; notes what was held and let go of."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self._held = 0
+
+    async def hold(self, n_bytes: int) -> None:
+        """Hold memory in place of what was held."""
+        self.release()
+        self._held = n_bytes
+        if n_bytes:
+            self.steps.append(n_bytes)
+
+    def release(self) -> None:
+        """Hold nothing."""
+        if self._held:
+            self.steps.append(-self._held)
+        self._held = 0
 
 
 @dataclass(frozen=True)
@@ -55,4 +80,15 @@ class Context:
     """What the decoder reads of the context of an image."""
 
     def __init__(self, *, in_background: bool = False) -> None:
-        self.stages, self.permit = Timings(), Permit(in_background)
+        self.stages, self.memory, self.permit = Timings(), Memory(), Permit(in_background)
+
+
+def context(*, in_background: bool = False) -> ImageContext:
+    """Return the context of an image, as its type says."""
+    return cast(ImageContext, Context(in_background=in_background))
+
+
+def decoder_of(pool: Pool, threads: CodecThreads | None = None) -> ImageDecoder:
+    """Return a decoder on a pool, with one thread."""
+    fetcher = cast(Any, None)
+    return ImageDecoder(fetcher, cast(DecoderPool, pool), threads or CodecThreads(1), MOST)

@@ -48,8 +48,8 @@ class Total(IntEnum):
     """Bytes of bodies that are still arriving."""
     REQUESTS = 3
     """Requests in progress on the image routes, including those whose body is still arriving."""
-    PIXELS = 4
-    """Decoded pixels in memory."""
+    MEMORY = 4
+    """Estimated bytes that images take from decoding to encoding, small images excepted."""
     FETCHES = 5
     """URLs being fetched."""
     CONNECTIONS = 6
@@ -58,15 +58,11 @@ class Total(IntEnum):
     """Expected microseconds of work that is admitted and not completed."""
     PAST = 8
     """The same of images that have passed their line."""
-    LARGE_MEMORY = 9
-    """Estimated bytes that large images take which are in progress, the largest ones excepted."""
-    HUGE_MEMORY = 10
-    """Estimated bytes that those images take which need more than half of a budget."""
-    UNREAD = 11
+    UNREAD = 9
     """Bytes of encoded images that their clients have not read."""
-    EXPECTED = 12
+    EXPECTED = 10
     """Images whose work is counted in WORK."""
-    THROUGH = 13
+    THROUGH = 11
     """Images that have passed their line, and are decoded, computed and encoded."""
 
 
@@ -89,14 +85,10 @@ class Mark(IntEnum):
     """Process id of the front end that writes this column; 0 if the column is free."""
     CONTENDED = 1
     """Monotonic nanoseconds at which a client with a small share was last refused."""
-    PIXELS = 2
-    """Monotonic nanoseconds at which a request that starves last looked for pixels, else 0."""
+    MEMORY = 2
+    """Monotonic nanoseconds at which a request that starves last looked for memory, else 0."""
     FETCHES = 3
-    """As PIXELS, for fetches."""
-    LARGE_MEMORY = 4
-    """As PIXELS, for the memory of large images."""
-    HUGE_MEMORY = 5
-    """As PIXELS, for the memory of the largest images."""
+    """As MEMORY, for fetches."""
 
 
 SETS = 1024

@@ -342,9 +342,8 @@ class Usage:
     """The limits of a server; functions return those that admission does not hold."""
 
     admission: Admission
-    pixels: Callable[[], int]
     fetches: Callable[[], int]
-    codec_memory: Callable[[], int]
+    memory: Callable[[], int]
     unread: Callable[[], int]
 
     def uses(self) -> Iterator[Use]:
@@ -353,9 +352,7 @@ class Usage:
         yield Use("images_in_flight", limits.images, total(Total.IMAGES))
         yield Use("bytes_in_flight", limits.bytes, total(Total.BYTES))
         yield Use("arriving_bytes", limits.arriving, total(Total.ARRIVING))
-        yield Use("pixels_in_flight", self.pixels(), total(Total.PIXELS))
-        yield Use("large_image_memory", self.codec_memory(), total(Total.LARGE_MEMORY))
-        yield Use("huge_image_memory", self.codec_memory(), total(Total.HUGE_MEMORY))
+        yield Use("image_memory", self.memory(), total(Total.MEMORY))
         yield Use("unread_bytes", self.unread(), total(Total.UNREAD))
         yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
 

@@ -4,19 +4,18 @@ Start reading at `pool.py`, then `child/decoder.py`, which is what runs inside s
 It may import `models`, msgspec and numpy, and nothing else of `app`.
 """
 
-from app.decoders.exchange import Seen, Unasked
-from app.decoders.frames import Encode
-from app.decoders.memory import LARGE_FILE, opening_bytes
-from app.decoders.pool import DecoderPool, Limits
-from app.decoders.queues import EXPENSIVE
+from app.decoders.memory import LARGE_FILE, SMALL, opening_bytes
+from app.decoders.messages import Bounds, Encode
+from app.decoders.pool import EXPENSIVE, DecoderPool, Limits, Seen
 
 __all__ = [
     "EXPENSIVE",
     "LARGE_FILE",
+    "SMALL",
+    "Bounds",
     "DecoderPool",
     "Encode",
     "Limits",
     "Seen",
-    "Unasked",
     "opening_bytes",
 ]

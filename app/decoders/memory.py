@@ -25,7 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.decoders.messages import Descriptor
 from models.domain.image import Pixels
+
+SMALL = 26 << 20
+"""Estimated bytes of an image that never waits for memory: most filters take less for 2 megapixels
+without alpha."""
 
 HEADER_BYTES = 64 << 20
 """Bytes that opening takes beside a file: tables, profiles and chunks that libraries unpack."""
@@ -50,35 +55,27 @@ _MOVED = 8 << 20
 _POPULATE = 0x8000  # MAP_POPULATE: one call instead of a page fault every 4 KiB
 
 
-def memory_file(*parts: bytes | memoryview) -> int:
-    """Return a descriptor of a new memory file that holds `parts` one after the other."""
-    descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        for part in parts:
-            _write(descriptor, part)
-    except BaseException:
-        os.close(descriptor)
-        raise
+def memory_file(*parts: bytes | memoryview) -> Descriptor:
+    """Return a new memory file that holds `parts` one after the other."""
+    descriptor = Descriptor(os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    for part in parts:
+        _write(descriptor.number, part)
     return descriptor
 
 
-def moved_to_file(pixels: NDArray[np.uint8], behind: bytes = b"") -> int:
-    """Return a descriptor of a new memory file of `pixels`, and of the bytes `behind` them.
+def moved_to_file(pixels: NDArray[np.uint8], behind: bytes = b"") -> Descriptor:
+    """Return a new memory file of `pixels`, and of the bytes `behind` them.
 
     The pixels lose their memory meanwhile, piece by piece, so that both together never take much
     more than one of them. They must be C-contiguous, and needed by nothing else.
     """
     descriptor = memory_file()
     flat = pixels.reshape(-1)
-    try:
-        for start in range(0, len(flat), _MOVED):
-            piece = flat[start : start + _MOVED]
-            _write(descriptor, piece.data)
-            release(piece)
-        _write(descriptor, behind)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    for start in range(0, len(flat), _MOVED):
+        piece = flat[start : start + _MOVED]
+        _write(descriptor.number, piece.data)
+        release(piece)
+    _write(descriptor.number, behind)
     return descriptor
 
 
@@ -108,29 +105,24 @@ def _write(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def contents(descriptor: int, size: int) -> bytes:
-    """Read the first `size` bytes of a file, whatever its position is."""
-    return os.pread(descriptor, size, 0)
-
-
-def contents_of_answer(descriptor: int, size: int) -> bytes:
-    """Read the first `size` bytes of a file that a decoder process made; raises ValueError for a
-    shorter one.
+def contents(descriptor: Descriptor, size: int) -> bytes:
+    """Read the first `size` bytes of a file, whatever its position is; raises ValueError for a
+    shorter one, for which any size would be allocated.
     """
-    if os.fstat(descriptor).st_size < size:  # or any size would be allocated
+    if os.fstat(descriptor.number).st_size < size:
         raise ValueError(f"the file has fewer than {size} bytes")
-    return contents(descriptor, size)
+    return os.pread(descriptor.number, size, 0)
 
 
-def mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
+def mapped(descriptor: Descriptor, size: int) -> NDArray[np.uint8]:
     """Map the first `size` bytes of a memory file, shared with its other users; nothing is copied.
 
     The file is sealed first: the process that made it could otherwise shorten it, and reading the
     missing pages would end the service with SIGBUS. Raises ValueError for a file that is too short,
     and OSError.
     """
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-    if os.fstat(descriptor).st_size < size:
+    fcntl.fcntl(descriptor.number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    if os.fstat(descriptor.number).st_size < size:
         raise ValueError(f"the memory file has fewer than {size} bytes")
     return np.asarray(Mapping(descriptor, size, populate=True))
 
@@ -143,11 +135,11 @@ class Mapping:
     Raises OSError.
     """
 
-    def __init__(self, descriptor: int, size: int, *, populate: bool) -> None:
+    def __init__(self, descriptor: Descriptor, size: int, *, populate: bool) -> None:
         self._size = size
         protection = mmap.PROT_READ | mmap.PROT_WRITE
         flags = mmap.MAP_SHARED | (_POPULATE if populate else 0)
-        address = _libc().mmap(None, size, protection, flags, descriptor, 0)
+        address = _libc().mmap(None, size, protection, flags, descriptor.number, 0)
         if address in (None, ctypes.c_void_p(-1).value):
             raise OSError(ctypes.get_errno(), "the memory of a decoder process cannot be mapped")
         self._address = address
@@ -187,9 +179,9 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class SharedArea:
-    """One end of the area; `descriptor` is its memory file, and may be closed afterwards."""
+    """One end of the area; `descriptor` is its memory file, which is not needed afterwards."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: Descriptor) -> None:
         self._mapping = Mapping(descriptor, AREA_SIZE, populate=False)
         self._bytes: NDArray[np.uint8] = np.asarray(self._mapping)
         self._memory = self._bytes.data
@@ -223,16 +215,12 @@ class SharedArea:
         return self._bytes[:size]
 
 
-def new_area() -> tuple[SharedArea, int]:
+def new_area() -> tuple[SharedArea, Descriptor]:
     """Make an area of fresh memory, and the descriptor by which a process can map it."""
-    descriptor = os.memfd_create("area", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.ftruncate(descriptor, AREA_SIZE)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        return SharedArea(descriptor), descriptor
-    except BaseException:
-        os.close(descriptor)
-        raise
+    descriptor = Descriptor(os.memfd_create("area", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    os.ftruncate(descriptor.number, AREA_SIZE)
+    fcntl.fcntl(descriptor.number, fcntl.F_ADD_SEALS, _SEALS)
+    return SharedArea(descriptor), descriptor
 
 
 POPULATED = 32 << 20
@@ -247,44 +235,35 @@ class NewPixels:
 
     def __init__(self) -> None:
         self._pixels: Pixels | None = None
-        self._descriptor: int | None = None
+        self._file: Descriptor | None = None
 
     def __call__(self, shape: tuple[int, int, int]) -> Pixels:
         """Return an array of `shape`, in a new memory file if it does not fit the shared area.
 
         Raises MemoryError.
         """
-        self.close()
+        self._pixels = self._file = None
         size = math.prod(shape)
         if size <= AREA_SIZE:
             return np.empty(shape, np.uint8)
         try:
-            self._descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            os.ftruncate(self._descriptor, size)
-            flat = np.asarray(Mapping(self._descriptor, size, populate=size <= POPULATED))
+            self._file = memory_file()
+            os.ftruncate(self._file.number, size)
+            flat = np.asarray(Mapping(self._file, size, populate=size <= POPULATED))
         except OSError as error:
             raise MemoryError("there is no memory for the pixels") from error
         self._pixels = flat.reshape(shape)
         return self._pixels
 
-    def file_of(self, pixels: Pixels, behind: bytes) -> int | None:
+    def file_of(self, pixels: Pixels, behind: bytes) -> Descriptor | None:
         """Return the memory file that holds `pixels`, and `behind` after them.
 
-        It stays open until `close`. Return None if these pixels are not in such a file.
+        Return None if these pixels are not in such a file.
         """
-        if self._descriptor is None or pixels is not self._pixels:
+        if self._file is None or pixels is not self._pixels:
             return None
         at = pixels.nbytes
         while behind:
-            written = os.pwrite(self._descriptor, behind, at)
+            written = os.pwrite(self._file.number, behind, at)
             at, behind = at + written, behind[written:]
-        return self._descriptor
-
-    def close(self) -> None:
-        """Close the file and drop the array; the receiver of the file keeps its memory."""
-        self._pixels = None
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-    __del__ = close
+        return self._file

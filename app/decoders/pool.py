@@ -1,48 +1,82 @@
-"""Pool of decoder processes: assigns a process to each image, and replaces those that died.
+"""Pool of decoder processes: hands each image to one of them, and replaces those that died.
 
 No image holds a thread while it is decoded: it waits for a free process, hands its file over, and
 takes the pixels. If its request ends early, the process is killed and another one is forked, which
-takes some milliseconds.
+takes some milliseconds. No answer of a process is trusted: each is checked before it becomes a type
+of `models`.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.decoders.exchange import (
-    NEVER,
-    File,
-    Seen,
-    Unasked,
-    decoded_by,
-    described_by,
-    encoded_by,
-    error_from,
-    hand_over,
+import numpy as np
+from numpy.typing import NDArray
+
+from app.decoders.memory import AREA_SIZE, contents, mapped, memory_file
+from app.decoders.messages import (
+    Bounds,
+    Broken,
+    Described,
+    Descriptor,
+    Encode,
+    Encoded,
+    Failed,
+    Frame,
+    Info,
+    Pixels,
+    Task,
 )
-from app.decoders.frames import Broken, Encode, Failed, Task
-from app.decoders.process import DecoderProcess, Gone, Supply
-from app.decoders.queues import EXPENSIVE, Memory, Queues
-from models.codec import Decoded, Description
-from models.domain.errors import ServiceError, Unavailable, Undecodable, Unprocessable
+from app.decoders.process import DecoderProcess, ForkServer, Gone
+from models.codec import Decoded, Description, ImageFormat, ImageInfo, decode_memory
+from models.domain.errors import (
+    InvalidParameter,
+    ServiceError,
+    TooManyPixels,
+    Unavailable,
+    Undecodable,
+    Unprocessable,
+    UnsupportedMedia,
+)
+from models.domain.image import Image
 from models.settings import Settings
 
-T = TypeVar("T")
-
 log = logging.getLogger("darkroom.decoders")
+
+T = TypeVar("T")
+Data = TypeVar("Data", bytes, NDArray[np.uint8])
+
+File = bytes | memoryview | int
+"""A file's bytes, or a descriptor of it that stays the caller's."""
+
+Answer = tuple[Frame, Descriptor | None]
+Read = Callable[[DecoderProcess, Task | Encode, Answer], Awaitable[T]]
+"""Reads the answer of a process to a task; raises Broken for one that no decoder gives."""
+
+EXPENSIVE = 1.0
+"""Estimated CPU seconds of decoding from which an image leaves one process to the others."""
+
+INLINE = 1 << 20
+"""Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
 
 IMAGES_PER_PROCESS = 500
 """A process is replaced after this number, which bounds how long a hostile file has an effect."""
 
 EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process whose connection closed
 
+_ERRORS: dict[str, type[ServiceError]] = {
+    each.code: each
+    for each in (Undecodable, TooManyPixels, UnsupportedMedia, Unprocessable, InvalidParameter)
+}
 
 _REASONS = {
     signal.SIGPROF: "cpu",
@@ -67,6 +101,21 @@ _ENCODING = {
 DECODE_SECONDS, ENCODE_SECONDS = 10.0, 60.0
 """Seconds of CPU time to decode an image of `max_pixels` (smaller images get less, at least 2), and
 to encode an image."""
+
+ANY = Bounds(1 << 60, 1 << 60, 1 << 60, math.inf)
+"""The bounds that every image is within."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file's header, and what decoding is estimated to take.
+
+    `cost` is CPU seconds, `memory` is bytes, with the pixels and the file.
+    """
+
+    info: ImageInfo
+    cost: float
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +162,25 @@ class DecoderPool:
 
     `observe` is called for each process that ended, with the reason: `cpu`, `memory`, `crash`,
     `killed`, `sandbox`, `cancelled`, `replaced` or `start`. Lives on one event loop.
+
+    Work that is `slow`, as expensive images and those of jobs are, leaves one process to the rest.
     """
 
     def __init__(
-        self,
-        limits: Limits,
-        observe: Callable[[str], None] = lambda _reason: None,
-        memory: Memory | None = None,
+        self, limits: Limits, observe: Callable[[str], None] = lambda _reason: None
     ) -> None:
         self.running = limits.processes > 0 and supported()
         """Whether this pool decodes images; if not, the caller's threads do."""
         self.limits = limits
-        self.queues = Queues(limits.processes, memory)
-        self._observe = observe
-        self._free = asyncio.Semaphore(limits.processes)
-        self._idle: list[DecoderProcess] = []
-        self._supply = Supply((limits.max_pixels, limits.max_file))
         self.busy = 0
         self.ended: Counter[str] = Counter()
+        self._observe = observe
+        self._free = asyncio.Semaphore(limits.processes)
+        self._slow = asyncio.Semaphore(max(1, limits.processes - 1))
+        self._idle: list[DecoderProcess] = []
+        self._starting = asyncio.Lock()
+        self._warned = False
+        self._server: ForkServer | None = None
 
     def state(self) -> dict[str, object]:
         """Describe for people how many processes work and wait, and why others ended."""
@@ -143,96 +193,94 @@ class DecoderPool:
 
     async def start(self) -> None:
         """Fork one process before the first image; a failure is reported with the first image."""
-        if not self.running:
-            return
-        with contextlib.suppress(Gone):
-            self._idle.append(await self._supply.fork())
+        if self.running:
+            with contextlib.suppress(Gone):
+                self._idle.append(await self._forked())
 
     async def decode(
-        self, file: File, size: int, accept: Callable[[Seen], bool], unasked: Unasked = NEVER
+        self, file: File, size: int, bounds: Bounds = ANY, *, slow: bool = False
     ) -> Decoded | Seen:
-        """Return the pixels, or the header alone of an image that `accept` refuses.
+        """Return the pixels of an image, or the header alone of an image beyond the bounds.
 
-        An image within `unasked` that is not expensive is decoded before `accept` is asked, which
-        saves a round trip. Raises the image's own error, also for what ended the process;
-        Unavailable while none can be had or two were killed. Cancelled, it kills the process.
+        The pixels are the service's alone: no decoder process can write to them any more. Raises
+        the image's own error, also for what ended the process; Unavailable while no process can be
+        had or two were killed. Cancelled, it kills the process.
         """
         limits = self.limits
-        task = Task(size, limits.max_pixels, limits.seconds, *unasked, EXPENSIVE)
-        return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, task))
+        task = Task(size, limits.max_pixels, limits.seconds, bounds)
+        return await self._run(task, file, b"", read_pixels, slow=slow)
 
     async def describe(
-        self, file: File, size: int, accept: Callable[[Seen], bool], *, colour: bool, unasked: int
+        self, file: File, size: int, bounds: Bounds = ANY, *, colour: bool, slow: bool = False
     ) -> Description | Seen:
-        """Return what a file contains, or the header alone of an image that `accept` refuses.
+        """Return what a file contains, or the header alone of an image beyond the bounds.
 
-        Only with `colour` pixels are decoded, and `accept` is asked for images of more pixels than
-        `unasked`. Raises as `decode` does.
+        Only with `colour` pixels are decoded and the bounds looked at. Raises as `decode` does.
         """
         limits = self.limits
-        bounds = (unasked, unasked, EXPENSIVE)
-        task = Task(size, limits.max_pixels, limits.seconds, *bounds, describe=True, colour=colour)
-        return await self._run(task, (file, b""), lambda each: described_by(each, accept, task))
+        task = Task(size, limits.max_pixels, limits.seconds, bounds, describe=True, colour=colour)
+        return await self._run(task, file, b"", read_description, slow=slow)
 
-    async def encode(self, task: Encode, pixels: File, exif: bytes | None = None) -> bytes:
+    async def encode(
+        self, task: Encode, pixels: File, exif: bytes | None = None, *, slow: bool = False
+    ) -> bytes:
         """Return the file that is asked for; raises as `decode` does.
 
         A descriptor as `pixels` is a memory file of the pixels, and of the metadata behind them.
         """
-        return await self._run(task, (pixels, exif or b""), encoded_by)
+        return await self._run(task, pixels, exif or b"", read_encoded, slow=slow)
 
     async def aclose(self) -> None:
         """End all processes; the pool may not be used any more."""
         for decoder in self._idle:
             decoder.close()
         self._idle.clear()
-        await self._supply.aclose()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
 
     async def _run(
-        self,
-        task: Task | Encode,
-        file: tuple[File, bytes],
-        talk: Callable[[DecoderProcess], Awaitable[T | Failed]],
+        self, task: Task | Encode, file: File, more: bytes, read: Read[T], *, slow: bool
     ) -> T:
-        async with self._free:
+        async with self._slow if slow else nullcontext(), self._free:
             self.busy += 1
             try:
-                return await self._in_process(task, file, talk)
+                return await self._in_process(task, file, more, read)
             except Killed:
                 if isinstance(task, Encode):  # its memory file may have lost its pixels
                     raise
-                return await self._in_process(task, file, talk)
+                return await self._in_process(task, file, more, read)
             finally:
                 self.busy -= 1
 
-    async def _in_process(
-        self,
-        task: Task | Encode,
-        file: tuple[File, bytes],
-        talk: Callable[[DecoderProcess], Awaitable[T | Failed]],
-    ) -> T:
-        decoder = await self._taken(task, file)
+    async def _in_process(self, task: Task | Encode, file: File, more: bytes, read: Read[T]) -> T:
+        decoder = await self._taken(task, file, more)
+        answer: Answer | None = None
         try:
-            found = await talk(decoder)
+            answer = await decoder.receive()
+            if not isinstance(answer[0], Failed):
+                found = await read(decoder, task, answer)
         except Broken:
-            raise await self._death(decoder, task) from None
+            answer = None
         except BaseException:
             self._end(decoder, "cancelled")
             raise
-        if isinstance(found, Failed):
-            self._end(decoder, "memory") if found.last else self._give_back(decoder)
-            raise error_from(found)
+        if answer is None:  # outside of the handler: its error holds the file of the answer
+            raise await self._death(decoder, task)
+        if isinstance(failed := answer[0], Failed):
+            self._end(decoder, "memory") if failed.last else self._give_back(decoder)
+            raise _ERRORS.get(failed.code, Undecodable)(failed.detail)
         self._give_back(decoder)
         return found
 
-    async def _taken(self, task: Task | Encode, file: tuple[File, bytes]) -> DecoderProcess:
+    async def _taken(self, task: Task | Encode, file: File, more: bytes) -> DecoderProcess:
         """Return a process that has been handed the file; raises Unavailable."""
         while True:
             # The process that was used last is taken first: its memory is in the caches.
             decoder = self._idle.pop() if self._idle else await self._new()
             try:
                 if not decoder.ended.done():
-                    await hand_over(decoder, task, *file)
+                    await _hand_over(decoder, task, file, more)
                     return decoder
             except Broken:
                 pass
@@ -243,7 +291,7 @@ class DecoderPool:
 
     async def _new(self) -> DecoderProcess:
         try:
-            return await self._supply.fork()
+            return await self._forked()
         except Gone as error:
             self._count("start")
             log.warning("%s", error)
@@ -251,12 +299,26 @@ class DecoderPool:
                 "no decoder process can be started at the moment; send the image again later"
             ) from error
 
+    async def _forked(self) -> DecoderProcess:
+        """Return a new process, of a new fork server if there is none; raises Gone."""
+        async with self._starting:
+            if self._server is None or not self._server.alive:
+                if self._server is not None:
+                    await self._server.close()
+                self._server = await ForkServer.start(self.limits.max_pixels, self.limits.max_file)
+            server = self._server
+        decoder, problem = await server.fork()
+        if problem and not self._warned:
+            self._warned = True
+            log.warning("decoder processes run without a part of their sandbox: %s", problem)
+        return decoder
+
     def _give_back(self, decoder: DecoderProcess) -> None:
         decoder.images += 1
         if decoder.images >= IMAGES_PER_PROCESS:
             self._end(decoder, "replaced")
-            return
-        self._idle.append(decoder)
+        else:
+            self._idle.append(decoder)
 
     async def _death(self, decoder: DecoderProcess, task: Task | Encode) -> ServiceError:
         """Return the error of the image whose process ended, or sent what no decoder sends."""
@@ -287,7 +349,8 @@ class DecoderPool:
 
 
 class Killed(Unavailable):
-    """A process was killed from outside: its fork server ended, or the host ran out of memory.
+    """A process was killed from outside, or because it stood still: its fork server ended, the host
+    ran out of memory, or the process was stopped.
 
     The image is not the reason, so it is worth another process.
     """
@@ -311,3 +374,131 @@ def error_of(reason: str, task: Task | Encode) -> ServiceError:
         text = _ENCODING.get(reason, "the encoder stopped on the image")
         return Unprocessable(f"{text}; ask for another format or faster options")
     return Undecodable(f"{_TEXTS[reason]}; save it anew as a plain JPEG or PNG, or send it smaller")
+
+
+async def _hand_over(decoder: DecoderProcess, task: Task | Encode, file: File, more: bytes) -> None:
+    """Send a task with its file and the bytes `more` behind it.
+
+    They go through the shared area where they fit, or as a descriptor. Raises Broken where the
+    process has ended.
+    """
+    if isinstance(file, int):
+        decoder.send(task, file)
+    elif (size := len(file) + len(more)) > AREA_SIZE:
+        memory = await asyncio.to_thread(memory_file, file, more)
+        decoder.send(task, memory.number)
+    else:
+        if size > INLINE:
+            await asyncio.to_thread(decoder.area.put, file, more)
+        else:
+            decoder.area.put(file, more)
+        decoder.send(task)
+
+
+async def read_pixels(
+    decoder: DecoderProcess, task: Task | Encode, answer: Answer
+) -> Decoded | Seen:
+    """Return the pixels, or the header of an image beyond the bounds of the task."""
+    assert isinstance(task, Task)
+    frame, memory = answer
+    if isinstance(frame, Info):
+        return _seen(frame, task.size)
+    if not isinstance(frame, Pixels):
+        raise Broken("no pixels")
+    info = info_from(frame.info)
+    size = pixels_size(frame, info, task)
+    data = await _taken(decoder.area.take if memory is None else mapped, memory, size)
+    return decoded_from(frame, info, data)
+
+
+async def read_description(
+    _decoder: DecoderProcess, task: Task | Encode, answer: Answer
+) -> Description | Seen:
+    """Return the description, or the header of an image beyond the bounds of the task."""
+    assert isinstance(task, Task)
+    frame, _ = answer
+    if isinstance(frame, Info):
+        return _seen(frame, task.size)
+    if not isinstance(frame, Described):
+        raise Broken("no description")
+    return frame.description
+
+
+async def read_encoded(decoder: DecoderProcess, _task: Task | Encode, answer: Answer) -> bytes:
+    """Return the file that was asked for."""
+    frame, memory = answer
+    if not isinstance(frame, Encoded):
+        raise Broken("no encoded file")
+    return await _taken(decoder.area.contents if memory is None else contents, memory, frame.size)
+
+
+async def _taken(take: Callable[..., Data], memory: Descriptor | None, size: int) -> Data:
+    """Return `size` bytes of an answer, which `take` takes out of the area or of a memory file."""
+    arguments = (size,) if memory is None else (memory, size)
+    try:
+        if size <= INLINE:
+            return take(*arguments)
+        return await asyncio.to_thread(take, *arguments)
+    except (ValueError, OSError) as error:
+        raise Broken("an impossible size") from error
+
+
+def _seen(answer: Info, size: int) -> Seen:
+    """Return the header of a file of `size` bytes; raises Broken.
+
+    The process has read the whole file, so its estimate of memory may be larger than ours. It is
+    never smaller, unless a hostile file has taken the process over.
+    """
+    info = info_from(answer)
+    return Seen(info, answer.cost, max(answer.memory, decode_memory(info, size)))
+
+
+def info_from(frame: Info) -> ImageInfo:
+    """Return the header; raises Broken for values that no header has."""
+    try:
+        format_ = ImageFormat(frame.format)
+    except ValueError as error:
+        raise Broken("an unknown format") from error
+    if min(frame.width, frame.height, frame.frames) < 1 or not 1 <= frame.orientation <= 8:
+        raise Broken("an impossible header")
+    if not 0 <= frame.cost < math.inf:
+        raise Broken("an impossible cost")
+    return ImageInfo(
+        format_,
+        frame.width,
+        frame.height,
+        frame.orientation,
+        frame.frames,
+        frame.mode,
+        frame.fast_jpeg,
+        frame.transparent,
+    )
+
+
+def pixels_size(frame: Pixels, info: ImageInfo, task: Task) -> int:
+    """Return the bytes of an answer, pixels and EXIF.
+
+    Raises Broken for those that cannot be, for another shape than the header's, and for more pixels
+    or channels than memory was reserved for.
+    """
+    height, width, channels = frame.shape
+    exif_size = frame.exif or 0
+    if min(frame.shape) < 1 or height * width > task.max_pixels or exif_size < 0:
+        raise Broken("an impossible image")
+    if (height, width) != (info.height, info.width) or channels > info.most_channels:
+        raise Broken("an image of another shape than its header states")
+    if not task.bounds.allow(info):
+        raise Broken("more pixels than were asked for")
+    return height * width * channels + exif_size
+
+
+def decoded_from(frame: Pixels, info: ImageInfo, data: NDArray[np.uint8]) -> Decoded:
+    """Return the image whose pixels, and then EXIF, are `data`; raises Broken."""
+    height, width, channels = frame.shape
+    size = height * width * channels
+    try:
+        image = Image(data[:size].reshape(frame.shape))
+    except ValueError as error:
+        raise Broken("an impossible image") from error
+    exif = None if frame.exif is None else data[size:].tobytes()
+    return Decoded(image, info, frame.copyright, exif)

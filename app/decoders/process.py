@@ -2,35 +2,56 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from app.decoders import frames
-from app.decoders.frames import Begin, Broken, Closed, Exited, Fork, Forked, Frame, NotForked, Ready
+from app.decoders import messages
 from app.decoders.memory import SharedArea, new_area
+from app.decoders.messages import (
+    Begin,
+    Broken,
+    Closed,
+    Descriptor,
+    Exited,
+    Fork,
+    Forked,
+    Frame,
+    NotForked,
+    Ready,
+)
 
-log = logging.getLogger("darkroom.decoders")
+Answer = tuple[Frame, Descriptor | None]
+"""A frame, and the descriptor that came beside it."""
 
-Answer = tuple[Frame, int | None]
-"""A frame, and the descriptor that came beside it, which the receiver closes."""
+STILL = 1.5
+"""Seconds in which a process that is asked for an image must use CPU time, or it is killed: a
+process that was stopped, or that hangs. A machine so busy that a process gets none is not known."""
+
+START_WITHIN = 20.0
+"""Seconds that the fork server may take to load the codecs; it takes 0.3 on an idle machine."""
+
+ANSWER_WITHIN = 5.0
+"""Seconds that the fork server may take to fork a process or to end."""
 
 
 class DecoderProcess:
     """Handle of a decoder process, which serves one image at a time, and of its shared area."""
 
-    def __init__(self, connection: socket.socket, pid: int, watch: int, area: SharedArea) -> None:
+    def __init__(
+        self, connection: socket.socket, pid: int, watch: Descriptor, area: SharedArea
+    ) -> None:
         self._connection = connection
-        self._watch = watch
+        self._watch: Descriptor | None = watch
         self._waiting: asyncio.Future[Answer] | None = None
         self._listens = False
         self._broken = False
+        self._ticks = -1
         self.pid = pid
         self.area = area
         self.images = 0
@@ -40,22 +61,24 @@ class DecoderProcess:
         """Its exit status, as waitpid(2) gives it."""
 
     async def receive(self) -> Answer:
-        """Return its next frame; raises Broken when it has ended, or sent one too many before."""
+        """Return its next frame; raises Broken when it has ended, or sent one too many before.
+
+        A process that uses no CPU time meanwhile is killed.
+        """
         if self._broken:
             raise Broken("the connection is closed")
         loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
         if not self._listens:
             # By its number: asyncio formats the repr of a socket it does not know, in 0.04 ms.
             loop.add_reader(self._connection.fileno(), self._on_readable)
             self._listens = True
-        waiting = self._waiting
+        self._waiting = loop.create_future()
+        self._ticks = -1
+        self._timer = loop.call_later(STILL, self._look)
         try:
-            return await waiting
-        except asyncio.CancelledError:
-            _close_descriptor_of(waiting)
-            raise
+            return await self._waiting
         finally:
+            self._timer.cancel()
             self._waiting = None
 
     def send(self, frame: Frame, *descriptors: int) -> None:
@@ -66,40 +89,45 @@ class DecoderProcess:
         if self._broken:
             raise Broken("the connection is closed")
         try:
-            frames.send(self._connection, frame, descriptors)
+            messages.send(self._connection, frame, *descriptors)
         except Closed:
             self.closed = True
             raise
 
     def kill(self) -> None:
         """Kill the process; a caller that waits for its frame gets Broken."""
-        if self._watch >= 0:
+        if self._watch is not None:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._watch, signal.SIGKILL)
+                signal.pidfd_send_signal(self._watch.number, signal.SIGKILL)
 
     def close(self) -> None:
         """Kill the process and close the connection; further calls have no effect."""
         self.kill()
-        if self._watch >= 0:
+        if self._watch is not None:
             self._stop_listening()
-            os.close(self._watch)
-            self._watch = -1
+            self._watch = None
             self._connection.close()
+
+    def _look(self) -> None:
+        """Kill the process if it has used no CPU time since the last look; else look again."""
+        before, self._ticks = self._ticks, ticks(self.pid)
+        if self._ticks == before:
+            self.kill()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(STILL, self._look)
 
     def _on_readable(self) -> None:
         try:
-            frame, descriptor = frames.receive(self._connection)
+            answer = messages.receive(self._connection)
         except BlockingIOError:
             return
         except Broken as error:
             self._break(error)
             return
         if self._waiting is None or self._waiting.done():
-            if descriptor is not None:
-                os.close(descriptor)
             self._break(Broken("a frame that nothing asked for"))
-            return
-        self._waiting.set_result((frame, descriptor))
+        else:
+            self._waiting.set_result(answer)
 
     def _break(self, error: Broken) -> None:
         self._broken = True
@@ -114,19 +142,14 @@ class DecoderProcess:
             self._listens = False
 
 
-def _close_descriptor_of(answer: asyncio.Future[Answer]) -> None:
-    """Close a descriptor that came in the turn of the loop in which its receiver was cancelled."""
-    if answer.done() and not answer.cancelled() and answer.exception() is None:
-        _, descriptor = answer.result()
-        if descriptor is not None:
-            os.close(descriptor)
+def ticks(pid: int) -> int:
+    """Return the clock ticks of CPU time that a process has used (proc(5)); 0 once it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
 
-
-START_WITHIN = 20.0
-"""Seconds that the fork server may take to load the codecs; it takes 0.3 on an idle machine."""
-
-ANSWER_WITHIN = 5.0
-"""Seconds that the fork server may take to fork a process or to end."""
 
 _ROOT = Path(__file__).parents[2]
 
@@ -151,11 +174,10 @@ class Gone(Exception):
     """The process has ended, or cannot be started."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
+class _Order(NamedTuple):
     """An ordered process: our ends of its connection and of its area."""
 
-    made: asyncio.Future[DecoderProcess]
+    made: "asyncio.Future[DecoderProcess]"
     connection: socket.socket
     area: SharedArea
 
@@ -166,9 +188,11 @@ class ForkServer:
     def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
         self._process = process
         self._control = control
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ordered: deque[_Order] = deque()
         self._decoders: dict[int, DecoderProcess] = {}
         self.alive = True
+        asyncio.get_running_loop().add_reader(control.fileno(), self._on_readable)
 
     @classmethod
     async def start(cls, max_pixels: int, max_file: int) -> "ForkServer":
@@ -184,63 +208,52 @@ class ForkServer:
         server = cls(process, ours)
         try:
             async with asyncio.timeout(START_WITHIN):
-                await _readable(ours)
-                frame, _ = frames.receive(ours)
-        except (Broken, TimeoutError) as error:
+                await server._ready
+        except (Gone, TimeoutError) as error:
             await server.close()
             raise Gone("the fork server ended while it started") from error
         except BaseException:
             await server.close()
             raise
-        assert isinstance(frame, Ready)
-        asyncio.get_running_loop().add_reader(ours, server._on_readable)
         return server
 
     async def fork(self) -> tuple[DecoderProcess, str]:
         """Return a new process, and which part of the sandbox the kernel lacks; raises Gone."""
-        if not self.alive:
-            raise Gone("the fork server has ended")
         made = self._order()
+        decoder = None
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 decoder = await made
-        except asyncio.CancelledError:
-            _abandon(made)
-            raise
-        except TimeoutError as error:
-            self._lost()
-            raise Gone("the fork server does not answer") from error
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN):
                 frame, _ = await decoder.receive()
-        except (Broken, TimeoutError) as error:
-            decoder.close()
-            raise Gone("a decoder ended while it started") from error
-        except BaseException:
-            decoder.close()
+        except BaseException as error:
+            if decoder is None and made.done() and not made.cancelled() and not made.exception():
+                decoder = made.result()  # it came in the turn of the loop of the cancellation
+            if decoder is not None:
+                decoder.close()
+            elif isinstance(error, TimeoutError):
+                self._lost()
+            if isinstance(error, Broken | TimeoutError):
+                raise Gone("a decoder did not start") from error
             raise
         assert isinstance(frame, Ready)
         return decoder, frame.problem
 
-    def _order(self) -> asyncio.Future[DecoderProcess]:
+    def _order(self) -> "asyncio.Future[DecoderProcess]":
         """Order a process and send its area, which waits in its connection; raises Gone."""
         try:
             area, memory = new_area()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
             raise Gone(f"no decoder can be started: {error.strerror}") from error
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         made: asyncio.Future[DecoderProcess] = asyncio.get_running_loop().create_future()
         self._ordered.append(_Order(made, ours, area))
-        try:
-            with theirs:
-                frames.send(ours, Begin(), [memory])
-                frames.send(self._control, Fork(), [theirs.fileno()])
-        except Broken as error:
-            self._lost()
-            raise Gone("the fork server has ended") from error
-        finally:
-            os.close(memory)
+        with theirs:
+            messages.send(ours, Begin(), memory.number)
+            try:
+                messages.send(self._control, Fork(), theirs.fileno())
+            except (Broken, OSError):
+                self._lost()
         return made
 
     async def close(self) -> None:
@@ -254,71 +267,55 @@ class ForkServer:
 
     def _on_readable(self) -> None:
         try:
-            frame, descriptor = frames.receive(self._control)
+            frame, watch = messages.receive(self._control)
         except BlockingIOError:
             return
         except Broken:
             self._lost()
             return
-        if isinstance(frame, Exited):
-            decoder = self._decoders.pop(frame.pid, None)
-            if decoder is not None and not decoder.ended.done():
-                decoder.ended.set_result(frame.status)
-            return
-        order = self._ordered.popleft()
-        made = order.made
-        if isinstance(frame, NotForked):
-            order.connection.close()
-            if not made.done():
-                made.set_exception(Gone(f"no decoder can be started: {frame.reason}"))
-            return
-        assert isinstance(frame, Forked)
-        assert descriptor is not None
-        decoder = DecoderProcess(order.connection, frame.pid, descriptor, order.area)
-        self._decoders[frame.pid] = decoder
-        if made.done():  # the request that asked for it was cancelled
-            decoder.close()
+        if isinstance(frame, Ready):
+            self._ready.set_result(None)
+        elif isinstance(frame, Exited):
+            _note_end(self._decoders.pop(frame.pid, None), frame.status)
+        elif isinstance(frame, NotForked):
+            _refuse(self._ordered.popleft(), f"no decoder can be started: {frame.reason}")
         else:
-            made.set_result(decoder)
+            assert isinstance(frame, Forked)
+            assert watch is not None
+            made, connection, area = self._ordered.popleft()
+            decoder = DecoderProcess(connection, frame.pid, watch, area)
+            self._decoders[frame.pid] = decoder
+            if made.done():  # the request that asked for it was cancelled
+                decoder.close()
+            else:
+                made.set_result(decoder)
 
     def _lost(self) -> None:
         """Give up all processes: the connection has closed on one side."""
-        if not self.alive:
-            return
-        self.alive = False
-        asyncio.get_running_loop().remove_reader(self._control)
-        self._control.close()
-        for order in self._ordered:
-            order.connection.close()
-            if not order.made.done():
-                order.made.set_exception(Gone("the fork server has ended"))
+        if self.alive:
+            self.alive = False
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+        if not self._ready.done():
+            self._ready.set_exception(Gone("the fork server has ended"))
+            self._ready.exception()  # asyncio warns of errors that were never looked at
+        while self._ordered:
+            _refuse(self._ordered.popleft(), "the fork server has ended")
         for decoder in self._decoders.values():
             decoder.kill()
-            if not decoder.ended.done():
-                decoder.ended.set_result(signal.SIGKILL)
+            _note_end(decoder, signal.SIGKILL)
         self._decoders.clear()
 
 
-def _abandon(made: asyncio.Future[DecoderProcess]) -> None:
-    """Close a process that came in the same turn of the loop in which its user was cancelled."""
-    if made.done() and not made.cancelled() and made.exception() is None:
-        made.result().close()
+def _note_end(decoder: DecoderProcess | None, status: int) -> None:
+    if decoder is not None and not decoder.ended.done():
+        decoder.ended.set_result(status)
 
 
-async def _readable(connection: socket.socket) -> None:
-    loop, descriptor = asyncio.get_running_loop(), connection.fileno()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def on_readable() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    # By its number: asyncio formats the repr of what it does not know yet, 0.04 ms for a socket.
-    loop.add_reader(descriptor, on_readable)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(descriptor)
+def _refuse(order: _Order, why: str) -> None:
+    order.connection.close()
+    if not order.made.done():
+        order.made.set_exception(Gone(why))
 
 
 def _launched(control: socket.socket, max_pixels: int, max_file: int) -> "subprocess.Popen[bytes]":
@@ -331,34 +328,3 @@ def _launched(control: socket.socket, max_pixels: int, max_file: int) -> "subpro
         pass_fds=[control.fileno()],
         start_new_session=True,
     )
-
-
-class Supply:
-    """Supply of new processes: starts a fork server with the first process, and another fork server
-    when that server has ended. `limits` are the pixels and the bytes of the largest file.
-    """
-
-    def __init__(self, limits: tuple[int, int]) -> None:
-        self._limits = limits
-        self._starting = asyncio.Lock()
-        self._warned = False
-        self.server: ForkServer | None = None
-
-    async def fork(self) -> DecoderProcess:
-        """Return a new process; raise Gone if none can be started."""
-        async with self._starting:
-            if self.server is None or not self.server.alive:
-                await self.aclose()
-                self.server = await ForkServer.start(*self._limits)
-            server = self.server
-        decoder, problem = await server.fork()
-        if problem and not self._warned:
-            self._warned = True
-            log.warning("decoder processes run without a part of their sandbox: %s", problem)
-        return decoder
-
-    async def aclose(self) -> None:
-        """End the fork server, and all processes with it."""
-        server, self.server = self.server, None
-        if server is not None:
-            await server.close()

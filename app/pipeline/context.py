@@ -1,17 +1,21 @@
-"""What accompanies one image through the pipeline, and how its errors become its outcome."""
+"""One image under way: what accompanies it, its pixels, and how its errors become its outcome."""
 
 import logging
 from collections.abc import Coroutine
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.admission import Permit, Turn
+from app.admission import Permit
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import pixels_of
+from app.pipeline.memory import Share
 from app.pipeline.results.timings import Timings
+from models.codec import Decoded, ImageInfo
 from models.domain.alarms import Timeout, interrupted
 from models.domain.errors import InternalError, ServiceError
+from models.domain.image import Jpeg, Source
 
 log = logging.getLogger("darkroom.pipeline")
 
@@ -41,18 +45,55 @@ class ExpectedPixels:
 
 @dataclass(frozen=True, slots=True)
 class ImageContext:
-    """One image under way: its item, the permit of its request, and its stopwatch.
+    """One image under way: its item, the permit of its request, its stopwatch and its memory.
 
-    `alarm` ends the work at the deadline of the request; `turn` is its place among all clients, for
-    which `pixels` are estimated.
+    `alarm` ends the work at the deadline of the request.
     """
 
     item: Item
     permit: Permit
     stages: Timings
     alarm: Timeout
-    turn: Turn
-    pixels: ExpectedPixels
+    memory: Share
+
+
+class HeldImage:
+    """The pixels of an image and what its file contained beside them.
+
+    A filtered image is encoded without its source. The last user of the pixels takes them away, so
+    that they do not stay in memory until the answer is complete. `info`, `copyright` and `exif` are
+    as in `models.codec.Decoded`.
+    """
+
+    __slots__ = ("_image", "channels", "copyright", "exif", "height", "info", "width")
+
+    def __init__(self, decoded: Decoded) -> None:
+        self._image: Source | None = decoded.image
+        self.height, self.width = decoded.image.height, decoded.image.width
+        self.channels = decoded.image.channels
+        self.info: ImageInfo = decoded.info
+        self.copyright = decoded.copyright
+        self.exif = decoded.exif
+
+    @property
+    def encoded(self) -> bool:
+        """Return whether the image is a JPEG that the device will decode."""
+        return isinstance(self._image, Jpeg)
+
+    def result(self, image: Source) -> "HeldImage":
+        """Return what filters made of this image: other pixels of the same file."""
+        held = copy(self)
+        held._image = image
+        held.height, held.width, held.channels = image.height, image.width, image.channels
+        return held
+
+    def image(self, *, last: bool = False) -> Source:
+        """Return the pixels; the `last` user takes them away."""
+        image = self._image
+        assert image is not None, "the pixels were taken away before"
+        if last:
+            self._image = None
+        return image
 
 
 def alarm_of(permit: Permit) -> Timeout:

@@ -33,15 +33,18 @@ class DecodeStalls:
         finally:
             self._waiting -= 1
 
-    def begin(self) -> None:
-        """Count one more image as being decoded."""
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Count an image as being decoded while the block runs; then look for a stall when the
+        image has gone on to what comes next.
+        """
         self._decoding += 1
-
-    def end(self) -> None:
-        """Count it no more, and look for a stall when it has gone on to what comes next."""
-        self._decoding -= 1
-        if self.call is not None and not self._decoding:
-            asyncio.get_running_loop().call_soon(self.look)
+        try:
+            yield
+        finally:
+            self._decoding -= 1
+            if self.call is not None and not self._decoding:
+                asyncio.get_running_loop().call_soon(self.look)
 
     def look(self) -> None:
         """Call `call` if no further image can be decoded before a batch has gone."""

@@ -1,115 +1,110 @@
-"""Fetch and decode the image of an item, and hold what its pixels take while they are in memory.
+"""Fetch and decode the image of an item, which holds the memory that it needs.
 
 Codec threads decode plain baseline JPEGs, and decoder processes all other files. An image is
-decoded when its header shows that it takes no more than it was granted; otherwise it waits for
-what it takes, and is asked for again. Nothing here depends on an operation or a backend.
+decoded at once if it is small; otherwise its header comes back, the image waits for the memory that
+it needs, and is decoded then. Nothing here depends on an operation or a backend.
 """
 
-import asyncio
+import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from app.admission import Permit
-from app.decoders import EXPENSIVE, LARGE_FILE, DecoderPool, Seen, Unasked, opening_bytes
+from app.decoders import EXPENSIVE, LARGE_FILE, SMALL, Bounds, DecoderPool, Seen, opening_bytes
 from app.fetch.fetcher import Fetcher
 from app.intake.item import Item
 from app.intake.spool import Blob
+from app.intake.wanted import ClassifyTensors
 from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import ImageContext
-from app.pipeline.decode_placement import DecodePlacement
+from app.pipeline.context import HeldImage, ImageContext
 from app.pipeline.decode_stalls import DecodeStalls
-from app.pipeline.memory.held_image import HeldImage
-from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.results.timings import Timings
 from models import codec
-from models.codec import Decoded, ImageFormat, ImageInfo, identify
+from models.codec import Decoded, Description, ImageFormat, ImageInfo, identify
 from models.domain.backend import Load
-from models.domain.errors import ServiceError
+from models.domain.errors import InvalidParameter, ServiceError
+from models.domain.image import Image, NetworkInput, Source
 
-AT_ONCE = 1 << 19
-"""Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
+Found = TypeVar("Found", Decoded, Description)
 
 MAGIC = 16
 """Number of bytes that distinguish a JPEG from other formats."""
 
+AT_ONCE = 1 << 19
+"""Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
+
+TENSOR_AT_ONCE = 1 << 20
+"""Largest tensor, in bytes, that is looked at on the event loop: 0.1 ms for its 262,144 values."""
+
+COPIES = 4
+"""Times the bytes of samples that a tall image takes: its samples, and Pillow's copy of them."""
+
 TYPICAL = (1250, 1600)
-"""Height and width of the image that is assumed before a header is read, so that most images need
-only one hand-over to a thread or a process."""
+"""Height and width of the largest image that a decoder process decodes without asking."""
 
-T = TypeVar("T")
+AHEAD = 256
+"""Jobs at the device that do not count as a queue: they form its next batches while it works."""
 
-Accept = Callable[[Seen], bool]
-"""Decide by the header of an image whether it is decoded now."""
+DECODING = 0.8
+"""Least share of its recent time that the device must have spent on decoding."""
 
-Room = Callable[[Seen], int]
-Memory = Callable[[Seen], int]
-"""Map a header: `Room` to the pixels that are taken from the budget, `Memory` to the most bytes."""
+SPARE = 0.3
+"""Least share of all cores that must have been idle recently."""
 
+Need = Callable[[Seen], int]
+"""Maps the header of an image to the most bytes that the image takes at any time."""
 
-class Grant(NamedTuple):
-    """What an image may take: pixels of the budget, bytes of memory, CPU seconds of decoding."""
-
-    pixels: int
-    memory: int = 0
-    cost: float = 0.0
+assert sys.byteorder == "little", "tensors are little-endian, and are used as they come"
 
 
-def typical_image(format_: ImageFormat, mode: str, size: int = 0) -> Seen:
-    """Return the header of the assumed image in a file of `size` bytes."""
-    info = ImageInfo(format_, TYPICAL[1], TYPICAL[0], 1, 1, mode, fast_jpeg=False)
-    return Seen(info, 0.0, codec.decode_memory(info, size))
+class IdleCores:
+    """Meter of the share of the machine's core time that was unused recently; 0 if unknown."""
 
+    LOOK = 0.25
+    """Seconds between two measurements."""
 
-TYPICAL_JPEG = typical_image(ImageFormat.JPEG, "RGB")
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._looked_at = time.monotonic()
+        self._share = 0.0
+        self._last = self._ticks()
 
+    def share(self) -> float:
+        """Return the share, from 0 to 1, by the last measurement."""
+        if (now := time.monotonic()) - self._looked_at >= self.LOOK:
+            self._looked_at = now
+            idle, whole = self._ticks()
+            if whole > self._last[1]:
+                self._share = (idle - self._last[0]) / (whole - self._last[1])
+            self._last = idle, whole
+        return self._share
 
-def unasked(accept: Accept, content: Blob) -> Unasked:
-    """Return the pixels of the typical image if it is accepted: a process decodes an image of no
-    more pixels before it asks.
-    """
-    format_ = identify(content.start(MAGIC)) or ImageFormat.PNG
-
-    def most(mode: str) -> int:
-        seen = typical_image(format_, mode, content.size)
-        return seen.info.n_pixels if accept(seen) else 0
-
-    return Unasked(most("RGB"), most("RGBA"))
-
-
-class _File:
-    """A file on its way: its content, the bytes granted for opening it in a process, and whether it
-    may be a plain JPEG. Only decoding shows damage, and no thread decodes a damaged JPEG twice.
-    """
-
-    __slots__ = ("content", "may_be_plain", "opening")
-
-    def __init__(self, content: Blob) -> None:
-        self.content = content
-        self.opening = 0
-        self.may_be_plain = True
+    def _ticks(self) -> tuple[int, int]:
+        """Return idle ticks (waiting for disks included) and all ticks since boot (proc(5))."""
+        try:
+            with self._stat.open() as file:
+                ticks = [int(word) for word in file.readline().split()[1:9]]
+        except OSError:
+            return 0, 0
+        return ticks[3] + ticks[4], sum(ticks)
 
 
 class ImageDecoder:
-    """Fetches and decodes; its `threads` codec threads serve all requests, as many others jobs."""
+    """Fetches and decodes; `threads` are shared by all requests."""
 
     def __init__(
-        self,
-        fetcher: Fetcher,
-        budget: PixelBudget,
-        decoders: DecoderPool,
-        max_pixels: int,
-        threads: int,
+        self, fetcher: Fetcher, decoders: DecoderPool, threads: CodecThreads, max_pixels: int
     ) -> None:
         self._fetcher = fetcher
         self._decoders = decoders
-        self._budget = budget
+        self._threads = threads
         self._max_pixels = max_pixels
-        self._threads = CodecThreads(threads)
-        self._behind = CodecThreads(threads, background=True)
-        self.processes_behind = asyncio.Semaphore(max(1, threads - 1))
-        self._choice = DecodePlacement(threads)
+        self._idle = IdleCores()
         self.stalls = DecodeStalls()
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
@@ -133,160 +128,186 @@ class ImageDecoder:
 
     async def encoded(self, content: Blob, load: Load, stages: Timings) -> Decoded | None:
         """Return a JPEG that the device will decode, or None for a file to be decoded here."""
-        if not self._choice.device_is_sooner(load):
+        if not self._device_is_sooner(load):
             return None
         with stages.measure("decode"):
+            look = partial(codec.encoded, max_pixels=self._max_pixels)
             if content.size > AT_ONCE or content.on_disk:
-                return await self.in_thread(self._look, content)
-            return self._look(content)
+                return await self._threads.run(lambda: look(content.read()))
+            return look(content.read())
 
-    @asynccontextmanager
-    async def held(self, jpeg: Decoded, room: Room, memory: Memory) -> AsyncIterator[HeldImage]:
-        """Hold room and memory for the pixels that will come back, while the block runs."""
-        async with AsyncExitStack() as held:
-            await self._present(held, memory(Seen(jpeg.info, 0.0)))
-            await held.enter_async_context(self._budget.hold(room(Seen(jpeg.info, 0.0))))
-            yield HeldImage(jpeg)
+    async def decoded(self, content: Blob, context: ImageContext, need: Need) -> HeldImage:
+        """Decode an image, which holds the memory that it needs from now on.
 
-    @asynccontextmanager
-    async def decoded(
-        self, content: Blob, context: ImageContext, room: Room, memory: Memory
-    ) -> AsyncIterator[HeldImage]:
-        """Decode an image, and hold the room for its pixels while the block runs.
-
-        An image that takes much time or memory waits for those first, and holds no room meanwhile.
         Raises TooManyPixels for an image whose decoding would take more memory than is allowed.
         """
-        async with AsyncExitStack() as held:
-            with context.stages.measure("decode"):
-                # No local name for the pixels: they would stay as long as this frame.
-                image = HeldImage(await self._decoded(content, context, room, memory, held))
-            content.close()
-            yield image
-
-    async def _decoded(
-        self, content: Blob, context: ImageContext, room: Room, memory: Memory, held: AsyncExitStack
-    ) -> Decoded:
-        """Ask for an image until it takes no more than it was granted, which `held` keeps."""
-        file, granted = _File(content), Grant(room(TYPICAL_JPEG))
-        behind, limit = context.permit.in_background, self._decoders.limits.decode_memory
-        small = self._decoders.queues.is_small
-
-        def accept(seen: Seen) -> bool:
-            if room(seen) > granted.pixels or seen.memory > limit:
-                return False
-            needed = memory(seen)
-            within = needed <= granted.memory or small(needed)
-            return within and (seen.cost < EXPENSIVE or seen.cost <= granted.cost)
-
-        await held.enter_async_context(self._budget.hold(granted.pixels))
-        found = await self._attempt(file, accept, behind=behind)
-        while not isinstance(found, Decoded):
-            await held.aclose()
+        with context.stages.measure("decode"):
+            found = None
+            if self._may_be_plain(content):
+                found = await self._plain(content, context, need)
             if found is None:
-                file.opening = opening_bytes(content.size)
-                granted = granted._replace(memory=file.opening)
+                found = await self._in_process(content, context, need, self._decode)
+        content.close()
+        return HeldImage(found)
+
+    async def described(self, content: Blob, context: ImageContext, *, colour: bool) -> Description:
+        """Return what a file contains; raises the error of a file that cannot be read.
+
+        EXIF and colour profiles may be hostile: even their readers run in a decoder process.
+        """
+        with context.stages.measure("decode"):
+            ask = partial(self._describe, colour=colour)
+            return await self._in_process(content, context, _of_decoding, ask)
+
+    async def tensor(self, content: Blob, wanted: ClassifyTensors, context: ImageContext) -> Source:
+        """Return an image that comes as a tensor: decoded samples, or the input of a network.
+
+        Raises InvalidParameter for values that are not finite.
+        """
+        with context.stages.measure("decode"):
+            await self._hold(context, COPIES * content.size)
+            if content.on_disk or content.size > TENSOR_AT_ONCE:
+                source = await self._threads.run(_tensor, content, wanted)
             else:
-                codec.check_decode_memory(found.info, found.memory, limit)
-                granted = Grant(room(found), max(file.opening, memory(found)), found.cost)
-            async with AsyncExitStack() as turn:
-                await self._wait(granted, held, turn)
-                found = await self._attempt(file, accept, behind=behind)
+                source = _tensor(content, wanted)
+        content.close()
+        return source
+
+    def _device_is_sooner(self, load: Load) -> bool:
+        """Return whether the device should decode a JPEG, as it does if that costs it little.
+
+        Threads help only while decoding is what limits the device and the machine has cores to
+        spare: pixels are ten times as large as their file, and a worker that is limited by
+        something else loses more time by copying pixels than by decoding. Threads that decoded too
+        much lowered the rate from 8,900 to 6,400 images per second.
+        """
+        if not load.takes_jpegs:
+            return False
+        if load.queued_jobs <= AHEAD or load.decoding < DECODING:
+            return True
+        return self._threads.busy >= self._threads.most or self._idle.share() < SPARE
+
+    def _may_be_plain(self, content: Blob) -> bool:
+        """Return whether a file may be a plain baseline JPEG; one on disk is only read later."""
+        if not self._decoders.running or identify(content.start(MAGIC)) is not ImageFormat.JPEG:
+            return False
+        return content.on_disk or codec.may_be_baseline(content.read())
+
+    async def _plain(self, content: Blob, context: ImageContext, need: Need) -> Decoded | None:
+        """Decode a plain baseline JPEG on a thread; return None for any other file.
+
+        Only decoding shows damage, and no thread decodes a damaged JPEG twice.
+        """
+        run = partial(self._threads.run, background=context.permit.in_background)
+        with self.stalls.decoding():
+            found = await run(_plain, content, self._max_pixels, lambda seen: need(seen) <= SMALL)
+        if isinstance(found, Seen):
+            await self._hold_to_decode(found, context, need(found))
+            with self.stalls.decoding():
+                found = await run(_plain, content, self._max_pixels, lambda _seen: True)
+        assert not isinstance(found, Seen)
         return found
 
-    async def _wait(self, granted: Grant, held: AsyncExitStack, turn: AsyncExitStack) -> None:
-        """Wait for what is granted: `held` keeps room and memory, `turn` the turn to decode."""
-        queues = self._decoders.queues
-        with self.stalls.waiting():
-            await self._present(held, granted.memory)
-            await turn.enter_async_context(queues.line(granted.cost))
-            await held.enter_async_context(self._budget.hold(granted.pixels))
-            await turn.enter_async_context(queues.turn(granted.cost))
+    async def _in_process(
+        self,
+        content: Blob,
+        context: ImageContext,
+        need: Need,
+        ask: Callable[[Blob, Bounds, bool], Awaitable[Found | Seen]],
+    ) -> Found:
+        """Ask for what is in a file until it takes no more memory than the image holds.
 
-    async def _attempt(self, file: _File, accept: Accept, *, behind: bool) -> Decoded | Seen | None:
-        """Return the image if `accept` agrees, else its header; raises the error of a bad file.
-
-        Return None for a large file that a process would open before memory for that is granted.
+        A large file holds the memory that opening it takes before it is opened.
         """
-        self.stalls.begin()
-        try:
-            content = file.content
-            if not self._decoders.running:
-                return await self.in_thread(self._any_file, content, accept, background=behind)
-            # A file on disk is only read on a thread.
-            if (
-                file.may_be_plain
-                and identify(content.start(MAGIC)) is ImageFormat.JPEG
-                and (content.on_disk or codec.may_be_baseline(content.read()))
-            ):
-                found = await self.in_thread(self._plain, content, accept, background=behind)
-                if found is not None:
-                    return found
-            file.may_be_plain = False
-            if content.size >= LARGE_FILE and not file.opening:
-                return None
-            bounds = unasked(accept, content)
-            async with AsyncExitStack() as shown:
-                if behind:
-                    await shown.enter_async_context(self.processes_behind)
-                descriptor = shown.enter_context(content.shown())
-                return await self._decoders.decode(descriptor, content.size, accept, bounds)
-        finally:
-            self.stalls.end()
+        opening = opening_bytes(content.size) if content.size >= LARGE_FILE else 0
+        held = max(opening, SMALL)
+        bounds = _at_once(content, need, held)
+        await self._hold(context, opening)
+        while True:
+            slow = context.permit.in_background or bounds.cost > EXPENSIVE
+            with self.stalls.decoding():
+                found = await ask(content, bounds, slow)
+            if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > held:
+                # Of fewer pixels than was assumed, and another shape.
+                found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))
+            if not isinstance(found, Seen):
+                return found
+            held = max(opening, need(found))
+            await self._hold_to_decode(found, context, held)
+            pixels = found.info.n_pixels
+            bounds = Bounds(pixels, pixels, found.memory, max(EXPENSIVE, found.cost))
 
-    def _plain(self, blob: Blob, accept: Accept) -> Decoded | Seen | None:
-        """Decode a plain baseline JPEG; return None for any other file, and for a damaged one."""
-        started = time.monotonic()
-        opened = codec.open_plain(blob.read(), max_pixels=self._max_pixels)
-        if opened is None:
-            return None
-        # Its cost is bounded by its pixels, so it never waits for a turn.
-        memory = codec.decode_memory(opened.info, blob.size, plain_jpeg=True)
-        seen = Seen(opened.info, 0.0, memory)
-        if not accept(seen):
-            return seen
-        decoded = opened.decode_plain()
-        self._choice.measured(time.monotonic() - started)
-        return decoded
+    async def _hold_to_decode(self, seen: Seen, context: ImageContext, n_bytes: int) -> None:
+        codec.check_decode_memory(seen.info, seen.memory, self._decoders.limits.decode_memory)
+        await self._hold(context, n_bytes)
 
-    def _any_file(self, blob: Blob, accept: Accept) -> Decoded | Seen:
-        """Decode a file of any format, on a machine without decoder processes."""
-        started = time.monotonic()
-        opened = codec.open_file(blob.read(), max_pixels=self._max_pixels)
-        seen = Seen(opened.info, opened.cost, opened.memory)
-        if not accept(seen):
-            return seen
-        decoded = opened.decode()
-        if opened.info.fast_jpeg:
-            self._choice.measured(time.monotonic() - started)
-        return decoded
+    async def _hold(self, context: ImageContext, n_bytes: int) -> None:
+        with self.stalls.waiting():
+            await context.memory.hold(n_bytes)
 
-    def at_once(self, pixels: int, memory: int) -> int:
-        """Return how many jobs of these pixels and bytes fit at a time, at least one."""
-        return self._decoders.queues.at_once(memory, self._budget.fitting(pixels))
+    async def _decode(self, content: Blob, bounds: Bounds, slow: bool) -> Decoded | Seen:
+        if not self._decoders.running:
+            decode = codec.Opened.decode
+            return await self._threads.run(self._here, content, bounds, decode)
+        with content.shown() as file:
+            return await self._decoders.decode(file, content.size, bounds, slow=slow)
 
-    async def in_thread(
-        self, function: Callable[..., T], *args: object, background: bool = False
-    ) -> T:
-        """Run a function on a codec thread, or on one of the background; return its result."""
-        if background:
-            return await self._behind.run(function, *args)
-        self._choice.waiting += 1
-        try:
-            return await self._threads.run(function, *args)
-        finally:
-            self._choice.waiting -= 1
+    async def _describe(
+        self, content: Blob, bounds: Bounds, slow: bool, *, colour: bool
+    ) -> Description | Seen:
+        if not self._decoders.running:
+            describe = partial(codec.Opened.describe, colour=colour)
+            return await self._threads.run(self._here, content, bounds, describe)
+        with content.shown() as file:
+            return await self._decoders.describe(
+                file, content.size, bounds, colour=colour, slow=slow
+            )
 
-    def close(self) -> None:
-        """End the codec threads; nothing may be submitted any more."""
-        self._threads.close()
-        self._behind.close()
+    def _here(
+        self, content: Blob, bounds: Bounds, use: Callable[[codec.Opened], Found]
+    ) -> Found | Seen:
+        """Use a file of any format, on a machine without decoder processes."""
+        opened = codec.open_file(content.read(), max_pixels=self._max_pixels)
+        if not bounds.allow(opened.info, opened.memory, opened.cost):
+            return Seen(opened.info, opened.cost, opened.memory)
+        return use(opened)
 
-    async def _present(self, held: AsyncExitStack, memory: int) -> None:
-        """Wait for memory, and hold it as long as `held`."""
-        queues = self._decoders.queues
-        if not queues.is_small(memory):
-            await held.enter_async_context(queues.present(memory))
 
-    def _look(self, blob: Blob) -> Decoded | None:
-        return codec.encoded(blob.read(), max_pixels=self._max_pixels)
+def _at_once(content: Blob, need: Need, held: int) -> Bounds:
+    """Return the bounds of images that need no more than what is `held`: a process decodes those
+    before it sends the header. The typical image stands for all that have no more pixels.
+    """
+    format_ = identify(content.start(MAGIC)) or ImageFormat.PNG
+
+    def most(mode: str) -> int:
+        info = ImageInfo(format_, TYPICAL[1], TYPICAL[0], 1, 1, mode, fast_jpeg=False)
+        seen = Seen(info, 0.0, codec.decode_memory(info, content.size))
+        return info.n_pixels if need(seen) <= held else 0
+
+    return Bounds(most("RGB"), most("RGBA"), held, EXPENSIVE)
+
+
+def _of_decoding(seen: Seen) -> int:
+    return seen.memory
+
+
+def _plain(content: Blob, max_pixels: int, accept: Callable[[Seen], bool]) -> Decoded | Seen | None:
+    """Decode a plain baseline JPEG if its header is accepted; return None for any other file, and
+    for a damaged one.
+    """
+    opened = codec.open_plain(content.read(), max_pixels=max_pixels)
+    if opened is None:
+        return None
+    memory = codec.decode_memory(opened.info, content.size, plain_jpeg=True)
+    seen = Seen(opened.info, 0.0, memory)  # its cost is bounded by its pixels
+    return opened.decode_plain() if accept(seen) else seen
+
+
+def _tensor(content: Blob, wanted: ClassifyTensors) -> Source:
+    data = content.read()
+    if not wanted.operation.preprocessed:
+        return Image(np.frombuffer(data, np.uint8).reshape(wanted.height, wanted.width, 3))
+    values = np.frombuffer(data, np.float32)
+    if not np.isfinite(values).all():
+        raise InvalidParameter("the tensor of this image has values that are no finite numbers")
+    return NetworkInput(values.reshape(3, wanted.height, wanted.width))

@@ -4,14 +4,15 @@ Each image of a request is independent: whatever happens to it becomes its own a
 part of an image that `/process` takes apart: its labels, and each of its versions.
 """
 
+import asyncio
 import operator
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.admission import Permit
+from app.admission import Permit, Turn
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
 from app.http.request import StreamWindow
@@ -28,29 +29,33 @@ from app.intake.wanted import (
     kinds,
     known_pixels,
 )
-from app.pipeline.computation import Computation
-from app.pipeline.context import ExpectedPixels, ImageContext, alarm_of, caught
+from app.pipeline.codec_threads import CodecThreads
+from app.pipeline.computation import Computation, check_finite
+from app.pipeline.context import ExpectedPixels, HeldImage, ImageContext, alarm_of, caught
 from app.pipeline.decoding import ImageDecoder
-from app.pipeline.describing import ImageDescriber
-from app.pipeline.encoding import ImageEncoder
-from app.pipeline.memory.held_image import HeldImage
-from app.pipeline.memory.memory_need import PartsNeed, peak_pixels, to_classify, to_filter
-from app.pipeline.memory.pixel_budget import PixelBudget
-from app.pipeline.parts import PartsOfImage
+from app.pipeline.memory import Memory, Share, to_classify, to_filter, to_process
 from app.pipeline.results.encoded_files import EncodedFiles
-from app.pipeline.results.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
-from app.pipeline.results.spans import Spans
+from app.pipeline.results.outcomes import (
+    Answer,
+    AnswerOutcome,
+    EncodedImage,
+    Processed,
+    VersionAnswer,
+)
 from app.pipeline.results.timings import Timings
 from app.pipeline.runner import Left, run, run_window
-from app.pipeline.tensors import TensorClassifier
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
 from models.domain.errors import ServiceError
+from models.domain.image import Source
 from models.domain.job import Labels, Vector
 from workers.operations import Classify
 
-if TYPE_CHECKING:  # servers without a result cache do not load it
+if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
     from app.pipeline.results.known_results import KnownResults
+    from app.pipeline.results.spans import Spans
+
+T = TypeVar("T")
 
 _NAMES = {
     Classify: "classify",
@@ -62,10 +67,6 @@ _NAMES = {
 """The label of each kind of request in metrics."""
 
 
-def _own_pixels(seen: Seen) -> int:
-    return seen.info.n_pixels
-
-
 class Pipeline:
     """Fetch, decode, compute and encode; `threads` codec threads serve all requests."""
 
@@ -74,26 +75,24 @@ class Pipeline:
         backend: Backend,
         fetcher: Fetcher,
         metrics: Metrics,
-        budget: PixelBudget,
+        memory: Memory,
         decoders: DecoderPool,
         files: EncodedFiles,
         known: "KnownResults | None",
         max_pixels: int,
         threads: int,
-        spans: Spans | None = None,
     ) -> None:
-        self.spans = spans
+        self.spans: Spans | None = None
         """Makes the spans of traces, or None if there are none."""
         self._observed = metrics.observations.image
+        self._memory = memory
         self._files = files
         self._known = known
         self._max_pixels = max_pixels
-        self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
-        self.stalls, in_thread = self._decoder.stalls, self._decoder.in_thread
-        self._describer = ImageDescriber(decoders, budget, max_pixels, in_thread)
-        encoder = ImageEncoder(decoders, in_thread, self._decoder.processes_behind)
-        self._computation = Computation(backend, encoder, files, max_pixels)
-        self._tensors = TensorClassifier(decoders, budget, in_thread, self._computation)
+        self._threads = CodecThreads(threads)
+        self._decoder = ImageDecoder(fetcher, decoders, self._threads, max_pixels)
+        self.stalls = self._decoder.stalls
+        self._computation = Computation(backend, decoders, self._threads, files, max_pixels)
 
     def answers(
         self, request: ImageRequest, permit: Permit, left: Left
@@ -142,8 +141,13 @@ class Pipeline:
         pixels = ExpectedPixels(self._max_pixels, known_pixels(wanted))
         batched = isinstance(wanted, Classify | ClassifyTensors)  # filters do not fill batches
         turn = permit.turn(kinds(wanted), pixels, batched=batched)
-        context = ImageContext(item, permit, Timings(), alarm_of(permit), turn, pixels)
-        outcome = await caught(item, context.alarm, self._outcome(context, wanted))
+        memory = Share(self._memory, permit.client)
+        context = ImageContext(item, permit, Timings(), alarm_of(permit), memory)
+        try:
+            work = self._outcome(context, wanted, turn, pixels)
+            outcome = await caught(item, context.alarm, work)
+        finally:
+            memory.release()
         turn.end()
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
@@ -161,88 +165,110 @@ class Pipeline:
 
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
-        self._decoder.close()
+        self._threads.close()
         self._files.close()
 
-    async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
+    async def _outcome(
+        self, context: ImageContext, wanted: Wanted, turn: Turn, pixels: ExpectedPixels
+    ) -> AnswerOutcome:
         """Open the item, wait for its turn among all clients, then do what is wanted.
 
-        A result that is known already needs no turn.
+        A result that is known already, or that an equal image gets just now, needs no turn.
         """
         permit = context.permit
-        content = await self._decoder.opened(context.item, permit, context.stages)
-        context.pixels.content = content
+        content = pixels.content = await self._decoder.opened(context.item, permit, context.stages)
+        compute = partial(self._in_turn, content, wanted, context, turn)
         try:
-            known = self._known
-            if known is None:
-                async with context.turn:
-                    return await self._computed(content, wanted, context)
-            key = await known.key(content, wanted, permit.fetches_for)
-            if key is not None and (found := known.known(key, context.stages)) is not None:
-                return found
-            async with context.turn:
-                if key is None:
-                    return await self._computed(content, wanted, context)
-                work = partial(self._computed, content, wanted, context)
-                lane, turn, stages = permit.lane, context.turn, context.stages
-                return await known.once(key, lane, turn, stages, work)
+            if self._known is None:
+                return await compute()
+            key = await self._known.key(content, wanted, permit.fetches_for)
+            if key is None:
+                return await compute()
+            return await self._known.once(key, permit.lane, context.stages, compute)
         finally:
             content.close()
 
-    async def _computed(
-        self, content: Blob, wanted: Wanted, context: ImageContext
+    async def _in_turn(
+        self, content: Blob, wanted: Wanted, context: ImageContext, turn: Turn
     ) -> AnswerOutcome:
-        if isinstance(wanted, Classify):
-            return await self._classified(content, wanted, context)
-        if isinstance(wanted, Version):
-            return await self._filtered(content, wanted, context)
-        if isinstance(wanted, ClassifyTensors):
-            return await self._tensors.classified(content, wanted, context)
-        if isinstance(wanted, Describe):
-            return await self._describer.described(content, context, colour=wanted.colour)
-        return await self._processed(content, wanted, context)
+        async with turn:
+            if isinstance(wanted, Classify):
+                return await self._classified(content, wanted, context)
+            if isinstance(wanted, Version):
+                return await self._filtered(content, wanted, context)
+            if isinstance(wanted, ClassifyTensors):
+                image = await self._decoder.tensor(content, wanted, context)
+                return check_finite(await self._labels(image, wanted.operation, context))
+            if isinstance(wanted, Describe):
+                return await self._decoder.described(content, context, colour=wanted.colour)
+            return await self._processed(content, wanted, context)
+
+    async def _labels(
+        self, image: Source, operation: Classify, context: ImageContext
+    ) -> Labels | Vector:
+        permit, stages = context.permit, context.stages
+        return await self._computation.labels(image, operation, permit, stages)
 
     async def _classified(
         self, content: Blob, operation: Classify, context: ImageContext
     ) -> Labels | Vector:
-        permit, stages = context.permit, context.stages
-        jpeg = await self._decoder.encoded(content, self._computation.load(), stages)
+        load = self._computation.load()
+        jpeg = await self._decoder.encoded(content, load, context.stages)
         if jpeg is not None:
-            return await self._computation.labels(HeldImage(jpeg), operation, permit, stages)
-        source = self._decoder.decoded(content, context, _own_pixels, to_classify)
-        async with source as image:
-            labels = self._computation.labels
-            return await labels(image, operation, permit, stages, last=True)
+            return await self._labels(jpeg.image, operation, context)
+        held = await self._decoder.decoded(content, context, to_classify)
+        return await self._labels(held.image(last=True), operation, context)
 
     async def _filtered(
         self, content: Blob, version: Version, context: ImageContext
     ) -> EncodedImage:
-        decoder, permit, stages = self._decoder, context.permit, context.stages
-        load = self._computation.load()
-        jpeg = await decoder.encoded(content, load, stages)
-        most, encoded = self._max_pixels, jpeg is not None
-
-        def needed(seen: Seen) -> int:
-            return peak_pixels(version.operation, most, seen.info.height, seen.info.width)
-
+        permit, stages, load = context.permit, context.stages, self._computation.load()
+        jpeg = await self._decoder.encoded(content, load, stages)
+        encoded = jpeg is not None
         on_device = encoded or load.on_gpu
-        memory = partial(to_filter, version, most, on_device=on_device, encoded=encoded)
-        source = (
-            decoder.held(jpeg, needed, memory)
-            if jpeg
-            else decoder.decoded(content, context, needed, memory)
-        )
-        async with source as image:
-            return await self._computation.filtered(image, version, permit, stages, last=True)
+        need = partial(to_filter, version, self._max_pixels, on_device=on_device, encoded=encoded)
+        if jpeg is not None:
+            await context.memory.hold(need(Seen(jpeg.info, 0.0)))
+            held = HeldImage(jpeg)
+        else:
+            held = await self._decoder.decoded(content, context, need)
+        return await self._computation.filtered(held, version, permit, stages, last=True)
 
     async def _processed(self, content: Blob, wanted: Parts, context: ImageContext) -> Processed:
-        """Decode the image once for all parts, as many at a time as memory has room for."""
+        """Decode the image once for all parts, as many at a time as memory has room for.
+
+        Raises the first error if no part has succeeded.
+        """
         on_device = self._computation.load().on_gpu
-        need = PartsNeed(wanted, self._max_pixels, self._decoder.at_once, on_device=on_device)
-        async with self._decoder.decoded(content, context, need.pixels, need.memory) as image:
-            context.alarm.stop()  # from here on each part has an alarm of its own
-            parts = PartsOfImage(self._computation, image, context, need.parts)
-            return await parts.all_of(wanted)
+        need = partial(to_process, wanted, self._max_pixels, self._memory, on_device=on_device)
+        source = await self._decoder.decoded(content, context, lambda seen: need(seen)[0])
+        context.alarm.stop()  # from here on each part has an alarm of its own
+        turns = asyncio.Semaphore(need(Seen(source.info, 0.0))[1])
+        permit, compute = context.permit, self._computation
+
+        async def part(work: Callable[[], Coroutine[Any, Any, T]]) -> T | ServiceError:
+            async def in_turn() -> T:
+                async with turns:
+                    return await work()
+
+            return await caught(context.item, alarm_of(permit), in_turn())
+
+        async def labels() -> Labels | Vector | ServiceError | None:
+            if not isinstance(wanted.labels, Classify):
+                return wanted.labels
+            return await part(partial(self._labels, source.image(), wanted.labels, context))
+
+        async def version(each: Version) -> VersionAnswer:
+            stages = Timings()
+            work = partial(compute.filtered, source, each, permit, stages, last=False)
+            return VersionAnswer(each.id, await part(work), stages)
+
+        versions = asyncio.gather(*map(version, wanted.versions))
+        label_outcome, filtered = await asyncio.gather(labels(), versions)
+        found = Processed(label_outcome, tuple(filtered))
+        if len(found.errors) == wanted.n_parts:
+            raise found.errors[0]
+        return found
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"

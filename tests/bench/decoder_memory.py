@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from app.decoders.memory import Mapping, NewPixels, release
+from app.decoders.messages import Descriptor
 from models import codec
 from models.codec import Encoding, ImageFormat, encode_memory
 from models.domain.image import Image
@@ -182,7 +183,7 @@ def encode(
 ) -> bytes:
     """Return the file of the pixels in a memory file, as a decoder process makes it."""
     size = math.prod(shape)
-    pixels: NDArray[np.uint8] = np.asarray(Mapping(memory, size, populate=True))
+    pixels: NDArray[np.uint8] = np.asarray(Mapping(Descriptor(memory), size, populate=True))
     return codec.encode(Image(pixels.reshape(shape)), format_, encoding, taken=release)
 
 

@@ -24,14 +24,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
-from app.decoders import DecoderPool, Limits, Unasked
+from app.decoders import DecoderPool, Limits
 from models import codec
 from tests.pictures import drawing
 from tests.shared import PHOTOS
 from workers.malloc import keep_freed_memory
 
 MAX_PIXELS = 50_000_000
-UNASKED = Unasked(2_000_000, 2_000_000)
 TOGETHER = 8
 KINDS: dict[str, dict[str, object]] = {
     "jpeg": {"quality": 90},
@@ -117,7 +116,7 @@ async def measure(rounds: int, kinds: list[str]) -> dict[str, object]:
         async def new(data: bytes = data, kind: str = kind) -> object:
             if kind == "jpeg":
                 return await loop.run_in_executor(threads, plain, data)
-            return await pool.decode(data, len(data), lambda _seen: True, UNASKED)
+            return await pool.decode(data, len(data))
 
         await seconds(old, 2, pool), await seconds(new, 4, pool)
         found[kind] = await compared(old, new, rounds, 1, pool)

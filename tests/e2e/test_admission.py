@@ -116,10 +116,8 @@ def test_every_limit_stands_beside_its_use(server: Running) -> None:
         "images_in_flight",
         "bytes_in_flight",
         "arriving_bytes",
-        "pixels_in_flight",
-        "huge_image_memory",
+        "image_memory",
         "unread_bytes",
-        "large_image_memory",
         "fetch_concurrency",
     ):
         assert f'darkroom_limit{{limit="{name}"}}' in metrics

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from app.pipeline import memory
 from app.responses.answers import PIECE
 from models import codec
 from models.domain.job import Completed, Job, Labels
@@ -343,8 +344,12 @@ def test_a_large_reply_comes_in_pieces_and_says_its_length(client: httpx.Client)
     assert reply.json()["summary"]["succeeded"] == 1
 
 
-def test_large_images_take_turns_in_memory_and_all_their_versions_come(start: Start) -> None:
-    with start(max_pixels_in_flight=4_000_000) as running:
+def test_large_images_take_turns_in_memory_and_all_their_versions_come(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "LEAST", 64 << 20)
+    monkeypatch.setattr(memory, "PER_PROCESS", 0)
+    with start() as running:
         body = jpeg(1, 2000, 1500)
         reply = process(running.client, body, versions=[PLAIN] * 3)
         (record,) = reply.json()["results"]

@@ -33,7 +33,7 @@ def given() -> set[str]:
     metrics = Metrics()
     admission = Admission.from_settings(Settings(), 4, Counters(), 2)
     one = partial(int, 1)
-    usage = Usage(admission, pixels=one, fetches=one, codec_memory=one, unread=one)
+    usage = Usage(admission, fetches=one, memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
     metrics.watch(
         [AtScrape(lambda: load, usage, lambda: (), lambda: None)],

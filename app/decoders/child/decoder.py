@@ -1,7 +1,7 @@
 """Run inside a decoder process: decode one image after the other until the service hangs up.
 
-The service sends a Task with a file, and gets Pixels. For a large image it gets Info about the
-header first, and decides between Go and Drop. Failed answers a file that has an error.
+The service sends a Task with a file, and gets Pixels, or Info about the header of an image beyond
+the bounds of the task. Failed answers a file that has an error.
 """
 
 import math
@@ -11,33 +11,33 @@ import socket
 import numpy as np
 from numpy.typing import NDArray
 
-from app.decoders import frames
+from app.decoders import messages
 from app.decoders.child import sandbox
-from app.decoders.frames import (
-    Begin,
-    Broken,
-    Described,
-    Encode,
-    Encoded,
-    Failed,
-    Frame,
-    Go,
-    Info,
-    Pixels,
-    Ready,
-    Task,
-)
 from app.decoders.memory import (
     AREA_SIZE,
     LARGE_FILE,
+    SMALL,
     Mapping,
     NewPixels,
     SharedArea,
-    contents,
     memory_file,
     opening_bytes,
     release,
     return_freed_memory,
+)
+from app.decoders.messages import (
+    Begin,
+    Broken,
+    Described,
+    Descriptor,
+    Encode,
+    Encoded,
+    Failed,
+    Frame,
+    Info,
+    Pixels,
+    Ready,
+    Task,
 )
 from models import codec
 from models.codec import Decoded, ImageInfo, Opened
@@ -46,10 +46,6 @@ from models.domain.image import Image
 
 MAX_DETAIL = 1000
 """Characters of an error text that are sent."""
-
-UNASKED_MEMORY = 26 << 20
-"""Estimated bytes up to which an image of few pixels is decoded without asking. One that takes more
-may have to wait for memory (`SMALL` in `app/pipeline/memory/codec_memory.py`)."""
 
 _NO_ROOM = Undecodable(
     "decoding the image takes more memory than an image of its width and height may; "
@@ -68,17 +64,15 @@ def serve(connection: socket.socket, max_pixels: int, max_file: int) -> None:
     """Map the shared area, lock the process in, then decode until the connection closes."""
     decoder = _Decoder(connection, _area(connection), sandbox.Allowance())
     problem = sandbox.enter(max_pixels, max_file)
-    frames.send(connection, Ready(problem))
+    messages.send(connection, Ready(problem))
     decoder.run()
 
 
 def _area(connection: socket.socket) -> SharedArea:
-    begin, descriptor = frames.receive(connection)
+    begin, descriptor = messages.receive(connection)
     assert isinstance(begin, Begin)
     assert descriptor is not None
-    area = SharedArea(descriptor)
-    os.close(descriptor)
-    return area
+    return SharedArea(descriptor)
 
 
 class _Decoder:
@@ -88,57 +82,61 @@ class _Decoder:
         self._connection = connection
         self._area = area
         self._allowance = allowance
+        self._file: Descriptor | None = None
+        """The file of the present task, unless it is in the area; closed as soon as it was read."""
         self._took_much = False
         """Whether the present image leaves freed memory behind that other processes need."""
 
     def run(self) -> None:
-        while True:
-            try:
-                task, descriptor = frames.receive(self._connection)
-            except Broken:
-                return
-            assert isinstance(task, Task | Encode)
-            self._allowance.begin()
-            try:
-                if isinstance(task, Task):
-                    self._decode(task, descriptor)
-                else:
-                    self._encode(task, descriptor)
-            except OutOfMemory:
-                return
-            finally:
-                self._allowance.end()
-            if self._took_much:
-                self._took_much = False
-                return_freed_memory()
+        while self._serve_next():
+            pass
 
-    def _decode(self, task: Task, descriptor: int | None) -> None:
+    def _serve_next(self) -> bool:
+        """Do the next task; return False if the process is to end."""
+        try:
+            task, self._file = messages.receive(self._connection)
+        except Broken:
+            return False
+        assert isinstance(task, Task | Encode)
+        self._allowance.begin()
+        try:
+            if isinstance(task, Task):
+                self._decode(task)
+            else:
+                self._encode(task)
+        except OutOfMemory:
+            return False
+        finally:
+            self._allowance.end()
+        self._file = None
+        if self._took_much:
+            self._took_much = False
+            return_freed_memory()
+        return True
+
+    def _decode(self, task: Task) -> None:
         self._took_much = task.size >= LARGE_FILE
         seconds = min(task.seconds, sandbox.MIN_SECONDS)
         opening = opening_bytes(task.size)
         self._allowance.grant(opening, seconds)
         try:
-            data = self._contents(descriptor, task.size)
+            data = self._contents(task.size)
             if more := codec.open_memory(data):  # at most what decoding it may take later
                 most = sandbox.BYTES_PER_PIXEL * task.max_pixels
                 self._allowance.grant(opening + min(more, most), seconds)
             opened = codec.open_file(data, max_pixels=task.max_pixels)
             info = opened.info
-            alpha = info.most_channels == 4
-            unasked = task.unasked_with_alpha if alpha else task.unasked_pixels
             if task.describe and not task.colour:
-                frames.send(self._connection, Described(opened.describe(colour=False)))
+                messages.send(self._connection, Described(opened.describe(colour=False)))
                 return
-            dear = opened.cost > task.unasked_cost or opened.memory > UNASKED_MEMORY
-            if info.n_pixels > unasked or dear:
-                frames.send(self._connection, _info(info, opened))
-                if not isinstance(frames.receive(self._connection)[0], Go):
-                    return
-            self._took_much |= opened.memory > UNASKED_MEMORY
+            if not task.bounds.allow(info, opened.memory, opened.cost):
+                messages.send(self._connection, _info(info, opened))
+                return
+            self._took_much |= opened.memory > SMALL
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
             if task.describe:
-                frames.send(self._connection, Described(opened.describe(colour=True)))
+                messages.send(self._connection, Described(opened.describe(colour=True)))
                 return
             target = NewPixels()
             decoded = opened.decode(writable=False, new_pixels=target)
@@ -147,28 +145,28 @@ class _Decoder:
             # No second name for the error: a cycle with this frame would keep the file alive.
             self._fail(error)
 
-    def _encode(self, task: Encode, descriptor: int | None) -> None:
+    def _encode(self, task: Encode) -> None:
         height, width, _ = task.shape
         self._took_much = math.prod(task.shape) > AREA_SIZE
         bytes_ = opening_bytes(task.exif or 0)
         bytes_ += sandbox.ENCODED_BYTES_PER_PIXEL * height * width
         self._allowance.grant(bytes_, task.seconds)
         try:
-            made = self._encoded(task, descriptor)
+            made = self._encoded(task)
             answer = Encoded(len(made))
             if len(made) <= AREA_SIZE:
                 self._send(answer, made)
                 return
             memory = memory_file(made)
             del made  # before the service takes its copy
-            self._send_memory_file(answer, memory)
+            messages.send(self._connection, answer, memory.number)
         except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
             self._fail(error, _NO_ROOM_TO_ENCODE)  # encoders report a lack of memory in many ways
 
-    def _encoded(self, task: Encode, descriptor: int | None) -> bytes:
+    def _encoded(self, task: Encode) -> bytes:
         """Return the file; the pixels are not needed any more afterwards."""
         size = math.prod(task.shape)
-        data = self._mapped(descriptor, size + (task.exif or 0))
+        data = self._mapped(size + (task.exif or 0))
         image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
         return codec.encode(
             image,
@@ -179,21 +177,17 @@ class _Decoder:
             taken=release if isinstance(data, np.ndarray) else lambda _rows: None,
         )
 
-    def _contents(self, descriptor: int | None, size: int) -> bytes:
+    def _contents(self, size: int) -> bytes:
         """Copy what was handed over: codecs need `bytes`, and the answer overwrites the area."""
-        if descriptor is None:
-            return self._area.view(size).tobytes()
-        data = contents(descriptor, size)
-        os.close(descriptor)
-        return data
+        file, self._file = self._file, None
+        return self._area.view(size).tobytes() if file is None else os.pread(file.number, size, 0)
 
-    def _mapped(self, descriptor: int | None, size: int) -> bytes | NDArray[np.uint8]:
+    def _mapped(self, size: int) -> bytes | NDArray[np.uint8]:
         """Map what was handed over as a memory file, which saves a copy of large pixels."""
-        if descriptor is None:
+        file, self._file = self._file, None
+        if file is None:
             return self._area.view(size).tobytes()
-        data: NDArray[np.uint8] = np.asarray(Mapping(descriptor, size, populate=False))
-        os.close(descriptor)
-        return data
+        return np.asarray(Mapping(file, size, populate=False))
 
     def _send_pixels(self, decoded: Decoded, opened: Opened, target: NewPixels) -> None:
         assert isinstance(decoded.image, Image)
@@ -206,7 +200,7 @@ class _Decoder:
             None if exif is None else len(exif),
         )
         if (memory := target.file_of(pixels, exif or b"")) is not None:
-            frames.send(self._connection, answer, [memory])
+            messages.send(self._connection, answer, memory.number)
         else:
             self._send(answer, pixels.data.cast("B"), exif or b"")
 
@@ -214,23 +208,17 @@ class _Decoder:
         """Answer with bytes: in the shared area where they fit, or in a memory file."""
         if sum(map(len, parts)) <= AREA_SIZE:
             self._area.put(*parts)
-            frames.send(self._connection, answer)
+            messages.send(self._connection, answer)
             return
-        self._send_memory_file(answer, memory_file(*parts))
-
-    def _send_memory_file(self, answer: Frame, memory: int) -> None:
-        try:
-            frames.send(self._connection, answer, [memory])
-        finally:
-            os.close(memory)
+        messages.send(self._connection, answer, memory_file(*parts).number)
 
     def _fail(self, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
         """Send the image's error; raises OutOfMemory if the process should end."""
         short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
         if isinstance(error, ServiceError) and not short:
-            frames.send(self._connection, Failed(error.code, error.detail[:MAX_DETAIL]))
+            messages.send(self._connection, Failed(error.code, error.detail[:MAX_DETAIL]))
             return
-        frames.send(self._connection, Failed(no_room.code, no_room.detail, last=True))
+        messages.send(self._connection, Failed(no_room.code, no_room.detail, last=True))
         raise OutOfMemory from None
 
 

@@ -11,10 +11,10 @@ import os
 import selectors
 import socket
 
-from app.decoders import frames
+from app.decoders import messages
 from app.decoders.child import sandbox
 from app.decoders.child.decoder import serve
-from app.decoders.frames import Broken, Exited, Fork, Forked, NotForked, Ready
+from app.decoders.messages import Broken, Exited, Fork, Forked, NotForked, Ready
 from models import codec
 
 
@@ -36,7 +36,7 @@ class _ForkServer:
         self._selector.register(control, selectors.EVENT_READ)
 
     def run(self) -> None:
-        frames.send(self._control, Ready())
+        messages.send(self._control, Ready())
         while True:
             for key, _ in self._selector.select():
                 try:
@@ -48,24 +48,22 @@ class _ForkServer:
                     return
 
     def _fork(self) -> None:
-        order, connection = frames.receive(self._control)
+        order, connection = messages.receive(self._control)
         assert isinstance(order, Fork)
         assert connection is not None
         parent = os.getpid()
         try:
             pid = os.fork()
             if not pid:
-                self._become_decoder(connection, parent)
+                self._become_decoder(connection.number, parent)
             # A pidfd always means this process; its number may be given to another one once it has
             # been reaped.
             watch = os.pidfd_open(pid)
         except OSError as error:
-            frames.send(self._control, NotForked(str(error.strerror)))
+            messages.send(self._control, NotForked(str(error.strerror)))
             return
-        finally:
-            os.close(connection)
         self._selector.register(watch, selectors.EVENT_READ, pid)
-        frames.send(self._control, Forked(pid), [watch])
+        messages.send(self._control, Forked(pid), watch)
 
     def _become_decoder(self, connection: int, parent: int) -> None:
         """Become a decoder in the new process; never return."""
@@ -86,7 +84,7 @@ class _ForkServer:
         self._selector.unregister(watch)
         os.close(watch)
         _, status = os.waitpid(pid, 0)
-        frames.send(self._control, Exited(pid, status))
+        messages.send(self._control, Exited(pid, status))
 
 
 def _silence() -> None:

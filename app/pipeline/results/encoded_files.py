@@ -52,6 +52,11 @@ class EncodedFile:
         return self._file is not None
 
     @property
+    def in_memory(self) -> bool:
+        """Return whether the bytes are in memory; they are neither there nor on disk if dropped."""
+        return self._data is not None
+
+    @property
     def data(self) -> bytes:
         """Return all bytes of a file that is in memory, without a copy."""
         assert self._data is not None

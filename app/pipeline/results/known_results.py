@@ -7,24 +7,29 @@ of every image, so they are off unless `limit` is positive.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from app.intake.spool import Blob, Digester
 from app.intake.wanted import Describe, Parts, Wanted
-from app.pipeline.results.encoded_files import EncodedFiles
-from app.pipeline.results.outcomes import AnswerOutcome
-from app.pipeline.results.reusable import Reusable, on_disk, reusable, size_of
+from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
 from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
+from models.codec import Description
 from models.domain.errors import ServiceError
-from models.domain.job import Lane
+from models.domain.job import Labels, Lane, Vector
 from models.domain.uncounted import counts
 
 LARGEST = 4
 """A result that takes more than this part of the limit is not kept: it would displace the rest."""
+
+OVERHEAD = 512
+"""Estimated bytes of a result beside its content: its key, its objects, its place in the order."""
+
+PER_LABEL = 80
+"""Estimated bytes of one class id with its score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +51,6 @@ Work = Callable[[], Coroutine[Any, Any, AnswerOutcome]]
 """Starts to compute the result of an image."""
 
 
-class Turn(Protocol):
-    """A place among all clients."""
-
-    async def take(self) -> None:
-        """Wait for a place."""
-
-    def leave(self) -> None:
-        """Give the place to others."""
-
-
-class _Making:
-    """A result that equal images want. It is forgotten when none of them refers to it any more.
-
-    `attempt` ends when the image that computes it has ended, `waiting` is the number of images that
-    wait for it or for another turn, and `made` is the result for all of them.
-    """
-
-    __slots__ = ("__weakref__", "attempt", "made", "waiting")
-
-    def __init__(self) -> None:
-        self.attempt: asyncio.Future[None] | None = None
-        self.made: Reusable | None = None
-        self.waiting = 0
-
-
 class KnownResults:
     """Results by client and content, at most `limit` bytes of them; 0 turns all of it off.
 
@@ -85,8 +65,8 @@ class KnownResults:
         self._version = version
         self._files = files
         self._metrics = metrics
-        self._kept: OrderedDict[Key, Reusable] = OrderedDict()
-        self._in_making = WeakValueDictionary[tuple[Key, Lane], _Making]()
+        self._kept: OrderedDict[Key, AnswerOutcome] = OrderedDict()
+        self._in_making: dict[tuple[Key, Lane], asyncio.Future[AnswerOutcome | None]] = {}
         self._digester = Digester()
         self._seen: object = None
         self._generation = 0
@@ -102,86 +82,54 @@ class KnownResults:
         digest = await self._digester.digest_of(content)
         return Key(self._current(), digest, wanted, client)
 
-    def known(self, key: Key, stages: Timings) -> AnswerOutcome | None:
-        """Return a kept result, and count whether there was one."""
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        self._metrics.result_cache_hits.inc()
-        stages.reused = "cached"
-        return found.outcome(self._files)
+    async def once(self, key: Key, lane: Lane, stages: Timings, work: Work) -> AnswerOutcome:
+        """Return a kept result, that of an equal image which is computed just now, or of `work`.
 
-    async def once(
-        self, key: Key, lane: Lane, turn: Turn, stages: Timings, work: Work
-    ) -> AnswerOutcome:
-        """Return the result of `work`, or that of an equal image which is computed just now.
-
-        Only images of the same `lane` wait for each other, because bulk work takes longer; others
-        have the image's `turn` meanwhile. Images that have waited in vain, since the other one
-        failed or its client left, take new turns: the first one computes, the rest wait for it.
+        Only images of the same `lane` wait for each other, because bulk work takes longer. Of the
+        images that have waited in vain, since the image before them failed or its client left, the
+        first computes and the rest wait for it.
         """
-        if (found := self.known(key, stages)) is not None:
-            return found  # it came while this image waited for its turn
+        while True:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                self._metrics.result_cache_hits.inc()
+                stages.reused = "cached"
+                return with_files(kept, self._kept_again)
+            if (making := self._in_making.get((key, lane))) is None:
+                break
+            await asyncio.wait((making,))
+            if (made := making.result()) is not None:
+                self._metrics.results_shared.inc()
+                stages.reused = "shared"
+                return with_files(made, self._kept_again)
         self._metrics.result_cache_misses.inc()
-        making = self._in_making.get((key, lane))
-        if making is None:
-            making = self._in_making[key, lane] = _Making()
-        while making.made is None:
-            if making.attempt is None:
-                return await self._compute(key, making, work)
-            await self._wait(making, making.attempt, turn)
-            if making.made is None and (found := self.known(key, stages)) is not None:
-                return found
-        self._metrics.results_shared.inc()
-        stages.reused = "shared"
-        return making.made.outcome(self._files)
-
-    async def _wait(self, making: _Making, attempt: "asyncio.Future[None]", turn: Turn) -> None:
-        """Wait for an attempt without a turn; take a new one if it has failed."""
-        turn.leave()
-        making.waiting += 1
-        try:
-            await asyncio.wait((attempt,))
-            if making.made is None:
-                await turn.take()
-        finally:
-            making.waiting -= 1
-
-    async def _compute(self, key: Key, making: _Making, work: Work) -> AnswerOutcome:
-        """Compute a result for which equal images may wait; they never fail with this one."""
-        attempt = making.attempt = asyncio.get_running_loop().create_future()
+        making = self._in_making[key, lane] = asyncio.get_running_loop().create_future()
+        made = None
         try:
             outcome = await work()
-            making.made = await self._made(key, making, outcome)
+            made = reusable(outcome)
+            if made is not None:
+                self._keep(key, made)
             return outcome
         finally:
-            making.attempt = None
-            attempt.set_result(None)
+            del self._in_making[key, lane]
+            making.set_result(made)
 
-    async def _made(self, key: Key, making: _Making, outcome: AnswerOutcome) -> Reusable | None:
-        """Return the outcome for other images, and keep it; None if it is read for none of them."""
-        size = size_of(outcome)
-        keep = size is not None and self._keeps(key, size) and not on_disk(outcome)
-        if not keep and not making.waiting:
-            return None
-        made = await reusable(outcome)
-        if keep and made is not None and self._keeps(key, made.size):
-            self._keep(key, made)
-        return made
+    def _kept_again(self, file: EncodedFile) -> EncodedFile:
+        """Return a file of another answer with the same bytes, which are not copied."""
+        return self._files.keep(file.data)
 
-    def _keeps(self, key: Key, size: int) -> bool:
-        """Return whether a result of `size` bytes is kept."""
-        return key.generation == self._current() and size <= self._limit // LARGEST
-
-    def _keep(self, key: Key, made: Reusable) -> None:
+    def _keep(self, key: Key, made: AnswerOutcome) -> None:
         """Keep a result, and let go of those that were not used for the longest time."""
+        size = size_of(made)
+        if key.generation != self._current() or size > self._limit // LARGEST:
+            return
         before = self._kept.pop(key, None)
         self._kept[key] = made
-        self.bytes += made.size - (before.size if before else 0)
+        self.bytes += size - (0 if before is None else size_of(before))
         while self.bytes > self._limit:
             _, oldest = self._kept.popitem(last=False)
-            self.bytes -= oldest.size
+            self.bytes -= size_of(oldest)
         self._metrics.result_cache_bytes.set(self.bytes)
 
     def _current(self) -> int:
@@ -194,3 +142,51 @@ class KnownResults:
             self.bytes = 0
             self._metrics.result_cache_bytes.set(0)
         return self._generation
+
+
+def reusable(outcome: AnswerOutcome) -> AnswerOutcome | None:
+    """Return an outcome whose files hold their bytes for themselves; None if it or a part of it is
+    an error, or a file is on disk, because memory for answers is short.
+    """
+    if isinstance(outcome, ServiceError | Description):
+        return None
+    if isinstance(outcome, Processed) and outcome.errors:
+        return None
+    if any(not file.in_memory for file in _files(outcome)):
+        return None
+    return with_files(outcome, lambda file: EncodedFile(file.data))
+
+
+def with_files(outcome: AnswerOutcome, make: Callable[[EncodedFile], EncodedFile]) -> AnswerOutcome:
+    """Return an outcome with what `make` makes of each of its files."""
+    if isinstance(outcome, EncodedImage):
+        return replace(outcome, file=make(outcome.file))
+    if not isinstance(outcome, Processed):
+        return outcome
+    versions = []
+    for each in outcome.versions:
+        assert isinstance(each.outcome, EncodedImage)
+        image = replace(each.outcome, file=make(each.outcome.file))
+        versions.append(VersionAnswer(each.id, image, Timings()))
+    return Processed(outcome.labels, tuple(versions))
+
+
+def size_of(outcome: AnswerOutcome) -> int:
+    """Return the bytes of an outcome without errors, by estimate."""
+    labels = outcome.labels if isinstance(outcome, Processed) else outcome
+    size = OVERHEAD + sum(OVERHEAD + file.size for file in _files(outcome))
+    if isinstance(labels, Vector):
+        size += int(labels.values.nbytes)
+    elif isinstance(labels, Labels):
+        size += PER_LABEL * len(labels.class_ids)
+    return size
+
+
+def _files(outcome: AnswerOutcome) -> Iterator[EncodedFile]:
+    """Yield the files of an outcome."""
+    if isinstance(outcome, EncodedImage):
+        yield outcome.file
+    elif isinstance(outcome, Processed):
+        for each in outcome.versions:
+            if isinstance(each.outcome, EncodedImage):
+                yield each.outcome.file

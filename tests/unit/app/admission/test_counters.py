@@ -10,7 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from app.admission.counters import ByKey, Counters, Mark, Total
-from app.pipeline.memory.pixel_budget import PixelBudget
+from app.admission.semaphore import FairSemaphore
+
+
+def memory(limit: int, counters: Counters) -> FairSemaphore:
+    """Return the semaphore of a front end for the memory of images."""
+    return FairSemaphore(limit, counters, Total.MEMORY)
 
 
 @pytest.fixture
@@ -70,10 +75,10 @@ def test_a_front_end_that_ended_holds_nothing_once_its_supervisor_says_so(
     several: list[Counters],
 ) -> None:
     one, _ = several
-    one.add(Total.PIXELS, 7)
+    one.add(Total.MEMORY, 7)
     one.add_for(one.key("client a"), ByKey.IMAGES, 7)
     one.forget(os.getpid())
-    assert one.total(Total.PIXELS) == one.of(one.key("client a"), ByKey.IMAGES) == 0
+    assert one.total(Total.MEMORY) == one.of(one.key("client a"), ByKey.IMAGES) == 0
 
 
 def test_who_claims_a_column_clears_those_of_processes_that_are_gone() -> None:
@@ -105,11 +110,11 @@ def test_two_front_ends_never_hold_more_pixels_than_one_limit_and_both_go_on(
 ) -> None:
     async def scenario() -> None:
         held = most = done = 0
-        budgets = [PixelBudget(100, counters) for counters in several]
+        budgets = [memory(100, counters) for counters in several]
 
-        async def image(budget: PixelBudget, pixels: int) -> None:
+        async def image(budget: FairSemaphore, pixels: int) -> None:
             nonlocal held, most, done
-            async with budget.hold(pixels):
+            async with budget.hold(amount=pixels):
                 held += pixels
                 most = max(most, held)
                 await asyncio.sleep(0)
@@ -122,7 +127,7 @@ def test_two_front_ends_never_hold_more_pixels_than_one_limit_and_both_go_on(
             await asyncio.gather(*images)
         assert most <= 100
         assert done == 200
-        assert several[0].total(Total.PIXELS) == 0
+        assert several[0].total(Total.MEMORY) == 0
 
     asyncio.run(scenario())
 
@@ -131,18 +136,18 @@ def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
     several: list[Counters],
 ) -> None:
     async def scenario() -> None:
-        large, small = (PixelBudget(100, counters) for counters in several)
+        large, small = (memory(100, counters) for counters in several)
         ended = asyncio.Event()
 
         async def small_ones() -> None:
             while not ended.is_set():
-                async with small.hold(30):
+                async with small.hold(amount=30):
                     await asyncio.sleep(0.001)
 
         crowd = [asyncio.create_task(small_ones()) for _ in range(4)]
         await asyncio.sleep(0)
-        async with asyncio.timeout(100), large.hold(100):
-            assert several[0].total(Total.PIXELS) == 100
+        async with asyncio.timeout(100), large.hold(amount=100):
+            assert several[0].total(Total.MEMORY) == 100
         ended.set()
         await asyncio.gather(*crowd)
 
@@ -151,10 +156,10 @@ def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
 
 def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list[Counters]) -> None:
     stuck, other = several
-    stuck.mark(Mark.PIXELS, 1)  # looked when the machine started, and never again
+    stuck.mark(Mark.MEMORY, 1)  # looked when the machine started, and never again
 
     async def scenario() -> None:
-        async with asyncio.timeout(100), PixelBudget(10, other).hold(10):
+        async with asyncio.timeout(100), memory(10, other).hold(amount=10):
             pass
 
     asyncio.run(scenario())

@@ -9,5 +9,6 @@ from tests.server import PATIENCE
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes take any time to start and to report their ends."""
     monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
+    monkeypatch.setattr("app.decoders.process.STILL", PATIENCE)
     monkeypatch.setattr("app.decoders.process.START_WITHIN", PATIENCE)
     monkeypatch.setattr("app.decoders.process.ANSWER_WITHIN", PATIENCE)

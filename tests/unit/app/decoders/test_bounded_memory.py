@@ -9,27 +9,25 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Seen, Unasked
-from app.decoders.child.decoder import UNASKED_MEMORY
-from app.pipeline.memory.codec_memory import SMALL
+from app.decoders import SMALL, Bounds, DecoderPool, Seen
 from models.codec import Decoded
 from models.domain.errors import Undecodable
 from tests.chaos.hostile.tiff import large_tile
 from tests.decoder_pool import LIMITS, run
 
 ONE = replace(LIMITS, processes=1)
-UNASKED = Unasked(2_000_000, 2_000_000)
+BOUNDS = Bounds(2_000_000, 2_000_000, SMALL, 1.0)
 
 
-def test_few_pixels_that_take_much_memory_are_asked_for_before_they_are_decoded() -> None:
+def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it() -> None:
     async def test(pool: DecoderPool) -> None:
         data = without_pixels(large_tile(64, 2048, samples=4, bits=16))
-        found = await pool.decode(data, len(data), lambda _seen: False, UNASKED)
+        found = await pool.decode(data, len(data), BOUNDS)
         assert isinstance(found, Seen)
-        assert found.memory > UNASKED_MEMORY == SMALL  # so it may have to wait for memory
+        assert found.memory > SMALL  # so it may have to wait for memory
         data = without_pixels(large_tile(64, 1024, samples=4, bits=16))
         with pytest.raises(Undecodable):
-            await pool.decode(data, len(data), lambda _seen: False, UNASKED)
+            await pool.decode(data, len(data), BOUNDS)
 
     run(test, ONE)
 
@@ -63,9 +61,7 @@ def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> N
     async def test(pool: DecoderPool) -> None:
         for _ in range(3):
             for data in files:
-                assert isinstance(
-                    await pool.decode(data, len(data), lambda _seen: True, UNASKED), Decoded
-                )
+                assert isinstance(await pool.decode(data, len(data), BOUNDS), Decoded)
         assert not pool.ended
 
     run(test, ONE)
@@ -83,10 +79,10 @@ def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
     async def test(pool: DecoderPool) -> None:
         await pool.start()
         before = resident(pool._idle[0].pid)
-        assert isinstance(await pool.decode(data, len(data), lambda _seen: True), Decoded)
+        assert isinstance(await pool.decode(data, len(data)), Decoded)
         small = stored_small()
         # Its answer comes when the process has ended its work on the large image.
-        assert isinstance(await pool.decode(small, len(small), lambda _seen: True), Decoded)
+        assert isinstance(await pool.decode(small, len(small)), Decoded)
         assert resident(pool._idle[0].pid) < before + (12 << 20)
 
     run(test, ONE)

@@ -15,6 +15,7 @@ from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Encoding, ImageFormat
 from models.domain.errors import Unavailable
 from tests.decoder_pool import run
+from tests.server import PATIENCE
 
 
 def drawn() -> bytes:
@@ -40,7 +41,7 @@ async def begun(pool: DecoderPool, work: Awaitable[object]) -> "asyncio.Future[o
 
 async def decoded(pool: DecoderPool) -> None:
     data = drawn()
-    found = await pool.decode(data, len(data), lambda _seen: True)
+    found = await pool.decode(data, len(data))
     assert isinstance(found, Decoded)
     assert found.info.width == 256
 
@@ -61,8 +62,8 @@ def test_an_image_whose_fork_server_ends_is_decoded_by_another_one() -> None:
         await pool.start()
         stopped(pool)
         task = await begun(pool, decoded(pool))
-        assert pool._supply.server is not None
-        pool._supply.server._process.kill()
+        assert pool._server is not None
+        pool._server._process.kill()
         await task
 
     assert run(test).ended == {"killed": 1}
@@ -72,7 +73,7 @@ def test_an_image_whose_processes_are_killed_twice_may_be_sent_again() -> None:
     async def test(pool: DecoderPool) -> None:
         await pool.start()
         first = stopped(pool)
-        works, forked = pool._supply.fork, list[DecoderProcess]()
+        works, forked = pool._forked, list[DecoderProcess]()
 
         async def fork() -> DecoderProcess:
             decoder = await works()
@@ -80,7 +81,7 @@ def test_an_image_whose_processes_are_killed_twice_may_be_sent_again() -> None:
             forked.append(decoder)
             return decoder
 
-        pool._supply.fork = fork  # type: ignore[method-assign]  # the next one does not answer too
+        pool._forked = fork  # type: ignore[method-assign]  # the next one does not answer too
         task = await begun(pool, decoded(pool))
         os.kill(first.pid, signal.SIGKILL)
         while not forked:  # noqa: ASYNC110
@@ -90,6 +91,20 @@ def test_an_image_whose_processes_are_killed_twice_may_be_sent_again() -> None:
             await task
 
     assert run(test).ended == {"killed": 2}
+
+
+def test_an_image_whose_process_is_stopped_is_decoded_in_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.decoders.process.STILL", 0.2)
+
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        stopped(pool)
+        async with asyncio.timeout(PATIENCE):
+            await decoded(pool)
+
+    assert run(test).ended["killed"] >= 1
 
 
 def test_encoding_that_is_killed_is_not_the_fault_of_the_image() -> None:

@@ -9,8 +9,7 @@ import signal
 import socket
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Encode, Seen, Unasked
-from app.decoders.frames import Frame, Go, Ready, Task
+from app.decoders import Bounds, DecoderPool, Encode, Seen
 from app.decoders.memory import AREA_SIZE
+from app.decoders.messages import Descriptor, Ready
 from app.decoders.process import DecoderProcess, ForkServer, Gone
 from models import codec
 from models.domain.errors import (
@@ -52,12 +51,12 @@ def drawn(format_: str = "PNG", side: int = 32, **options: object) -> bytes:
     return file.getvalue()
 
 
-def yes(_seen: Seen) -> bool:
-    return True
+NONE = Bounds(0, 0, 0, 0.0)
+"""The bounds that no image is within."""
 
 
 async def pixels(pool: DecoderPool, data: bytes) -> np.ndarray:
-    found = await pool.decode(data, len(data), yes)
+    found = await pool.decode(data, len(data))
     assert isinstance(found, codec.Decoded)
     return as_image(found.image).pixels
 
@@ -70,7 +69,7 @@ def test_a_process_decodes_to_the_very_bytes_of_a_thread(format_: str) -> None:
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), yes)
+        found = await pool.decode(data, len(data))
         assert isinstance(found, codec.Decoded)
         assert as_image(found.image).pixels.tobytes() == as_image(expected.image).pixels.tobytes()
         assert (found.info, found.copyright, found.exif) == (
@@ -89,7 +88,7 @@ def test_a_file_on_disk_is_read_by_its_descriptor(tmp_path: Path) -> None:
 
     async def test(pool: DecoderPool) -> None:
         with (tmp_path / "file").open("rb") as file:
-            found = await pool.decode(file.fileno(), len(data), yes)
+            found = await pool.decode(file.fileno(), len(data))
         assert isinstance(found, codec.Decoded)
 
     run(test)
@@ -99,7 +98,7 @@ def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded() -> None:
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda _seen: False)
+        found = await pool.decode(data, len(data), NONE)
         assert isinstance(found, Seen)
         assert (found.info.height, found.info.width) == (40, 40)
         assert found.cost > 0
@@ -114,9 +113,7 @@ def test_a_process_describes_a_file_as_a_thread_does(colour: bool) -> None:
     expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(colour=colour)
 
     async def test(pool: DecoderPool) -> None:
-        for unasked in (0, 1 << 20):
-            found = await pool.describe(data, len(data), yes, colour=colour, unasked=unasked)
-            assert found == expected
+        assert await pool.describe(data, len(data), colour=colour) == expected
 
     assert not run(test).ended
 
@@ -125,12 +122,9 @@ def test_the_colour_of_an_image_that_is_not_wanted_after_its_header_is_not_looke
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        def no(_seen: Seen) -> bool:
-            return False
-
-        refused = await pool.describe(data, len(data), no, colour=True, unasked=0)
+        refused = await pool.describe(data, len(data), NONE, colour=True)
         assert isinstance(refused, Seen)
-        found = await pool.describe(data, len(data), no, colour=False, unasked=0)
+        found = await pool.describe(data, len(data), NONE, colour=False)
         assert isinstance(found, codec.Description)  # which needs no pixels
 
     assert not run(test).ended
@@ -245,9 +239,9 @@ def test_twenty_processes_that_die_in_a_row_leave_the_next_image_alone() -> None
 def test_the_end_of_the_fork_server_is_survived() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
-        assert pool._supply.server is not None
+        assert pool._server is not None
         (idle,) = pool._idle
-        pool._supply.server._process.kill()
+        pool._server._process.kill()
         await asyncio.wait_for(idle.ended, PATIENCE)
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
@@ -259,9 +253,9 @@ def test_nothing_is_left_when_the_pool_closes() -> None:
 
     async def test(pool: DecoderPool) -> None:
         await asyncio.gather(*(pixels(pool, drawn(side=500)) for _ in range(4)))
-        assert pool._supply.server is not None
+        assert pool._server is not None
         found.extend(each.pid for each in pool._idle)
-        found.append(pool._supply.server._process.pid)
+        found.append(pool._server._process.pid)
 
     before = len(os.listdir("/proc/self/fd"))
     run(test)
@@ -270,15 +264,16 @@ def test_nothing_is_left_when_the_pool_closes() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_expensive_images_leave_every_second_process_to_the_others() -> None:
+@pytest.mark.parametrize("slow", [True, False])
+def test_slow_images_leave_one_process_to_the_others(slow: bool) -> None:
+    data = drawn(side=8)
+
     async def test(pool: DecoderPool) -> None:
-        async with pool.queues.turn(5.0):
-            second = asyncio.create_task(pool.queues.turn(5.0).__aenter__())
-            await asyncio.sleep(0)
-            assert not second.done()
-            async with pool.queues.turn(0.1):
-                pass
-            second.cancel()
+        async with pool._slow:  # as an image does that is decoded now
+            decoding = asyncio.create_task(pool.decode(data, len(data), slow=slow))
+            done, _ = await asyncio.wait((decoding,), timeout=0.5 if slow else PATIENCE)
+            assert bool(done) is not slow
+        await decoding
 
     run(test)
 
@@ -296,7 +291,7 @@ def test_a_process_keeps_nothing_of_the_files_it_refused() -> None:
     async def test(pool: DecoderPool) -> None:
         for _ in range(12):
             with pytest.raises(Undecodable):
-                await pool.decode(refused, len(refused), yes)
+                await pool.decode(refused, len(refused))
             held.append((pool._idle[0].pid, resident(pool._idle[0].pid)))
 
     run(test)
@@ -353,10 +348,9 @@ def test_large_files_and_large_images_cross_over_as_they_are(side: int) -> None:
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
 
     async def test(pool: DecoderPool) -> None:
-        for unasked in (Unasked(0, 0), Unasked(side * side, 0)):
-            found = await pool.decode(data, len(data), yes, unasked)
-            assert isinstance(found, codec.Decoded)
-            assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
+        found = await pool.decode(data, len(data))
+        assert isinstance(found, codec.Decoded)
+        assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
 
     assert (side * side * 3 <= AREA_SIZE) == (side == 1400)
     assert not run(test, replace(LIMITS, max_file=32 << 20)).ended
@@ -368,7 +362,7 @@ def test_the_metadata_of_a_large_image_comes_behind_its_pixels() -> None:
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), yes)
+        found = await pool.decode(data, len(data))
         assert isinstance(found, codec.Decoded)
         assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
         assert found.exif == expected.exif
@@ -377,55 +371,16 @@ def test_the_metadata_of_a_large_image_comes_behind_its_pixels() -> None:
     run(test, replace(LIMITS, max_file=32 << 20))
 
 
-def test_small_images_are_decoded_without_a_question_and_large_ones_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    small, large = drawn(side=40), drawn(side=41)
-
-    async def test(pool: DecoderPool) -> None:
-        sent: list[object] = []
-        await pixels(pool, small)
-        (idle,) = pool._idle
-        send = idle.send
-
-        def noted(frame: Frame, *descriptors: int) -> None:
-            sent.append(frame)
-            send(frame, *descriptors)
-
-        monkeypatch.setattr(idle, "send", noted)
-        for data in (small, large):
-            await pool.decode(data, len(data), yes, Unasked(40 * 40, 0))
-        assert [type(frame) for frame in sent] == [Task, Task, Go]
-
-    run(test)
-
-
-def test_an_image_that_may_have_alpha_is_asked_for_by_a_limit_of_its_own() -> None:
+def test_an_image_that_may_have_alpha_has_a_bound_of_its_own() -> None:
     data = png(0, 40, 40, "RGBA")
-    refused: list[Seen] = []
-
-    def refuse(seen: Seen) -> bool:
-        refused.append(seen)
-        return False
 
     async def test(pool: DecoderPool) -> None:
-        await pool.decode(data, len(data), refuse, Unasked(1600, 1599))
+        refused = await pool.decode(data, len(data), Bounds(1600, 1599, 1 << 30, 9.0))
+        assert isinstance(refused, Seen)
         (idle,) = pool._idle
         assert idle.area.used < 40 * 40 * 4  # the file was there, and no pixels
-
-    run(test)
-    assert len(refused) == 1
-
-
-def test_an_image_decoded_without_a_question_can_still_be_refused() -> None:
-    data = drawn(side=40)
-
-    async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda _seen: False, Unasked(1600, 0))
-        assert isinstance(found, Seen)
-        assert (found.info.height, found.info.width) == (40, 40)
-        (idle,) = pool._idle
-        assert idle.area.used >= 40 * 40 * 3  # which the next file overwrites with zeros
+        found = await pool.decode(data, len(data), Bounds(0, 1600, 1 << 30, 9.0))
+        assert isinstance(found, codec.Decoded)
 
     run(test)
 
@@ -451,7 +406,7 @@ def test_a_frame_that_nothing_asked_for_ends_its_process() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
         real = pool._idle.pop()
-        fake = DecoderProcess(ours, real.pid, os.pidfd_open(real.pid), real.area)
+        fake = DecoderProcess(ours, real.pid, Descriptor(os.pidfd_open(real.pid)), real.area)
         fake.ended = real.ended
         theirs.send(answer)
         assert (await fake.receive())[0] == Ready()
@@ -495,7 +450,7 @@ def test_a_decoder_that_answers_nonsense_is_ended() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
         real = pool._idle.pop()
-        fake = DecoderProcess(ours, real.pid, os.pidfd_open(real.pid), real.area)
+        fake = DecoderProcess(ours, real.pid, Descriptor(os.pidfd_open(real.pid)), real.area)
         fake.ended = real.ended
         pool._idle.append(fake)
         theirs.send(b"\xc1 nonsense")
@@ -509,56 +464,13 @@ def test_a_decoder_that_answers_nonsense_is_ended() -> None:
         run(test)
 
 
-class Memory:
-    """A budget that notes what it is asked for."""
-
-    def __init__(self) -> None:
-        self.held: list[int] = []
-
-    def is_small(self, n_bytes: int) -> bool:
-        return n_bytes < 5
-
-    def at_once(self, n_bytes: int) -> int:
-        return 100 // n_bytes
-
-    @asynccontextmanager
-    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
-        self.held.append(n_bytes)
-        yield
-        self.held.pop()
-
-
 def test_the_header_comes_with_the_memory_that_decoding_takes() -> None:
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda _seen: False)
+        found = await pool.decode(data, len(data), NONE)
         assert isinstance(found, Seen)
         assert found.memory == codec.decode_memory(found.info, len(data))
-
-    run(test)
-
-
-def test_memory_is_held_while_an_image_is_present() -> None:
-    memory = Memory()
-
-    async def test() -> None:
-        queues = DecoderPool(LIMITS, memory=memory).queues
-        assert [queues.is_small(n) for n in (4, 5)] == [True, False]
-        assert [queues.at_once(20, most) for most in (3, 9)] == [3, 5]
-        async with queues.present(7):
-            assert memory.held == [7]
-        assert not memory.held
-
-    asyncio.run(test())
-
-
-def test_an_image_that_waits_for_room_does_not_keep_others_from_their_turn() -> None:
-    """It would wait without end where those others hold the room until they are encoded."""
-
-    async def test(pool: DecoderPool) -> None:
-        async with pool.queues.line(5.0), asyncio.timeout(5), pool.queues.turn(5.0):
-            pass
 
     run(test)
 

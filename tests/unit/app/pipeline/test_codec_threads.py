@@ -1,9 +1,7 @@
 """Work on codec threads ends before the coroutine that waits for it does."""
 
 import asyncio
-import gc
 import threading
-import weakref
 
 import pytest
 
@@ -58,40 +56,6 @@ def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
 
     asyncio.run(scenario())
     assert not done
-
-
-def test_cancelled_work_that_waits_for_a_thread_holds_no_pixels() -> None:
-    class Pixels:
-        """What a weak reference can refer to."""
-
-    begun, go_on = threading.Event(), threading.Event()
-
-    def first() -> None:
-        begun.set()
-        go_on.wait()
-
-    async def scenario() -> None:
-        threads = CodecThreads(1)
-        busy = asyncio.create_task(threads.run(first))
-        await asyncio.to_thread(begun.wait)
-        pixels = Pixels()
-        left = weakref.ref(pixels)
-        waiting = asyncio.create_task(threads.run(id, pixels))
-        del pixels
-        await asyncio.sleep(0)
-        assert left() is not None
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        del waiting  # its exception has a traceback
-        gc.collect()
-        try:
-            assert left() is None
-        finally:
-            go_on.set()
-            await busy
-            threads.close()
-
-    asyncio.run(scenario())
 
 
 def test_an_error_of_cancelled_work_does_not_replace_the_cancellation() -> None:

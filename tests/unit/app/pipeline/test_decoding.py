@@ -1,189 +1,226 @@
-"""What is asked of decoder processes before an image is decoded."""
+"""What an image holds before it is decoded, and what decoder processes are asked for."""
 
 import asyncio
+from pathlib import Path
 from threading import Event
 from typing import Any, cast
 
 import pytest
+from PIL import Image
 
-from app.decoders import DecoderPool, Seen, Unasked
+from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
 from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
-from app.intake.wanted import Output, Parts, Version
+from app.intake.wanted import Output, Version
+from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
-from app.pipeline.decoding import TYPICAL, ImageDecoder
-from app.pipeline.memory.codec_memory import CodecMemory
-from app.pipeline.memory.memory_need import PartsNeed, to_filter
-from app.pipeline.memory.pixel_budget import PixelBudget
+from app.pipeline.decoding import AHEAD, DECODING, SPARE, TYPICAL, IdleCores
+from app.pipeline.memory import to_filter
 from models import codec
 from models.codec import Encoding, ImageFormat
-from tests.fake_decoders import MOST, Context, Pool
-from tests.pictures import damaged_jpeg, jpeg, png
+from models.domain.backend import Load
+from tests.fake_decoders import MOST, Context, Pool, context, decoder_of
+from tests.pictures import damaged_jpeg, drawing, encoded, jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
 PIXELS = TYPICAL[0] * TYPICAL[1]
+OPENING = opening_bytes(LARGE_FILE)
+PROGRESSIVE = encoded(drawing(), progressive=True)
 
 
-def version(*ops: dict[str, Any], format_: ImageFormat = ImageFormat.JPEG) -> Version:
-    return Version(FilterChain(parse_chain(ops)), Output(FixedFormat(format_), Encoding()))
-
-
-def unasked(ops: list[dict[str, Any]], format_: ImageFormat = ImageFormat.JPEG) -> Unasked:
-    wanted, pool = version(*ops, format_=format_), Pool()
+def decoded(
+    data: bytes, memory: int = 1, pool: Pool | None = None, *, in_background: bool = False
+) -> list[int]:
+    """Decode a file whose image needs `memory`; return what was held, with 0 for the image."""
+    under_way = Context(in_background=in_background)
 
     async def scenario() -> None:
-        decoder = ImageDecoder(
-            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
-        )
-        async with decoder.decoded(
-            Blob.of(png()),
-            cast(ImageContext, Context()),
-            lambda seen: seen.info.n_pixels,
-            lambda seen: to_filter(wanted, MOST, seen),
-        ):
-            pass
-        decoder.close()
+        decoder = decoder_of(pool or Pool())
+        source = Blob.of(data)
+        await decoder.decoded(source, cast(ImageContext, under_way), lambda _: memory)
+        under_way.memory.steps.append(0)
+        under_way.memory.release()
 
     asyncio.run(scenario())
-    return pool.unasked[0]
+    return under_way.memory.steps
 
 
-def test_photos_of_a_typical_size_are_decoded_unasked_for_most_filters() -> None:
-    assert unasked([{"name": "invert"}]) == Unasked(PIXELS, PIXELS)
-    assert unasked([{"name": "gaussian_blur"}]).opaque == PIXELS
+def described(data: bytes, *, colour: bool) -> list[int]:
+    under_way = Context()
+
+    async def scenario() -> None:
+        source = Blob.of(data)
+        found = decoder_of(Pool()).described(source, cast(ImageContext, under_way), colour=colour)
+        assert (await found).width
+        under_way.memory.release()
+
+    asyncio.run(scenario())
+    return under_way.memory.steps
+
+
+def padded(data: bytes, size: int = LARGE_FILE) -> bytes:
+    """Return an image file with zeros behind it."""
+    return data + bytes(size - len(data))
 
 
 @pytest.mark.parametrize(
-    ("ops", "format_"),
+    ("ops", "format_", "opaque", "with_alpha"),
     [
-        ([{"name": "gaussian_blur"}], ImageFormat.JPEG),
-        ([{"name": "grayscale"}, {"name": "box_blur"}], ImageFormat.JPEG),
-        ([{"name": "invert"}], ImageFormat.WEBP),
+        ([{"name": "invert"}], ImageFormat.JPEG, PIXELS, PIXELS),
+        ([{"name": "gaussian_blur"}], ImageFormat.JPEG, PIXELS, 0),
+        ([{"name": "grayscale"}, {"name": "box_blur"}], ImageFormat.JPEG, PIXELS, 0),
+        ([{"name": "invert"}], ImageFormat.WEBP, PIXELS, 0),
+        ([{"name": "resize", "width": 4000, "height": 4000}], ImageFormat.JPEG, 0, 0),
     ],
 )
-def test_what_alpha_makes_large_is_not_decoded_before_memory_was_asked_for(
-    ops: list[dict[str, Any]], format_: ImageFormat
+def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
+    ops: list[dict[str, Any]], format_: ImageFormat, opaque: int, with_alpha: int
 ) -> None:
-    found = unasked(ops, format_)
-    assert found == Unasked(PIXELS, 0)
-
-
-def test_what_is_large_at_any_size_is_never_decoded_unasked() -> None:
-    enlarging: dict[str, Any] = {"name": "resize", "width": 4000, "height": 4000}
-    assert unasked([enlarging]) == Unasked(0, 0)
-
-
-def test_the_parts_that_run_are_those_whose_memory_was_reserved() -> None:
-    blur, asked = version({"name": "gaussian_blur", "sigma": 2}), list[int]()
-    memory = CodecMemory(192 << 20)
-
-    def at_once(_pixels: int, n_bytes: int) -> int:
-        asked.append(n_bytes)
-        return min(9, memory.at_once(n_bytes))
-
-    need = PartsNeed(Parts(None, (blur,) * 9), MOST, at_once, on_device=False)
-    info = codec.probe(png(0, 2400, 1000), max_pixels=MOST)
-    seen = Seen(info, 0.0, 90_000_000)  # decoding needs more than a part of it
-    reserved = need.memory(seen)
-    assert need.parts == 2
-    assert reserved == need.parts * 90_000_000
-    assert need.pixels(seen) == need.parts * info.n_pixels
-
-
-@pytest.mark.parametrize("large", [False, True])
-def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_takes(
-    large: bool,
-) -> None:
-    pool, data = Pool(), damaged_jpeg()
-    plain = len(data) + 3 * (pixels := codec.probe(data, max_pixels=MOST).n_pixels)
-    noted: list[int] = []
-
-    def memory(seen: Seen) -> int:
-        noted.append(seen.memory)
-        return 90 << 20 if large else 1
+    output = Output(FixedFormat(format_), Encoding())
+    version, pool = Version(FilterChain(parse_chain(ops)), output), Pool()
 
     async def scenario() -> None:
-        decoder = ImageDecoder(
-            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
-        )
-        source = decoder.decoded(
-            Blob.of(data), cast(ImageContext, Context()), lambda _seen: 1, memory
-        )
-        async with source as held:
-            assert (held.height * held.width, held.channels) == (pixels, 3)
-        decoder.close()
+        need = lambda seen: to_filter(version, MOST, seen)  # noqa: E731
+        await decoder_of(pool).decoded(Blob.of(png()), context(), need)
 
     asyncio.run(scenario())
-    assert pool.unasked
+    assert pool.bounds[0] == Bounds(opaque, with_alpha, SMALL, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "memory", "steps", "asked"),
+    [
+        (png(), 1, [0], 1),
+        (png(), 1 << 30, [1 << 30, 0, -(1 << 30)], 2),
+        (jpeg(), 1 << 30, [1 << 30, 0, -(1 << 30)], 0),
+        (damaged_jpeg(), 1, [0], 1),
+        (padded(png()), 1, [OPENING, 0, -OPENING], 1),
+        (padded(PROGRESSIVE), 1, [OPENING, 0, -OPENING], 1),
+        (padded(png()), 4 * OPENING, [OPENING, -OPENING, 4 * OPENING, 0, -4 * OPENING], 2),
+        (padded(png(), LARGE_FILE - 1), 1, [0], 1),
+        (padded(jpeg()), 1, [0], 0),
+        (padded(damaged_jpeg()), 1, [OPENING, 0, -OPENING], 1),
+    ],
+    ids=[
+        *("small", "large", "large_jpeg", "damaged", "large_file", "progressive"),
+        *("large_image_in_large_file", "just_not_large", "large_baseline", "large_damaged"),
+    ],
+)
+def test_an_image_holds_what_it_needs_from_before_it_is_opened_or_decoded(
+    data: bytes, memory: int, steps: list[int], asked: int
+) -> None:
+    pool = Pool()
+    held = decoded(data, memory, pool)
+    assert [each for each in held if abs(each) != 1] == steps
+    assert len(pool.bounds) == asked
+
+
+def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_takes() -> None:
+    data, noted, pool = damaged_jpeg(), list[int](), Pool()
+    plain = len(data) + 3 * codec.probe(data, max_pixels=MOST).n_pixels
+
+    def need(seen: Seen) -> int:
+        noted.append(seen.memory)
+        return 90 << 20
+
+    async def scenario() -> None:
+        await decoder_of(pool).decoded(Blob.of(data), context(), need)
+
+    asyncio.run(scenario())
+    assert len(pool.bounds) == 2
     assert plain in noted
-    assert max(noted[1:]) >= codec.open_file(data, max_pixels=MOST).memory > plain
+    assert max(noted) >= codec.open_file(data, max_pixels=MOST).memory > plain
+
+
+def test_an_image_of_another_shape_than_the_typical_one_is_decoded_again_if_it_needs_more() -> None:
+    pool = Pool()
+
+    async def scenario() -> None:
+        need = lambda seen: 90 << 20 if seen.info.width < TYPICAL[1] else 1  # noqa: E731
+        await decoder_of(pool).decoded(Blob.of(png()), context(), need)
+
+    asyncio.run(scenario())
+    assert len(pool.bounds) == 2
+
+
+def test_a_machine_without_processes_decodes_on_threads() -> None:
+    pool = Pool()
+    pool.running = False
+    assert decoded(png(), 1 << 30, pool) == [1 << 30, 0, -(1 << 30)]
+    assert not pool.bounds
+
+
+@pytest.mark.parametrize("in_background", [True, False])
+def test_images_of_jobs_leave_a_process_to_others(in_background: bool) -> None:
+    pool = Pool()
+    decoded(png(), 1, pool, in_background=in_background)
+    assert pool.slow == [in_background]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_large_file_is_described_while_the_memory_to_open_it_is_held(colour: bool) -> None:
+    assert described(padded(png()), colour=colour) == [OPENING, -OPENING]
+
+
+def test_a_small_file_is_described_at_once_and_a_large_image_with_its_memory() -> None:
+    assert described(png(), colour=True) == [0] * 0
+    large = encoded(Image.new("RGB", (2400, 2400)), "PNG")
+    first, last = described(large, colour=True)
+    assert first == -last > SMALL
+    assert described(large, colour=False) == []
 
 
 def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> None:
-    pool, blocked = Pool(), Event()
+    blocked = Event()
 
     async def scenario() -> None:
-        decoder = ImageDecoder(
-            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
-        )
-        behind = asyncio.create_task(decoder.in_thread(blocked.wait, 60.0, background=True))
-        front = decoder.decoded(
-            Blob.of(jpeg()), cast(ImageContext, Context()), lambda _seen: 1, lambda _seen: 1
-        )
-        async with asyncio.timeout(30), front:
-            pass
+        threads = CodecThreads(1)
+        decoder = decoder_of(Pool(), threads)
+        behind = asyncio.create_task(threads.run(blocked.wait, 60.0, background=True))
+        async with asyncio.timeout(30):
+            await decoder.decoded(Blob.of(jpeg()), context(), lambda _: 1)
         blocked.set()
-        front = decoder.decoded(
-            Blob.of(jpeg()),
-            cast(ImageContext, Context(in_background=True)),
-            lambda _seen: 1,
-            lambda _seen: 1,
-        )
-        async with asyncio.timeout(30), front:
-            pass
+        await decoder.decoded(Blob.of(jpeg()), context(in_background=True), lambda _: 1)
         assert await behind
-        decoder.close()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
-    ("data", "least", "running", "threads", "processes"),
+    ("takes", "queued", "decoding", "busy", "idle", "sooner"),
     [
-        (damaged_jpeg(), 1 << 30, True, 2, 1),  # its header, then the damage
-        (damaged_jpeg(), 0, True, 1, 1),  # no thread decodes it again
-        (jpeg(), 1 << 30, True, 2, 0),
-        (png(), 1 << 30, True, 0, 2),
-        (png(), 1 << 30, False, 2, 0),
+        (False, 0, 0.0, 0, 1.0, False),
+        (True, AHEAD, 1.0, 0, 1.0, True),
+        (True, AHEAD + 1, DECODING, 0, SPARE, False),
+        (True, AHEAD + 1, DECODING - 0.1, 0, SPARE, True),
+        (True, AHEAD + 1, DECODING, 1, SPARE, True),
+        (True, AHEAD + 1, DECODING, 0, SPARE - 0.1, True),
     ],
 )
-def test_a_file_is_asked_for_again_only_when_it_was_granted_too_little(
-    data: bytes,
-    least: int,
-    running: bool,
-    threads: int,
-    processes: int,
+def test_threads_decode_jpegs_only_if_decoding_limits_the_device_and_cores_are_idle(
+    takes: bool,
+    queued: int,
+    decoding: float,
+    busy: int,
+    idle: float,
+    sooner: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pool, calls = Pool(), list[object]()
-    pool.running = running
+    threads = CodecThreads(1)
+    threads.busy = busy
+    decoder = decoder_of(Pool(), threads)
+    monkeypatch.setattr(decoder._idle, "share", lambda: idle)
+    load = Load("gpu", queued, 0, 0, 0.0, alive=True, takes_jpegs=takes, decoding=decoding)
+    assert decoder._device_is_sooner(load) is sooner
 
-    async def scenario() -> None:
-        decoder = ImageDecoder(
-            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
-        )
-        in_thread = decoder.in_thread
 
-        async def noted(function: Any, *args: object, background: bool = False) -> Any:
-            calls.append(function)
-            return await in_thread(function, *args, background=background)
-
-        monkeypatch.setattr(decoder, "in_thread", noted)
-        context = cast(ImageContext, Context())
-        async with decoder.decoded(Blob.of(data), context, lambda _seen: 1, lambda _seen: least):
-            pass
-        decoder.close()
-
-    asyncio.run(scenario())
-    assert (len(calls), len(pool.unasked)) == (threads, processes)
+def test_idle_cores_are_measured_between_two_looks(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 100 0 0 100 0 0 0 0 0 0\n")
+    cores = IdleCores(stat)
+    stat.write_text("cpu 125 0 0 150 25 0 0 0 0 0\n")
+    assert cores.share() == 0.0
+    cores.LOOK = 0.0
+    assert cores.share() == 0.75
+    assert IdleCores(tmp_path / "none").share() == 0.0

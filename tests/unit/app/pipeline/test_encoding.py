@@ -3,13 +3,15 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from app.decoders import DecoderPool, Limits
-from app.pipeline.encoding import LONG_ENCODING, ImageEncoder
-from app.pipeline.memory.held_image import HeldImage
+from app.pipeline.codec_threads import CodecThreads
+from app.pipeline.computation import Computation
+from app.pipeline.context import HeldImage
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.image import Image
@@ -28,16 +30,16 @@ def held(image: Image) -> HeldImage:
     return HeldImage(Decoded(image, info, "the copyright"))
 
 
-async def in_thread(work: Callable[[], bytes], *, background: bool) -> bytes:  # noqa: ARG001 (one machine)
-    return await asyncio.to_thread(work)
+def computation(pool: DecoderPool) -> Computation:
+    none = cast(Any, None)
+    return Computation(none, pool, CodecThreads(1), none, 50_000_000)
 
 
 def encoded(processes: int, source: HeldImage) -> bytes:
     async def within() -> bytes:
         pool = DecoderPool(Limits(processes, 50_000_000, 1 << 20, 10.0))
         try:
-            encoder = ImageEncoder(pool, in_thread, asyncio.Semaphore(1))
-            return await encoder.encode(source, ImageFormat.PNG, SLOW, 1.0)
+            return await computation(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
         finally:
             await pool.aclose()
 
@@ -67,10 +69,9 @@ def test_the_pixels_are_let_go_when_the_process_has_them() -> None:
 
     async def within() -> None:
         pool = DecoderPool(Limits(1, 50_000_000, 1 << 20, 10.0))
-        encoder = ImageEncoder(pool, in_thread, asyncio.Semaphore(1))
-        encoding = encoder.encode(source, ImageFormat.PNG, SLOW, 1.0)
+        encoding = computation(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
         try:
-            async with pool.queues.line(5.0), pool.queues.turn(5.0):  # no expensive image may begin
+            async with pool._free:  # no image may begin
                 waiting = asyncio.ensure_future(encoding)
                 assert await asyncio.to_thread(let_go.wait, GUARD), "the pixels are still here"
                 waiting.cancel()
@@ -80,38 +81,23 @@ def test_the_pixels_are_let_go_when_the_process_has_them() -> None:
     asyncio.run(within())
 
 
-def test_an_image_in_the_background_leaves_a_process_to_others() -> None:
+@pytest.mark.parametrize(
+    ("cost", "background", "slow"), [(0.5, True, True), (0.5, False, False), (5.0, False, True)]
+)
+def test_images_that_are_expensive_or_of_jobs_leave_a_process_to_others(
+    cost: float, background: bool, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[bool]()
+
+    async def encode(*_: object, slow: bool) -> bytes:
+        asked.append(slow)
+        return b""
+
     async def within() -> None:
-        pool, one = DecoderPool(Limits(2, 50_000_000, 1 << 20, 10.0)), asyncio.Semaphore(1)
-        encoder = ImageEncoder(pool, in_thread, one)
-        options = ImageFormat.PNG, SLOW, LONG_ENCODING
-        try:
-            async with one:  # as another image of the background does
-                encoding = encoder.encode(held(large()), *options, background=True)
-                behind = asyncio.ensure_future(encoding)
-                await encoder.encode(held(large()), *options)
-                assert not behind.done()
-            assert await behind
-        finally:
-            await pool.aclose()
+        pool = DecoderPool(Limits(2, 50_000_000, 1 << 20, 10.0))
+        monkeypatch.setattr(pool, "encode", encode)
+        source, options = held(large()), (ImageFormat.PNG, SLOW, cost)
+        await computation(pool).encode(source, *options, background=background)
 
     asyncio.run(within())
-
-
-def test_an_expensive_image_that_waits_for_its_turn_keeps_no_process_of_the_background() -> None:
-    async def within() -> None:
-        pool, one = DecoderPool(Limits(2, 50_000_000, 1 << 20, 10.0)), asyncio.Semaphore(1)
-        encoder = ImageEncoder(pool, in_thread, one)
-        small = held(Image(np.zeros((2, 3, 1), np.uint8)))
-        try:
-            async with pool.queues.line(5.0), pool.queues.turn(5.0):
-                encoding = encoder.encode(small, ImageFormat.PNG, SLOW, 5.0, background=True)
-                waiting = asyncio.ensure_future(encoding)
-                await asyncio.sleep(0)
-                assert not waiting.done()
-                assert not one.locked()  # the image with the turn takes it next
-            assert await waiting
-        finally:
-            await pool.aclose()
-
-    asyncio.run(within())
+    assert asked == [slow]

@@ -54,7 +54,7 @@ def test_processes_answer_as_before() -> None:
 
         async def one(name: str, data: bytes) -> None:
             try:
-                decoded = await pool.decode(data, len(data), lambda _seen: True)
+                decoded = await pool.decode(data, len(data))
             except ServiceError as error:
                 found[name] = error.code
             else:

@@ -14,7 +14,7 @@ from app.bulk.engines import in_process, reading
 from app.bulk.engines.engine import Finished, Task
 from app.bulk.engines.work import Classification
 from app.bulk.sources.source import Source
-from app.pipeline.memory import codec_memory
+from app.pipeline import memory
 from app.telemetry.metrics import Metrics
 from models.settings import Precision, Settings
 from tests.pictures import jpeg
@@ -85,8 +85,8 @@ def test_batches_of_a_cpu_are_filled(tmp_path: Path) -> None:
 def test_images_that_leave_no_memory_for_others_do_not_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(codec_memory, "LEAST", 1)
-    monkeypatch.setattr(codec_memory, "PER_PROCESS", 0)
+    monkeypatch.setattr(memory, "LEAST", 1)
+    monkeypatch.setattr(memory, "PER_PROCESS", 0)
     # Memory has room for one image of 12 megapixels at a time.
     metrics = answered(tmp_path, jpeg(1, 4000, 3000), BATCHES)
     assert delayed(metrics) == 0

@@ -1,23 +1,17 @@
 """Results by content: equal images in flight, and the bounded memory of recent results."""
 
 import asyncio
-import os
 import tempfile
-import threading
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
-from app.admission import Admission, Limits
-from app.admission.account import Kind
-from app.admission.line import FairLine
 from app.intake.spool import Blob
 from app.intake.wanted import Parts
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
-from app.pipeline.results.known_results import KnownResults
+from app.pipeline.results.known_results import OVERHEAD, KnownResults
 from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
-from app.pipeline.results.reusable import OVERHEAD
 from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.codec import ImageFormat
@@ -33,13 +27,11 @@ FOUND = Labels((1,), (0.5,))
 class Fixture:
     """Results with a version that a test changes, and work that ends when a test says so."""
 
-    def __init__(self, limit: int = 1 << 20, places: int = 64) -> None:
+    def __init__(self, limit: int = 1 << 20) -> None:
         self.version: object = "first"
         self.files = EncodedFiles(1 << 30)
         self.metrics = Metrics()
         self.results = KnownResults(limit, lambda: self.version, self.files, self.metrics)
-        self.line = FairLine(places)
-        self.permit = Admission(Limits(64, 1 << 20, 1 << 20), line=self.line).enter()
         self.computed = 0
         self.computing = 0
         """Images that are computed now."""
@@ -73,13 +65,9 @@ class Fixture:
         stages = Timings()
         key = await self.results.key(Blob.of(content), wanted, client)
         assert key is not None
-        found = self.results.known(key, stages)
-        if found is None:
-            start = self.work if work is None else lambda: work
-            turn = self.permit.turn((Kind("k", 1.0),))
-            async with turn:
-                found = await self.results.once(key, lane, turn, stages, start)
-        elif work is not None:
+        start = self.work if work is None else lambda: work
+        found = await self.results.once(key, lane, stages, start)
+        if work is not None:
             work.close()
         return found, stages.reused
 
@@ -126,18 +114,6 @@ def test_other_bytes_parameters_lanes_and_clients_are_computed_for_themselves(
     assert asyncio.run(scenario()) == 2
 
 
-def test_images_that_wait_for_an_equal_one_let_others_have_their_turns() -> None:
-    async def scenario() -> None:
-        here = Fixture(places=2)
-        tasks = await started(*(here.ask() for _ in range(3)), here.ask(b"another"))
-        assert here.computing == 2
-        here.go.set()
-        await asyncio.gather(*tasks)
-        assert here.line.past == 0
-
-    asyncio.run(scenario())
-
-
 def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest() -> None:
     async def scenario() -> None:
         here = Fixture()
@@ -150,18 +126,14 @@ def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest
         found = await asyncio.gather(*others)
         assert [each for each, _ in found] == [FOUND] * 63
         assert here.computed == 2
-        assert here.line.past == 0
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("limit", [1, 1 << 20])
-@pytest.mark.parametrize("places", [2, 64])
-def test_when_clients_leave_equal_images_are_computed_one_at_a_time(
-    places: int, limit: int
-) -> None:
+def test_when_clients_leave_equal_images_are_computed_one_at_a_time(limit: int) -> None:
     async def scenario() -> None:
-        here = Fixture(limit, places)
+        here = Fixture(limit)
         waiting = await started(*(here.ask() for _ in range(64)))
         for left in range(3):
             waiting.pop(0).cancel()
@@ -171,22 +143,6 @@ def test_when_clients_leave_equal_images_are_computed_one_at_a_time(
         found = await asyncio.gather(*waiting)
         assert [each for each, _ in found] == [FOUND] * 61
         assert (here.most, here.computed) == (1, 4)
-        assert here.line.past == 0
-
-    asyncio.run(scenario())
-
-
-def test_an_image_that_waited_in_vain_waits_for_a_turn_again() -> None:
-    async def scenario() -> None:
-        here = Fixture(places=2)
-        others = here.ask(b"another"), here.ask(b"a third")
-        first, *rest = await started(here.ask(), here.ask(), *others)
-        first.cancel()
-        await started()
-        assert (here.computing, here.computed) == (2, 3)
-        here.go.set()
-        await asyncio.gather(*rest)
-        assert (here.most, here.computed) == (2, 4)
 
     asyncio.run(scenario())
 
@@ -345,31 +301,6 @@ def test_a_file_that_is_not_kept_is_not_read(
 
     monkeypatch.setattr(EncodedFile, "read", read)
     asyncio.run(scenario())
-
-
-def test_a_file_on_disk_is_read_on_a_thread_for_images_that_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        image = in_file(large_image(here.files))
-        first, second = await started(here.ask(work=here.work(image)), here.ask())
-        here.go.set()
-        assert (await first)[0] is image
-        found, reused = await second
-        assert isinstance(found, EncodedImage)
-        assert (reused, found.file.read()) == ("shared", bytes(100_000))
-
-    readers, pread = [], os.pread
-
-    def noted(*arguments: int) -> bytes:
-        readers.append(threading.current_thread())
-        return pread(*arguments)
-
-    monkeypatch.setattr(os, "pread", noted)
-    asyncio.run(scenario())
-    assert readers
-    assert threading.main_thread() not in readers
 
 
 def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:

@@ -1,12 +1,20 @@
-"""The most memory that an image takes at any time, by its header and what is wanted of it."""
+"""Large images wait for memory, each for the most that it takes; small images never do."""
+
+import asyncio
 
 import pytest
 
-from app.decoders import Seen
+from app.admission.counters import Counters, Total
+from app.decoders import SMALL, Seen
 from app.intake.output_format import FixedFormat
 from app.intake.wanted import Output, Parts, Version
-from app.pipeline.memory.memory_need import (
+from app.pipeline.memory import (
+    LEAST,
+    PER_PROCESS,
     STRIPE,
+    Memory,
+    Share,
+    budget_for,
     check_filtering,
     filtering,
     to_classify,
@@ -16,9 +24,139 @@ from app.pipeline.memory.memory_need import (
 from models.codec import Encoding, ImageFormat, ImageInfo, encode_memory
 from models.domain.errors import Unprocessable
 from models.settings import Settings
+from tests.server import PATIENCE
 from workers import preprocess
 from workers.filters.registry import FILTERS, parse_chain
 from workers.operations import Classify, FilterChain
+
+LARGE = 2 * SMALL
+
+
+class Images:
+    """Images that hold memory until they are told to leave; `entered` are their estimates."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.entered: list[int] = []
+        self.leave = asyncio.Event()
+
+    async def hold(self, n_bytes: int, client: str = "") -> None:
+        share = Share(self._memory, client)
+        try:
+            await share.hold(n_bytes)
+            self.entered.append(n_bytes)
+            await self.leave.wait()
+        finally:
+            share.release()
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "entered"),
+    [
+        (6, (3, 2, 2, 3), [3, 2]),  # in order, within the budget
+        (8, (9, 1), [9]),  # one over the whole budget is alone
+        (1, (1, 1, 0.5), [1, 0.5]),  # small ones pass by
+    ],
+)
+def test_images_wait_for_memory_in_order_and_small_images_never(
+    limit: int, wanted: tuple[float, ...], entered: list[float]
+) -> None:
+    async def scenario() -> None:
+        counters = Counters()
+        images = Images(Memory(limit * LARGE, counters))
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(images.hold(int(n * LARGE))) for n in wanted]
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert images.entered == [n * LARGE for n in entered]
+            held = min(limit, sum(n for n in entered if n > 0.5)) * LARGE
+            assert counters.total(Total.MEMORY) == held
+            images.leave.set()
+        assert len(tasks) == len(images.entered)
+        assert counters.total(Total.MEMORY) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_flood_of_large_images_of_one_client_keeps_no_other_client_waiting() -> None:
+    async def scenario() -> None:
+        images = Images(Memory(8 * LARGE))
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            for _ in range(9):
+                group.create_task(images.hold(5 * LARGE, "flood"))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            group.create_task(images.hold(3 * LARGE, "other"))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert images.entered == [5 * LARGE, 3 * LARGE]
+            images.leave.set()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("amount", [1, 4])
+def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing(amount: int) -> None:
+    async def scenario() -> None:
+        memory = Memory(4 * LARGE, counters := Counters())
+        first, second = Share(memory, ""), Share(memory, "")
+        await first.hold(4 * LARGE)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await second.hold(amount * LARGE)
+        first.release()
+        assert counters.total(Total.MEMORY) == 0
+        async with asyncio.timeout(PATIENCE):
+            await second.hold(4 * LARGE)
+
+    asyncio.run(scenario())
+
+
+def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> None:
+    async def scenario() -> None:
+        memory = Memory(4 * LARGE, counters := Counters())
+        share = Share(memory, "")
+        async with asyncio.timeout(PATIENCE):
+            for n in (LARGE, 3 * LARGE, 4 * LARGE, 9 * LARGE, LARGE):
+                await share.hold(n)
+                assert counters.total(Total.MEMORY) == min(n, 4 * LARGE)
+        await share.hold(SMALL)
+        assert counters.total(Total.MEMORY) == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_budget_grows_with_the_processes() -> None:
+    assert budget_for(2) == LEAST
+    assert budget_for(16) == 16 * PER_PROCESS
+
+
+def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        trimmed: asyncio.Queue[None] = asyncio.Queue()
+
+        def trim() -> None:
+            loop.call_soon_threadsafe(trimmed.put_nowait, None)
+
+        memory = Memory(8 * LARGE, trim=trim)
+        share = Share(memory, "")
+        await share.hold(SMALL)
+        share.release()
+        assert memory.trimming is None
+        for _ in range(3):
+            await share.hold(LARGE)
+            share.release()
+        assert memory.trimming is not None
+        memory.trimming.cancel()
+        memory.trim_now()
+        async with asyncio.timeout(PATIENCE):
+            await trimmed.get()
+        assert memory.trimming is None
+        assert trimmed.empty()
+
+    asyncio.run(scenario())
+
 
 MOST = 50_000_000
 
@@ -128,9 +266,13 @@ def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:
     assert to_filter(pad, 1_500_000, seen(memory=7)) == 7
 
 
-def test_each_part_has_its_own_need() -> None:
+def test_as_many_parts_run_at_a_time_as_the_budget_has_room_for() -> None:
     wanted = Parts(Classify(), (version({"name": "invert"}), version({"name": "autocontrast"})))
-    assert to_process(wanted, MOST, seen(memory=7)) == [3_000_000, 8_300_000, 17_000_000]
+    all_, two, one = (28_300_000, 3), (25_300_000, 2), (17_000_000, 1)
+    for limit, needed in ((1 << 30, all_), (40_000_000, two), (1, one)):
+        found = to_process(wanted, MOST, Memory(limit), seen(memory=7))
+        assert (found[0], min(3, found[1])) == needed
+    assert to_process(wanted, MOST, Memory(1), seen(memory=90_000_000))[0] == 90_000_000
 
 
 def test_a_chain_takes_its_source_the_input_of_a_filter_and_what_that_filter_makes() -> None:

@@ -1,8 +1,8 @@
 """The messages between the service, its fork server and the decoder processes.
 
 Each is one packet of MessagePack on a Unix socket of kind SOCK_SEQPACKET, with at most one
-descriptor beside it. Bytes travel in the shared area of the decoder (`area.py`), or, where they are
-too large for it, in a file whose descriptor comes beside the frame. Replies are parsed by type,
+descriptor beside it. Bytes travel in the shared area of the decoder (`memory.py`), or, where they
+are too large for it, in a file whose descriptor comes beside the frame. Replies are parsed by type,
 never unpickled: a decoder process that a hostile file has taken over can give wrong pixels for its
 own image and for those that it decodes afterwards, until it is replaced, and nothing else.
 """
@@ -10,14 +10,16 @@ own image and for those that it decodes afterwards, until it is replaced, and no
 import os
 import socket
 import sys
-from collections.abc import Sequence
 
 import msgspec
 
-from models.codec import Description, Encoding, ImageFormat
+from models.codec import Description, Encoding, ImageFormat, ImageInfo
 
 MAX_PACKET = 1 << 16
 """Bytes of a packet; copyright notices and error texts are bounded far below."""
+
+ALPHA = 4
+"""Channels of pixels with alpha."""
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
@@ -55,35 +57,38 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
     status: int
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """What an image may take that is decoded at once: pixels, bytes of memory, CPU seconds.
+
+    An image that may have alpha has a bound of pixels of its own, because its work takes more.
+    """
+
+    opaque: int
+    with_alpha: int
+    memory: int
+    cost: float
+
+    def allow(self, info: ImageInfo, memory: int = 0, cost: float = 0.0) -> bool:
+        """Return whether an image with this header, and these estimates, is within the bounds."""
+        pixels = self.with_alpha if info.most_channels == ALPHA else self.opaque
+        return info.n_pixels <= pixels and memory <= self.memory and cost <= self.cost
+
+
 class Task(msgspec.Struct, frozen=True, tag=True):
     """Ask a decoder for the image in a file of `size` bytes.
 
-    The answer is Pixels at once for an image that is within the `unasked` bounds, and Info for a
-    larger one, which the decoder then decodes after Go only.
+    The answer is Pixels for an image within the bounds, and Info for any other image.
     """
 
     size: int
     max_pixels: int
     seconds: float
     """CPU seconds that an image of `max_pixels` may take."""
-    unasked_pixels: int = 0
-    """Most pixels, of an image without alpha, that are sent without asking."""
-    unasked_with_alpha: int = 0
-    """The same for an image that may have alpha, whose work takes more memory."""
-    unasked_cost: float = 0.0
-    """Estimated CPU seconds of decoding up to which pixels are sent without asking."""
+    bounds: Bounds
     describe: bool = False
     """True if the answer is Described in place of Pixels."""
     colour: bool = False
     """True if a description contains the dominant colour, for which pixels are decoded."""
-
-
-class Go(msgspec.Struct, frozen=True, tag=True):
-    """Ask for the pixels of the file whose Info came last."""
-
-
-class Drop(msgspec.Struct, frozen=True, tag=True):
-    """Forget the file whose Info came last: it is not decoded now."""
 
 
 class Info(msgspec.Struct, frozen=True, tag=True):
@@ -153,8 +158,6 @@ Frame = (
     | NotForked
     | Exited
     | Task
-    | Go
-    | Drop
     | Info
     | Pixels
     | Described
@@ -177,7 +180,22 @@ class Closed(Broken):
     """The other end closed the connection, as the end of its process does."""
 
 
-def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = ()) -> None:
+class Descriptor:
+    """A file descriptor, which is closed with the last reference to it.
+
+    A thread that reads the file keeps the descriptor open, also when its caller was cancelled.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+def send(connection: socket.socket, frame: Frame, *descriptors: int) -> None:
     """Send one frame; raises Closed where the other end is closed."""
     try:
         if descriptors:
@@ -188,8 +206,8 @@ def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = (
         raise Closed("the connection is closed") from error
 
 
-def receive(connection: socket.socket) -> tuple[Frame, int | None]:
-    """Return the next frame and the descriptor that came with it, which the caller closes.
+def receive(connection: socket.socket) -> tuple[Frame, Descriptor | None]:
+    """Return the next frame and the descriptor that came with it.
 
     Raises Broken, and BlockingIOError if the socket does not block and there is no frame.
     """
@@ -200,12 +218,10 @@ def receive(connection: socket.socket) -> tuple[Frame, int | None]:
     except ConnectionError as error:
         raise Closed("the connection is closed") from error
     # No credentials were asked for, so only descriptors can come beside a packet (unix(7)).
-    descriptor = int.from_bytes(beside[0][2][:4], sys.byteorder) if beside else None
+    descriptor = Descriptor(int.from_bytes(beside[0][2][:4], sys.byteorder)) if beside else None
+    if not data:
+        raise Closed("the connection is closed")
     try:
-        if not data:
-            raise Closed("the connection is closed")
         return _decoder.decode(data), descriptor
-    except (msgspec.DecodeError, Broken) as error:
-        if descriptor is not None:
-            os.close(descriptor)
-        raise error if isinstance(error, Broken) else Broken("this is no frame") from error
+    except msgspec.DecodeError as error:
+        raise Broken("this is no frame") from error

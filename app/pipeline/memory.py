@@ -1,0 +1,199 @@
+"""Memory that images take from decoding to encoding: how much each needs, and who has it."""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from app.admission.counters import Counters, Total
+from app.admission.semaphore import Asked, FairSemaphore
+from app.decoders import SMALL, Seen
+from app.intake.wanted import Parts, Version
+from models import codec
+from models.domain.errors import ServiceError, TooManyPixels, Unprocessable
+from workers.operations import FilterChain
+
+LEAST = 384 << 20
+"""Bytes of the budget where there are few decoder processes."""
+
+PER_PROCESS = 192 << 20
+"""Bytes of the budget for every process beyond: filtering a photo of 6 megapixels takes half."""
+
+TRIM_AFTER = 0.5
+"""Seconds after a large image until freed memory is given back; others end meanwhile as a rule."""
+
+STRIPE = 1 << 22
+"""Pixels that are resized at a time, as in `workers/preprocess.py`, which is not imported here."""
+
+MOST_PER_PIXEL = 300
+"""Bytes for each pixel of the largest intermediate image that no filter takes more than."""
+
+_PILLOW = 4
+"""Bytes per pixel of Pillow's images in colour."""
+
+
+def budget_for(processes: int) -> int:
+    """Return the bytes of the budget of a server with `processes` decoder processes in all."""
+    return max(LEAST, PER_PROCESS * processes)
+
+
+class Memory:
+    """One budget of bytes, by estimate, which front ends with the same `counters` share.
+
+    An image holds the most that it takes at any time, from before it is decoded until it is
+    encoded. A small image is not counted and never waits. The others wait until their deadline, and
+    clients take turns; an image that needs more than the budget is held alone. Lives on one event
+    loop. `trim` gives freed memory back to the system; it is called on a thread after large images.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        counters: Counters | None = None,
+        trim: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.budget = FairSemaphore(limit, counters or Counters(), Total.MEMORY)
+        self._trim = trim
+        self.trimming: asyncio.TimerHandle | None = None
+        """The timer of the next call of `trim`, while one is due."""
+
+    def limit(self) -> int:
+        """Return the bytes of the budget."""
+        return self.budget.total
+
+    def at_once(self, n_bytes: int) -> int:
+        """Return how many pieces of work of `n_bytes` bytes fit at a time, at least one."""
+        return max(1, self.budget.total // max(1, n_bytes))  # some work takes no bytes of its own
+
+    def trim_soon(self) -> None:
+        """Give freed memory back to the system when other large images have ended as a rule."""
+        if self.trimming is None:
+            self.trimming = asyncio.get_running_loop().call_later(TRIM_AFTER, self.trim_now)
+
+    def trim_now(self) -> None:
+        """Give freed memory back to the system, on a thread."""
+        self.trimming = None
+        asyncio.get_running_loop().run_in_executor(None, self._trim)
+
+
+class Share:
+    """The memory of one image of a client: none until `hold`, and none after `release`."""
+
+    __slots__ = ("_client", "_held", "_memory")
+
+    def __init__(self, memory: Memory, client: str) -> None:
+        self._memory = memory
+        self._client = client
+        self._held: Asked | None = None
+
+    async def hold(self, n_bytes: int) -> None:
+        """Wait for `n_bytes` in place of what is held; no image waits while it holds memory."""
+        self.release()
+        if n_bytes > SMALL:
+            self._held = await self._memory.budget.take(self._client, amount=n_bytes)
+
+    def release(self) -> None:
+        """Give everything back; further calls have no effect."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._memory.budget.give_back(*held)
+            self._memory.trim_soon()
+
+
+def to_classify(seen: Seen) -> int:
+    """Return the bytes of an image that is classified.
+
+    They are those of decoding it, or of the pixels with a stripe of them that is resized: its copy
+    in RGB if they are grey or have alpha, and for tall images Pillow's copy of that.
+    """
+    info, channels = seen.info, seen.info.most_channels
+    flattened = 0 if channels == 3 else 3
+    copied = _PILLOW if info.height > 2 * info.width else 0
+    stripe = min(info.n_pixels, STRIPE) * (flattened + copied)
+    return max(seen.memory, info.n_pixels * channels + stripe)
+
+
+def to_filter(
+    version: Version,
+    max_pixels: int,
+    seen: Seen,
+    *,
+    on_device: bool = False,
+    encoded: bool = False,
+    shared: bool = False,
+) -> int:
+    """Return the bytes of an image that becomes this version.
+
+    Those of its decoding, if the version will be refused. The options are those of `filtering`.
+    """
+    info, chain = seen.info, version.operation
+    shape = info.height, info.width, info.most_channels
+    try:
+        check(chain, max_pixels, info.height, info.width)
+        format_ = version.output.format_for(info.format)
+        needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
+        encoding = codec.encode_memory(chain.shape_after(shape), format_, version.output.encoding)
+    except ServiceError:
+        return seen.memory
+    return max(seen.memory, needed, encoding + beside(shape, shared=shared))
+
+
+def to_process(
+    wanted: Parts, max_pixels: int, memory: Memory, seen: Seen, *, on_device: bool = False
+) -> tuple[int, int]:
+    """Return the bytes of an image of which several parts are made, and the parts at a time.
+
+    As many parts run side by side as the whole budget has room for.
+    """
+    each = [] if wanted.labels is None else [to_classify(seen)]
+    each += [
+        to_filter(version, max_pixels, seen, on_device=on_device, shared=True)
+        for version in wanted.versions
+    ]
+    parts = memory.at_once(max(each))
+    return max(seen.memory, sum(sorted(each)[-parts:])), parts
+
+
+def filtering(
+    chain: FilterChain,
+    shape: tuple[int, int, int],
+    *,
+    on_device: bool = False,
+    encoded: bool = False,
+    shared: bool = False,
+) -> int:
+    """Return the bytes that filtering an image takes, with its source.
+
+    `on_device`: a GPU filters it, so that only the source and the result take memory here;
+    `encoded`: it decodes the source too. `shared`: other parts need the pixels, so that filters may
+    not overwrite them. Raises InvalidParameter if a filter cannot be applied.
+    """
+    if on_device:
+        return math.prod(chain.shape_after(shape)) + (0 if encoded else math.prod(shape))
+    return chain.memory(shape, overwrite=not shared)
+
+
+def beside(shape: tuple[int, int, int], *, shared: bool) -> int:
+    """Return the bytes of the source that are kept while its result is encoded."""
+    return math.prod(shape) if shared else 0
+
+
+def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
+    """Return the pixels of the largest intermediate image; raises TooManyPixels or InvalidParameter
+    if the chain cannot take an image of this size.
+    """
+    if (most := chain.most_pixels(height, width)) > max_pixels:
+        raise TooManyPixels(
+            f"the filters make {most:,} pixels of the image, more than the {max_pixels:,} "
+            "allowed here; ask for fewer"
+        )
+    return most
+
+
+def check_filtering(needed: int, shape: tuple[int, int, int], most: int) -> None:
+    """Raise Unprocessable for filters that take more than `most` bytes by estimate."""
+    if needed > most:
+        raise Unprocessable(
+            f"filtering an image of {shape[1]} × {shape[0]} pixels as asked takes about "
+            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed; "
+            "send it smaller or in parts, or resize or crop it first"
+        )
