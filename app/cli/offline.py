@@ -79,7 +79,7 @@ def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
     NVRTC are.
     """
     try:
-        from workers.engines.cuda.compiled.nvrtc import Nvrtc
+        from workers.engines.cuda.nvrtc import Nvrtc
 
         compiler = Nvrtc()
     except (ImportError, RuntimeError) as error:  # no CuPy, or CuPy without NVRTC

@@ -24,8 +24,8 @@ from models.settings import Precision
 from tests.pictures import as_image
 from tests.server import serving
 from tests.shared import IMAGENETTE, content
-from workers.engines.checkpoint import load_state
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import load_state
 from workers.preprocess import crop
 from workers.weights_digest import verified_sha256
 

@@ -16,15 +16,14 @@ from models.codec import ImageFormat, decode, encode, encoded
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Optimize, Precision
-from workers.engines.checkpoint import load_state
-from workers.engines.cuda.compiled.modules import Kernels
-from workers.engines.cuda.crops import Cropper
+from workers.engines.cuda.classifying import Cropper
 from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.kernels import Kernels
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg.decoder import NvJpeg
-from workers.engines.cuda.nvjpeg.encoder import Encoder, Placed
+from workers.engines.cuda.nvjpeg import Encoder, NvJpeg, Placed
 from workers.engines.cuda.slot import Slot
 from workers.engines.cuda.sources import Sources
+from workers.engines.model import load_state
 
 SECONDS = 1.0
 BATCH = 64

@@ -26,7 +26,7 @@ import torch
 
 from tests.bench.gpu_peers import by_cupyx, by_torchvision
 from tests.bench.stack import cuda_stack
-from workers.engines.cuda.compiled.modules import Kernels
+from workers.engines.cuda.kernels import Kernels
 from workers.filters.base import Filter
 from workers.filters.registry import FILTERS, parse_one
 from workers.kernels.items import ITEM, THREADS, starts

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from workers.engines.cuda.compiled.nvrtc import Nvrtc
+from workers.engines.cuda.nvrtc import Nvrtc
 from workers.kernels.compilation import compiled, options
 from workers.kernels.cubins import CubinStore
 from workers.kernels.loader import modules, source

@@ -29,8 +29,8 @@ from tests.bench import load
 from tests.bench.images import jpegs
 from tests.pictures import as_image
 from tests.server import serving
-from workers.engines.checkpoint import random_state
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import random_state
 from workers.malloc import keep_freed_memory
 from workers.preprocess import crop
 

@@ -7,6 +7,6 @@ def cuda_stack() -> dict[str, str | None] | None:
     """Return the versions of torch, of its CUDA, of CuPy, NVRTC and nvJPEG."""
     if find_spec("cupy") is None:
         return None
-    from workers.engines.cuda.versions import versions
+    from workers.engines.cuda.kernels import versions
 
     return versions()

@@ -67,9 +67,9 @@ def engine(count: int) -> dict[str, Any]:
     from models.networks.resnet18 import BUNDLED, RESNET18
     from models.settings import Precision
     from tests.gpu.equality import runner
-    from workers.engines.checkpoint import load_state
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedNetwork
+    from workers.engines.model import load_state
     from workers.filters.registry import parse_chain
     from workers.operations import FilterChain
 

@@ -9,8 +9,7 @@ from models.domain.job import Job
 from tests.e2e.conftest import Running, Start
 from tests.pictures import drawing, jpeg, png
 from tests.pictures import encoded as file_of
-from workers.engines.cpu.engine import CpuEngine
-from workers.engines.cpu.slot import CpuSlot
+from workers.engines.cpu.engine import CpuEngine, CpuSlot
 
 JPEG = {"content-type": "image/jpeg"}
 CANARY = (64, 64)

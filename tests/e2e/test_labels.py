@@ -17,8 +17,8 @@ from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import as_image, encoded, jpeg
 from tests.shared import IMAGENETTE, content
-from workers.engines.checkpoint import load_state
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import load_state
 from workers.preprocess import crop
 
 PHOTOS_TRIED = 200

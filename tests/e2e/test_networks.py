@@ -18,7 +18,7 @@ from models import codec
 from models.networks.registry import NETWORKS
 from tests.e2e.conftest import Running, Start
 from tests.pictures import as_image, jpeg
-from workers.engines.checkpoint import State, random_state
+from workers.engines.model import State, random_state
 from workers.preprocess import crop
 
 RAW = {"Content-Type": "application/octet-stream"}

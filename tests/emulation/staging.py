@@ -10,7 +10,7 @@ import torch
 
 from tests.emulation.emulator import emulator
 from workers.engines.cuda.last_blocks import LastBlocks
-from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpegError
+from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import Marks, Region, Slot, Tables
 
 CPU = torch.device("cpu")

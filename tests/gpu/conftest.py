@@ -15,7 +15,7 @@ from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.gpu.equality import MAX_PIXELS, Run, runner
 from tests.shared import PHOTOS
-from workers.engines.checkpoint import State, load_state
+from workers.engines.model import State, load_state
 
 if find_spec("cupy") is None:
     collect_ignore_glob = ["test_*.py"]

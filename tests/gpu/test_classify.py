@@ -16,9 +16,9 @@ from models.networks.resnet50 import RESNET50
 from models.settings import Precision
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg, photos
 from tests.gpu.equality import MAX_PIXELS, Run, runner
-from workers.engines.checkpoint import State, random_state
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.cuda.engine import CudaEngine
+from workers.engines.model import State, random_state
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
 

@@ -11,9 +11,9 @@ import torch
 from models.domain.image import Image
 from tests.emulation.staging import noise
 from tests.gpu.equality import MAX_PIXELS, runner
-from workers.engines.cuda.compiled import modules
-from workers.engines.cuda.compiled.nvrtc import Nvrtc
+from workers.engines.cuda import kernels as modules
 from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.nvrtc import Nvrtc
 from workers.filters.registry import FILTERS, parse_one
 from workers.kernels import loader
 from workers.kernels.compilation import compiled

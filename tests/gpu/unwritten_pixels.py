@@ -22,7 +22,7 @@ from models.codec.jpeg import inspect
 from models.domain.image import Jpeg, Pixels
 from tests.gpu.conftest import jpeg
 from tests.gpu.test_decode import closed, scene
-from workers.engines.cuda.nvjpeg.decoder import DESTINATION, HARDWARE, UNCHANGED, NvJpeg
+from workers.engines.cuda.nvjpeg import DESTINATION, HARDWARE, UNCHANGED, NvJpeg
 from workers.engines.cuda.slot import Region
 from workers.engines.cuda.sources import planes
 

@@ -1,13 +1,26 @@
-"""Load the networks of the settings, their records and labels. Missing weights are a value."""
+"""Load the networks of the settings, their records, labels and weights.
 
+The digest of a weights file was verified before, and its content is not trusted all the same: no
+code in it is run, and every name, shape and number is checked before use. Missing weights are a
+value.
+"""
+
+import hashlib
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+import safetensors.torch
+import torch
+from torch import Tensor
+
 from models.api.schemas import ModelRecord
 from models.labels import LabelSet, read_labels, shipped
+from models.networks.registry import NETWORKS
+from models.networks.resnet18 import RESNET18
 from models.networks.served import Model, ServedNetwork
 from models.networks.spec import Bundled, NetworkSpec
 from models.settings import Precision, Settings
@@ -20,9 +33,170 @@ from models.weights.sources import (
     resolve,
     served_specs,
 )
-from workers.engines.checkpoint import State, load_state, random_state, state_sha256
+from workers.engines.builder import build, build_empty, on_one_thread
 from workers.weights_digest import WeightsUnavailable, verified_sha256
 from workers.weights_store import WeightsStore
+
+State = dict[str, Tensor]
+
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_COUNTER = "num_batches_tracked"
+"""The batches that a batch norm saw in training. Older files lack the number; nothing reads it."""
+_NAMED_PROBLEMS = 3
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "weights")
+"""Names under which trainings keep the weights beside their optimiser and their counters."""
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.")
+"""Beginnings of names that DataParallel, torch.compile and frameworks of training add."""
+
+
+@on_one_thread()
+def load_state(path: Path, n_labels: int, spec: NetworkSpec = RESNET18) -> State:
+    """Open a `.pth` or `.safetensors` file as the state dict of a network, float32 on the CPU.
+
+    The number of classes is that of the last layer and must be `n_labels`: a network is never
+    served with labels that are not its own. Half precision is widened. ValueError names the first
+    problems; OSError is raised when the file cannot be read.
+    """
+    state = _tensors(path)
+    if problems := list(_problems(state, spec)):
+        if kind := _recognised(state, spec):
+            raise ValueError(f"{path} {kind}")
+        more = f" and {len(problems) - _NAMED_PROBLEMS} more" * (len(problems) > _NAMED_PROBLEMS)
+        raise ValueError(
+            f"{path} does not hold the weights of torchvision's {spec.name}: "
+            f"{'; '.join(problems[:_NAMED_PROBLEMS])}{more}"
+        )
+    n_classes = state[_last(spec)].shape[0]
+    if n_classes != n_labels:
+        raise ValueError(
+            f"{path} has {n_classes} classes, but there are {n_labels} labels: "
+            "give the labels these weights were trained with, one for each class"
+        )
+    return {name: _ready(state, name) for name in _expected(n_classes, spec)}
+
+
+def random_state(seed: int, n_classes: int, spec: NetworkSpec = RESNET18) -> State:
+    """Draw untrained weights by torchvision's own initialisation: the same for the same seed.
+
+    The numbers come from torch's CPU generator, which is put back as it was. No other thread may
+    draw meanwhile.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        network = build(spec, n_classes)
+    return {name: tensor.detach() for name, tensor in network.state_dict().items()}
+
+
+def state_sha256(state: Mapping[str, Tensor]) -> str:
+    """Return a SHA-256 digest over names, dtypes, shapes and values, for weights without a file."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _tensors(path: Path) -> State:
+    """Return the content of the file if that is a flat mapping of names to plain tensors."""
+    try:
+        if path.suffix.lower() == ".safetensors":
+            found: object = safetensors.torch.load(path.read_bytes())
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # A damaged or hostile file makes the readers raise nearly anything.
+        raise ValueError(_unreadable(path, error)) from error
+    if isinstance(found, dict) and all(isinstance(t, Tensor) for t in found.values()):
+        return found
+    inside = found if isinstance(found, dict) else {}
+    if name := next((each for each in _WRAPPERS if isinstance(inside.get(each), dict)), ""):
+        raise ValueError(
+            f"{path} is a checkpoint of a training, which has its weights as {name!r}: save them "
+            f"alone, by `torch.save(torch.load({path.name!r}, weights_only=True)[{name!r}], "
+            "'weights.pth')`"
+        )
+    keys = f" of {', '.join(map(str, [*found][:5]))}" if isinstance(found, dict) else ""
+    raise ValueError(
+        f"{path} holds one {type(found).__name__}{keys}, not a state dict of tensors: "
+        "save `model.state_dict()` alone"
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    if path.suffix.lower() == ".safetensors":
+        return f"{path} is not a safetensors file: {error}"
+    if "TorchScript" in str(error):
+        return (
+            f"{path} is a program of TorchScript, which is not run: save "
+            "`torch.jit.load(…).state_dict()` instead"
+        )
+    if refused := re.search(
+        r"Unsupported (?:global|class|operand): ?(?:GLOBAL )?(\S+)", str(error)
+    ):
+        return (
+            f"{path} holds more than tensors ({refused[1]}) and is refused, because opening it "
+            "could run code: save `model.state_dict()` alone, or use .safetensors"
+        )
+    return f"{path} is damaged, or was not written by torch.save ({type(error).__name__})"
+
+
+def _problems(state: State, spec: NetworkSpec) -> Iterator[str]:
+    """Yield where `state` does not fit the network, in the network's order."""
+    head = state.get(_last(spec))
+    n_classes = head.shape[0] if head is not None and head.ndim and len(head) else 1000
+    expected = _expected(n_classes, spec)
+    for name, shape in expected.items():
+        tensor = state.get(name)
+        if tensor is None:
+            if not name.endswith(_COUNTER):
+                yield f"{name} is missing"
+        elif tensor.shape != shape:
+            yield f"{name} is {tuple(tensor.shape)} instead of {tuple(shape)}"
+        elif tensor.layout is not torch.strided or tensor.device.type != "cpu":
+            yield f"{name} is not a plain tensor ({tensor.layout}, {tensor.device.type})"
+        elif not name.endswith(_COUNTER) and tensor.dtype not in _FLOATS:
+            yield f"{name} is {tensor.dtype}, not floating point"
+        elif not torch.isfinite(tensor.float()).all():
+            yield f"{name} has values that are not finite"
+    yield from (f"{name} is not part of it" for name in state if name not in expected)
+
+
+def _recognised(state: State, spec: NetworkSpec) -> str:
+    """Return what a state dict that does not fit is, and what to do; empty if it is not known."""
+    for prefix in _PREFIXES:
+        if state and all(name.startswith(prefix) for name in state):
+            return (
+                f"has names that begin with {prefix!r}, as a wrapper around the network saves "
+                "them: save the weights of the network inside, by "
+                f"`{{name.removeprefix({prefix!r}): tensor for name, tensor in state.items()}}`"
+            )
+    for other in NETWORKS.values():
+        if other.name != spec.name and not any(_problems(state, other)):
+            return (
+                f"has the weights of {other.name}, not of {spec.name}: set "
+                f"DARKROOM_NETWORKS={other.name}"
+            )
+    return ""
+
+
+def _last(spec: NetworkSpec) -> str:
+    """Return the name of the weights whose first dimension is the number of classes."""
+    return f"{spec.head}.weight"
+
+
+def _expected(n_classes: int, spec: NetworkSpec) -> dict[str, torch.Size]:
+    """Return names and shapes; the meta device holds no numbers."""
+    with torch.device("meta"):
+        network = build_empty(spec, n_classes)
+    return {name: tensor.shape for name, tensor in network.state_dict().items()}
+
+
+def _ready(state: State, name: str) -> Tensor:
+    if name.endswith(_COUNTER):
+        return torch.zeros((), dtype=torch.int64)
+    return state[name].detach().to(torch.float32).contiguous()
+
 
 log = logging.getLogger("darkroom.weights")
 

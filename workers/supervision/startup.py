@@ -20,9 +20,7 @@ from models.settings import Precision, Settings
 from models.thread_priority import can_lower_priority
 from models.usable_cpus import usable_cores
 from workers.engines.cpu.calibration import Calibration
-from workers.engines.cpu.engine import CpuEngine
-from workers.engines.cpu.filter_threads import start_filter_threads
-from workers.engines.cpu.slot import CpuSlot
+from workers.engines.cpu.engine import CpuEngine, CpuSlot, start_filter_threads
 from workers.kernels.cubins import CubinStore, folders
 from workers.malloc import keep_freed_memory, return_freed_memory
 from workers.operations import FilterChain

@@ -15,8 +15,8 @@ from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
 from workers import preprocess
-from workers.engines.checkpoint import random_state
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import random_state
 
 TALL = [(300, 1200), (400, 900), (257, 2000), (300, 600), (300, 601)]
 

@@ -15,8 +15,10 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,18 +30,67 @@ from models.domain.errors import (
     ServiceError,
     WeightsMissing,
 )
-from models.domain.image import Image, Jpeg
+from models.domain.image import Image, Jpeg, NetworkInput, Pixels
 from models.domain.job import Job, Labels, Result, Vector
-from workers.engines.cpu.slot import CpuSlot, Crops, placed, reserved
+from models.networks.spec import NetworkSpec
 from workers.filters import bands
 from workers.filters.interruption import ending_at, stop_if_late
 from workers.malloc import return_freed_memory
-from workers.operations import Classify, FilterChain, NetworkOutput
+from workers.operations import Classify, FilterChain, FunctionToApply, NetworkOutput
+from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult
 
 if TYPE_CHECKING:
     from workers.engines.cpu.network import CpuNetwork, Forward, ForwardPasses
-from workers.operations import FunctionToApply
+
+
+Crops = Pixels | NDArray[np.float32]
+"""Crops, uint8 (n, crop, crop, 3), or the same normalised, float32 (n, 3, crop, crop)."""
+
+
+@dataclass(slots=True, eq=False)
+class CpuSlot:
+    """A staging slot: the crops of one batch, uint8 (n, crop, crop, 3), and its jobs.
+
+    `memory` has room for the crops of the largest batch of any network. Crops that came
+    preprocessed are float32 (n, 3, crop, crop), in memory of their own.
+    """
+
+    memory: Pixels
+    crops: Crops
+    jobs: Sequence[Job] = ()
+
+
+def placed(slot: CpuSlot, spec: NetworkSpec) -> Crops:
+    """Return the crops of a slot's jobs for a network."""
+    given = [job.image.values for job in slot.jobs if isinstance(job.image, NetworkInput)]
+    if given:
+        return np.stack(given)
+    crops = reserved(slot, spec, len(slot.jobs))
+    for target, job in zip(crops, slot.jobs, strict=True):
+        target[:] = crop(pixels_of(job.image), spec.preprocessing)
+    return crops
+
+
+def reserved(slot: CpuSlot, spec: NetworkSpec, n: int) -> Pixels:
+    """Return the beginning of the slot's memory as `n` crops of a network."""
+    side = spec.preprocessing.crop
+    return slot.memory[: n * side * side * 3].reshape(n, side, side, 3)
+
+
+SIDE = 1024
+"""Pixels of an image that OpenCV spreads over its threads; one of 256 × 256 it does not."""
+
+
+def start_filter_threads() -> None:
+    """Start the threads of OpenCV with the priority of the calling thread.
+
+    OpenCV starts them with the first image that is large enough and keeps them, and Linux gives a
+    thread the priority of the one that starts it. If that were a thread of the background, filters
+    of requests would be computed with a low priority for as long as the process runs.
+    """
+    cv2.LUT(np.zeros((SIDE, SIDE), np.uint8), np.arange(256, dtype=np.uint8))
+
 
 # The best classes of an image, of its logits on the CPU.
 

@@ -26,7 +26,7 @@ from workers.engines.builder import (
     on_one_thread,
     take_head,
 )
-from workers.engines.cpu.slot import Crops
+from workers.engines.cpu.engine import Crops
 from workers.engines.residual_network import Block, BottleneckBlock, ResidualNetwork
 
 # Forward passes on CPU cores: each on one core, side by side, or a single one on all cores.

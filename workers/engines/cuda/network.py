@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.networks.spec import NetworkSpec, Speedup
+from models.networks.spec import NetworkSpec, Preprocessing, Speedup
 from models.settings import Optimize, Precision
 from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
-from workers.engines.cuda.crops import input_buffer
 
 log = logging.getLogger("darkroom.network")
 
@@ -150,3 +149,9 @@ def sizes(largest: int) -> list[int]:
     """Return the batch sizes with a graph of their own: powers of two, and the largest."""
     powers = [1 << n for n in range(largest.bit_length()) if 1 << n < largest]
     return [*powers, largest]
+
+
+def input_buffer(n: int, spec: Preprocessing, dtype: torch.dtype, device: str) -> Tensor:
+    """Return zeros of the shape (n, 3, crop, crop), channels last."""
+    shape = (n, spec.crop, spec.crop, 3)
+    return torch.zeros(shape, dtype=dtype, device=device).permute(0, 3, 1, 2)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.codec import pixels_of
 from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
-from workers.engines.cuda.nvjpeg.decoder import DESTINATION, NvJpegError
+from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
 from workers.engines.cuda.slot import Region, Slot
 
 log = logging.getLogger("darkroom.cuda")

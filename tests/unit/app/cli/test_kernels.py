@@ -24,7 +24,7 @@ def test_words_in_place_of_architectures_are_refused(tmp_path: Path) -> None:
 def test_without_cupy_the_command_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "workers.engines.cuda.compiled.nvrtc", None)
+    monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", None)
     assert compile_kernels(settings(tmp_path), ["sm_90"]) == ExitCode.FAILED
     assert 'pip install ".[gpu]"' in capsys.readouterr().err
 
@@ -42,7 +42,7 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> type:
 
     module = type(sys)("nvrtc")
     vars(module)["Nvrtc"] = Quick
-    monkeypatch.setitem(sys.modules, "workers.engines.cuda.compiled.nvrtc", module)
+    monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", module)
     return Quick
 
 

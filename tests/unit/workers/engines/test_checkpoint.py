@@ -11,7 +11,7 @@ import torch
 import torchvision
 from torch import Tensor
 
-from workers.engines.checkpoint import State, load_state, random_state, state_sha256
+from workers.engines.model import State, load_state, random_state, state_sha256
 
 N_CLASSES = 5
 

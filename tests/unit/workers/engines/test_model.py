@@ -15,9 +15,8 @@ from models.networks.resnet18 import BUNDLED, RESNET18
 from models.networks.resnet50 import RESNET50
 from models.networks.spec import NetworkSpec, PublishedWeights
 from models.settings import Settings
-from workers.engines.checkpoint import State, random_state
 from workers.engines.cpu.network import CpuNetwork
-from workers.engines.model import load_model
+from workers.engines.model import State, load_model, random_state
 from workers.weights_digest import file_sha256
 
 

@@ -55,7 +55,7 @@ def test_reading_weights_imports_neither_torch_s_compiler_nor_sympy() -> None:
         "import sys\n"
         "from models.networks.resnet18 import BUNDLED, RESNET18\n"
         "from workers.engines.builder import loaded\n"
-        "from workers.engines.checkpoint import load_state\n"
+        "from workers.engines.model import load_state\n"
         "loaded(RESNET18, load_state(BUNDLED.path, 10))\n"
         "print([each for each in ('torch._dynamo', 'sympy', 'torchvision') if each in sys.modules])"
     )

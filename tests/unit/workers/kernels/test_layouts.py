@@ -19,7 +19,7 @@ import workers.filters
 from models.domain.image import Subsampling
 from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
-from workers.engines.cuda import crops, filtering, sources
+from workers.engines.cuda import classifying, filtering, sources
 from workers.filters.arithmetic.borders import OPENCV
 from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.blur.box_blur import BoxBlur
@@ -130,7 +130,7 @@ def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
     structs = {
         "Item": items.ITEM,
         "Source": sources.SOURCE,
-        "Crop": crops.CROP,
+        "Crop": classifying.CROP,
         "Unpack": filtering.UNPACK,
     }
     assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
@@ -207,7 +207,7 @@ def test_limits_of_python_are_those_of_the_kernels() -> None:
 
     def assertions() -> Iterator[str]:
         yield f"THREADS == {items.THREADS}"
-        yield f"ROWS == {crops.ROWS}"
+        yield f"ROWS == {classifying.ROWS}"
         for network in NETWORKS.values():
             yield f"SIDE >= {network.preprocessing.crop}"
         yield f"MOST_TAIL >= {most}"

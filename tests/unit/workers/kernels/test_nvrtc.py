@@ -11,7 +11,7 @@ from workers.kernels.cubins import CubinStore
 from workers.kernels.loader import modules
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-from workers.engines.cuda.compiled.nvrtc import Nvrtc
+from workers.engines.cuda.nvrtc import Nvrtc
 
 assert torch.__version__  # importing torch makes its NVRTC known to CuPy
 

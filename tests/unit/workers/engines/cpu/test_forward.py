@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 
+from workers.engines.cpu.engine import Crops
 from workers.engines.cpu.network import ForwardPasses
-from workers.engines.cpu.slot import Crops
 
 
 def test_passes_side_by_side_run_at_the_same_time_each_on_a_thread_of_its_own() -> None:

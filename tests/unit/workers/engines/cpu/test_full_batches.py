@@ -10,9 +10,9 @@ from models.domain.job import Job, Labels
 from models.networks.resnet18 import RESNET18
 from models.settings import Precision
 from tests.pictures import drawing
-from workers.engines.checkpoint import random_state
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import random_state
 from workers.operations import Classify
 
 BATCH = 8

@@ -18,9 +18,9 @@ from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
 from workers.engines.builder import DTYPES, on_one_thread
-from workers.engines.checkpoint import State, load_state, random_state
 from workers.engines.cpu import network
 from workers.engines.cpu.network import CpuNetwork, supports
+from workers.engines.model import State, load_state, random_state
 from workers.preprocess import crop
 
 CLASSES = 40

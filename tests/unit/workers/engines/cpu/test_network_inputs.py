@@ -13,9 +13,9 @@ from models.domain.job import Job, Labels, Vector
 from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.pictures import drawing
-from workers.engines.checkpoint import load_state
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import load_state
 from workers.operations import Classify, NetworkOutput
 
 

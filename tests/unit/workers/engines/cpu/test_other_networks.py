@@ -11,8 +11,8 @@ from models.networks.registry import NETWORKS
 from models.networks.spec import Speedup
 from models.settings import Precision
 from tests.tiny_network import SIDE, TINY, tiny_network
-from workers.engines.checkpoint import load_state, random_state
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import load_state, random_state
 
 BATCH = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3), np.uint8)
 

@@ -15,9 +15,9 @@ from models.networks.registry import NETWORKS
 from models.networks.resnet50 import RESNET50
 from models.settings import Precision
 from tests.pictures import drawing
-from workers.engines.checkpoint import State, random_state
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import State, random_state
 from workers.operations import Classify, NetworkOutput
 from workers.preprocess import crop
 

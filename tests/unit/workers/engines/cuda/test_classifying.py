@@ -11,11 +11,9 @@ from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
 from models.networks.resnet34 import RESNET34
 from tests.emulation.staging import EmulatedKernels, NoStreams, staging_slot
-from workers.engines.cuda.classifying import Classifying, in_class_order
-from workers.engines.cuda.crops import Cropper, input_buffer
-from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.slot import Outputs, Slot
-from workers.engines.cuda.streams import Streams
+from workers.engines.cuda.classifying import Classifying, Cropper, in_class_order
+from workers.engines.cuda.network import GraphedNetwork, input_buffer
+from workers.engines.cuda.slot import Outputs, Slot, Streams
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
 BATCH, CLASSES, FEATURES = 4, 5, 3

@@ -13,8 +13,8 @@ from models.networks.resnet18 import RESNET18
 from models.networks.resnet50 import RESNET50
 from models.networks.spec import Preprocessing
 from tests.emulation.staging import EmulatedKernels, Planes, noise, staging_slot
-from workers.engines.cuda.crops import Cropper
-from workers.engines.cuda.nvjpeg.decoder import Decoder
+from workers.engines.cuda.classifying import Cropper
+from workers.engines.cuda.nvjpeg import Decoder
 from workers.preprocess import crop
 
 SIZES = [(1, 1), (1, 40), (37, 2), (224, 224), (256, 256), (300, 255), (255, 401), (640, 333)]

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("cupy", reason="CuPy is not installed")
 from cuda.pathfinder import DynamicLibNotFoundError
 
-from workers.engines.cuda.nvjpeg import decoder as nvjpeg
-from workers.engines.cuda.nvjpeg.decoder import NvJpegError, NvJpegUnfit, check_major
+from workers.engines.cuda import nvjpeg
+from workers.engines.cuda.nvjpeg import NvJpegError, NvJpegUnfit, check_major
 
 
 def failing(error: Exception) -> type:

@@ -17,10 +17,9 @@ from models.domain.errors import Unavailable, Undecodable
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Job
 from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noise, staging_slot
-from workers.engines.cuda import encoding
+from workers.engines.cuda import filtering as gpu_filtering
 from workers.engines.cuda.filtering import Filtering
-from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpegError
-from workers.engines.cuda.nvjpeg.encoder import TOGETHER, Placed
+from workers.engines.cuda.nvjpeg import TOGETHER, Decoder, NvJpegError, Placed
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters.registry import parse_chain, parse_one
@@ -105,7 +104,7 @@ def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bo
     scratch = Region(4 * ROOM, CPU)
     filtering = Filtering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.launch(slot, [Job(chain, image) for image in images])
-    found = encoding.as_jpegs(slot, asked)
+    found = gpu_filtering.as_jpegs(slot, asked)
     kinds = [type(each) for each in found]
     assert kinds == ([Image] * 5 if fails else [Jpeg, Image, Image, Jpeg, Image])
     for each, image in zip(found, images, strict=True):
@@ -245,11 +244,11 @@ def test_an_encoder_is_prepared_with_each_of_its_states(
             made.append([(image.height, image.width) for image in images])
             return super().encode(images, quality, subsampling)
 
-    monkeypatch.setattr(encoding, "_encoder", Noting)
+    monkeypatch.setattr(gpu_filtering, "_encoder", Noting)
     slot = staging_slot(ROOM)
-    encoding.prepare(slot, 24)
+    gpu_filtering.prepare(slot, 24)
     assert made == [[(24, 24)] * TOGETHER]
-    assert slot.encoder is encoding._made(slot)
+    assert slot.encoder is gpu_filtering._made(slot)
 
 
 def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
@@ -258,11 +257,11 @@ def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
     def missing(**_options: bool) -> None:
         raise NvJpegError("nvjpegCreateEx", 3)
 
-    monkeypatch.setattr(encoding, "NvJpeg", missing)
+    monkeypatch.setattr(gpu_filtering, "NvJpeg", missing)
     slot = staging_slot(ROOM)
     slot.result = slot.first
     slot.places = [(0, (4, 5, 3))] * 2
-    found = encoding.as_jpegs(slot, DeviceJpeg(85, Subsampling.S422))
+    found = gpu_filtering.as_jpegs(slot, DeviceJpeg(85, Subsampling.S422))
     assert [type(each) for each in found] == [Unavailable] * 2
 
 

@@ -10,9 +10,15 @@ from models.domain.image import Subsampling
 from models.domain.job import Job, Labels, Result
 from models.networks.resnet18 import RESNET18
 from tests.fakes import fake_job, number_of
-from workers.engines.cuda.engine import SLOTS
-from workers.engines.cuda.nvjpeg.shared_states import shared_sizes
-from workers.engines.cuda.self_test import Kind, SelfTestFailed, kinds_of, run_self_test, samples
+from workers.engines.cuda.engine import (
+    SLOTS,
+    BatchKind,
+    SelfTestFailed,
+    kinds_of,
+    run_self_test,
+    samples,
+)
+from workers.engines.cuda.nvjpeg import shared_sizes
 from workers.operations import Classify, FilterChain
 from workers.scheduling.engine import BatchResult
 
@@ -38,13 +44,15 @@ class Device:
     def clear(self, slot: int) -> None:
         del self.jobs[slot]
 
-    def test(self, kinds: Sequence[Kind]) -> None:
+    def test(self, kinds: Sequence[BatchKind]) -> None:
         run_self_test(range(SLOTS), kinds, self.launch, self.collect, self.clear)
 
 
-def kinds_for(max_batch_size: int) -> list[Kind]:
-    files = [Kind("files", fake_job(2), n) for n in (*shared_sizes(max_batch_size), max_batch_size)]
-    return [Kind("filtered", fake_job(0), 1), Kind("classified", fake_job(1), 1), *files]
+def kinds_for(max_batch_size: int) -> list[BatchKind]:
+    files = [
+        BatchKind("files", fake_job(2), n) for n in (*shared_sizes(max_batch_size), max_batch_size)
+    ]
+    return [BatchKind("filtered", fake_job(0), 1), BatchKind("classified", fake_job(1), 1), *files]
 
 
 @pytest.mark.parametrize("max_batch_size", [1, 2, 5, 8, 25, 32, 49, 56, 64])
@@ -60,14 +68,14 @@ def test_an_error_that_comes_back_as_a_value_fails_the_test() -> None:
     device = Device()
     device.answer = Undecodable("the file is corrupt")
     with pytest.raises(SelfTestFailed, match="files, 3 at a time, in slot 0: undecodable"):
-        device.test([Kind("files", fake_job(), 3)])
+        device.test([BatchKind("files", fake_job(), 3)])
 
 
 def test_an_answer_that_is_missing_fails_the_test() -> None:
     device = Device()
     device.lose = 1
     with pytest.raises(SelfTestFailed, match="2 answers came"):
-        device.test([Kind("files", fake_job(), 3)])
+        device.test([BatchKind("files", fake_job(), 3)])
 
 
 def test_every_state_meets_files_of_every_subsampling_as_large_as_photos() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpeg
-from workers.engines.cuda.nvjpeg.shared_states import SharedStates, shared_sizes
+from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpeg, SharedStates, shared_sizes
 
 
 class Library(NvJpeg):

@@ -8,8 +8,14 @@ import pytest
 import torch
 
 from models.domain.image import Subsampling
-from workers.engines.cuda.nvjpeg.decoder import DESTINATION, NvJpeg, NvJpegError
-from workers.engines.cuda.nvjpeg.encoder import RGB_INTERLEAVED, Encoder, Placed
+from workers.engines.cuda.nvjpeg import (
+    DESTINATION,
+    RGB_INTERLEAVED,
+    Encoder,
+    NvJpeg,
+    NvJpegError,
+    Placed,
+)
 
 FILE = bytes(range(200))
 
