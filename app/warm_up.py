@@ -9,9 +9,10 @@ import logging
 import time
 from collections.abc import Sequence
 
+import httpx
 import numpy as np
 from fastapi import FastAPI
-from starlette.types import Message
+from starlette.types import Receive, Scope, Send
 
 from app.service import Service
 from models.codec import Encoding, ImageFormat, encode
@@ -103,35 +104,11 @@ async def _at_once(app: FastAPI, asked: Asked, images: int) -> Sequence[int]:
 async def _status(app: FastAPI, asked: Asked) -> int:
     """Call the application as the server does for a request; return the status of the answer."""
     target, kind, body, _ = asked
-    path, _, query = target.partition("?")
-    headers = {"host": "localhost", "content-type": kind, "content-length": str(len(body))}
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 0),
-        "server": ("127.0.0.1", 0),
-        "state": {},
-        "rated": True,  # no rate of a client is charged
-    }
-    given, status = asyncio.Event(), 0
 
-    async def receive() -> Message:
-        if given.is_set():
-            await asyncio.Event().wait()  # the client stays until it has its answer
-        given.set()
-        return {"type": "http.request", "body": body, "more_body": False}
+    async def rated(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "rated": True}, receive, send)  # no rate of a client is charged
 
-    async def send(message: Message) -> None:
-        nonlocal status
-        status = message.get("status", status)
-
-    await app(scope, receive, send)
-    return status
+    transport = httpx.ASGITransport(rated, client=("127.0.0.1", 0))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        reply = await client.post(target, content=body, headers={"content-type": kind})
+        return reply.status_code

@@ -5,9 +5,11 @@ decoded at once if it is small; otherwise its header comes back, the image waits
 it needs, and is decoded then. Nothing here depends on an operation or a backend.
 """
 
+import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +24,6 @@ from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage, ImageContext
-from app.pipeline.decode_stalls import DecodeStalls
 from app.pipeline.results.timings import Timings
 from models import codec
 from models.codec import Decoded, Description, ImageFormat, ImageInfo, identify
@@ -92,6 +93,52 @@ class IdleCores:
         except OSError:
             return 0, 0
         return ticks[3] + ticks[4], sum(ticks)
+
+
+class DecodeStalls:
+    """Notices that batches wait in vain for further images: counts the images that are decoded now
+    and those that wait for memory, which images of those batches hold.
+
+    `call`, if there is one, is called when only the latter are left, or no images at all; it is set
+    before the first image comes. Lives on one event loop.
+    """
+
+    def __init__(self) -> None:
+        self.call: Callable[[], None] | None = None
+        self.none_comes: Callable[[], bool] = lambda: False
+        """Returns whether no image will be decoded until one that is computed is done. A server
+        cannot know that.
+        """
+        self._decoding = self._waiting = 0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count an image as waiting for memory while the block runs."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Count an image as being decoded while the block runs; then look for a stall when the
+        image has gone on to what comes next.
+        """
+        self._decoding += 1
+        try:
+            yield
+        finally:
+            self._decoding -= 1
+            if self.call is not None and not self._decoding:
+                asyncio.get_running_loop().call_soon(self.look)
+
+    def look(self) -> None:
+        """Call `call` if no further image can be decoded before a batch has gone."""
+        if self.call is None or self._decoding:
+            return
+        if self._waiting or self.none_comes():
+            self.call()
 
 
 class ImageDecoder:

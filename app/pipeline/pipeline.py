@@ -156,7 +156,7 @@ class Pipeline:
         return answer
 
     def on_stall(self, call: Callable[[], None] | None) -> None:
-        """Call this when batches wait in vain for further images, as `DecodeStalls` says."""
+        """Call this when batches wait in vain for further images, as `DecodeStalls` notices."""
         self.stalls.call = call
 
     def set_unread_limit(self, limit: int) -> None:

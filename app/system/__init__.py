@@ -1,4 +1,4 @@
-"""Ask the operating system what this process may use, and which other processes run.
+"""Ask the operating system which other processes run, and what a terminal can do.
 
-Start reading in `cpu.py`. It may import the standard library only.
+Start reading in `processes.py`. It may import the standard library only.
 """

@@ -10,11 +10,10 @@ import logging
 import os
 import tempfile
 import time
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import BinaryIO
+from weakref import WeakValueDictionary
 
 from app.admission.counters import Counters, Total
 from models.domain.errors import Cancelled, Overloaded
@@ -36,15 +35,21 @@ IDLE = 5.0
 
 
 class EncodedFile:
-    """The bytes of an encoded image; `size` is their number. Used on the event loop only."""
+    """The bytes of an encoded image; `size` are their number. Used on the event loop only.
 
-    __slots__ = ("__weakref__", "_data", "_file", "_files", "size")
+    The bytes count for `files`, if there are any, until the file is dropped. Nothing refers to
+    a file any more when its last sender has let go of it, so no way in which an answer can end
+    forgets to give its bytes back.
+    """
+
+    __slots__ = ("__weakref__", "_data", "_file", "_files", "read_at", "size")
 
     def __init__(self, data: bytes, files: "EncodedFiles | None" = None) -> None:
         self._data: bytes | None = data
         self._file: BinaryIO | None = None
         self._files = files
         self.size = len(data)
+        self.read_at = 0.0
 
     @property
     def on_disk(self) -> bool:
@@ -95,13 +100,15 @@ class EncodedFile:
 
     def drop(self) -> None:
         """Let go of the bytes; `read` raises from now on."""
+        files, self._files = self._files, None
+        if files is not None:
+            files.forget(self)
         self._data = None
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
-    def __del__(self) -> None:
-        self.drop()
+    __del__ = drop
 
 
 class EncodedFiles:
@@ -124,9 +131,7 @@ class EncodedFiles:
         self._in_memory = in_memory
         self._settled = settled
         self._clock = clock
-        self._read_at: OrderedDict[weakref.ref[EncodedFile], float] = OrderedDict()
-        self._sizes: dict[weakref.ref[EncodedFile], int] = {}
-        self._moved: set[weakref.ref[EncodedFile]] = set()
+        self._kept = WeakValueDictionary[int, EncodedFile]()
         self.total = self.memory = 0
         """Number of bytes of all files, and of those in memory."""
         self.moving: asyncio.Task[None] | None = None
@@ -148,11 +153,7 @@ class EncodedFiles:
             return EncodedFile(data)
         self._make_room(len(data))
         file = EncodedFile(data, self)
-        # The callback runs when the last sender lets go of the file, so no way in which an answer
-        # can end forgets to give its bytes back.
-        reference = weakref.ref(file, self._forget)
-        self._read_at[reference] = self._clock()
-        self._sizes[reference] = file.size
+        self.was_read(file)
         self._counters.add(Total.UNREAD, file.size)
         self.total += file.size
         self.memory += file.size
@@ -161,11 +162,18 @@ class EncodedFiles:
         return file
 
     def was_read(self, file: EncodedFile) -> None:
-        """Note that a file is read now."""
-        reference = weakref.ref(file)
-        if reference in self._read_at:
-            self._read_at[reference] = self._clock()
-            self._read_at.move_to_end(reference)
+        """Note that a file is made or read now."""
+        self._kept.pop(id(file), None)
+        self._kept[id(file)] = file  # behind all others
+        file.read_at = self._clock()
+
+    def forget(self, file: EncodedFile) -> None:
+        """Count the bytes of a file no more, before they are let go of."""
+        self._kept.pop(id(file), None)
+        self._counters.add(Total.UNREAD, -file.size)
+        self.total -= file.size
+        if file.in_memory:
+            self.memory -= file.size
 
     def close(self) -> None:
         """Move no more files to disk."""
@@ -174,12 +182,10 @@ class EncodedFiles:
 
     def _make_room(self, size: int) -> None:
         idle_since = self._clock() - IDLE
-        for reference, read_at in list(self._read_at.items()):
-            if self._unread() + size <= self._limit or read_at > idle_since:
+        for file in list(self._kept.values()):
+            if self._unread() + size <= self._limit or file.read_at > idle_since:
                 break
-            if (file := reference()) is not None:
-                file.drop()
-                self._forget(reference)
+            file.drop()
         if (unread := self._unread()) + size > self._limit:
             raise Overloaded(
                 f"answers of {unread} bytes wait to be read by their clients; the limit is "
@@ -194,36 +200,24 @@ class EncodedFiles:
     async def _move(self) -> None:
         """Move files to disk until few enough bytes are in memory."""
         while self.memory > self._in_memory:
-            waiting = (each for each in self._read_at if each not in self._moved)
-            if (reference := next(waiting, None)) is None:
+            file = next((each for each in self._kept.values() if each.in_memory), None)
+            if file is None:
                 return
-            if (wait := self._read_at[reference] + self._settled - self._clock()) > 0:
+            if (wait := file.read_at + self._settled - self._clock()) > 0:
+                del file
                 await asyncio.sleep(wait)
                 continue
-            file = reference()
-            assert file is not None  # or `_forget` would have been called
             try:
                 on_disk = await asyncio.to_thread(_written, file.data)
             except OSError as error:  # the disk is full: the files stay in memory
                 log.warning("answers cannot be moved to disk: %s", error)
                 return
-            if reference in self._sizes:
-                self._moved.add(reference)
+            if file.in_memory:
                 self.memory -= file.size
                 file.move(on_disk)
             else:  # it was dropped meanwhile
                 on_disk.close()
             del file
-
-    def _forget(self, reference: weakref.ref[EncodedFile]) -> None:
-        size = self._sizes.pop(reference, 0)
-        self._read_at.pop(reference, None)
-        self._counters.add(Total.UNREAD, -size)
-        self.total -= size
-        if reference in self._moved:
-            self._moved.discard(reference)
-        else:
-            self.memory -= size
 
 
 def _written(data: bytes) -> BinaryIO:
