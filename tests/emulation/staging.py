@@ -3,15 +3,21 @@
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, cast
 
 import numpy as np
 import torch
+from PIL import Image as PillowImage
 
+from models.domain.image import Jpeg, Subsampling
 from tests.emulation.emulator import emulator
-from workers.engines.cuda.last_blocks import LastBlocks
+from workers.engines.cuda.jpeg_blocks import JpegBlocks
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import Marks, Region, Slot, Tables
+
+SAMPLED = {Subsampling.S444: 0, Subsampling.S422: 1, Subsampling.S420: 2}
+"""The number with which Pillow writes a subsampling."""
 
 CPU = torch.device("cpu")
 POISON = 0xCD
@@ -86,9 +92,21 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
         host=torch.full((room,), POISON, dtype=torch.uint8),
         outputs={},
         marks=Marks(*[cast(torch.cuda.Event, NoEvent())] * 6),
-        last_blocks=LastBlocks(16, CPU),
+        jpeg_blocks=JpegBlocks(16, CPU),
         decoder=decoder,
     )
+
+
+def jpeg_file(height: int, width: int, orientation: int, subsampling: Subsampling) -> Jpeg:
+    """Return a JPEG of noise with this size when it is upright."""
+    stored = (width, height) if orientation >= 5 else (height, width)
+    grey = subsampling is Subsampling.GREY
+    pixels = noise(*stored, 1 if grey else 3)
+    options = {} if grey else {"subsampling": SAMPLED[subsampling]}
+    file = BytesIO()
+    PillowImage.fromarray(pixels[..., 0] if grey else pixels).save(file, "JPEG", **options)
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    return Jpeg(data, height, width, orientation, subsampling)
 
 
 def noise(height: int, width: int, channels: int, seed: int = 0) -> np.ndarray[Any, Any]:

@@ -60,7 +60,9 @@ class Cropper:
         image start, uint32 (n + 1,). Uploads go to the current stream.
         """
         rows = np.zeros(len(images), CROP)
-        rows["source"] = Sources(slot).place([self._shrunk(image) for image in images])
+        rows["source"] = Sources(slot, self._kernels).place(
+            [self._shrunk(image) for image in images]
+        )
         for index, image in enumerate(images):
             rows[index] = (rows[index]["source"], *self._geometry(image, slot))
         blocks = -(-self._spec.crop // rows["tile"])

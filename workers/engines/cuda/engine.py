@@ -27,8 +27,8 @@ from models.networks.resnet18 import RESNET18
 from models.networks.spec import NetworkSpec
 from workers.engines.cuda.classifying import Classifying, Cropper, weights_bytes
 from workers.engines.cuda.filtering import Filtering, as_jpegs, prepare
+from workers.engines.cuda.jpeg_blocks import JpegBlocks
 from workers.engines.cuda.kernels import Kernels, versions
-from workers.engines.cuda.last_blocks import LastBlocks
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import Decoder, SharedStates, hardware_decoder, shared_sizes
 from workers.engines.cuda.slot import Marks, Outputs, Region, Slot, Streams, Tables, times
@@ -248,8 +248,8 @@ class CudaEngine:
             # Building results is part of the download: they are copied out of pinned memory here.
             started = time.monotonic()
             values = self._values(slot)
-            if unwritten := slot.last_blocks.unwritten():
-                self._decode_here(slot, unwritten, values)
+            if damaged := slot.jpeg_blocks.damaged():
+                self._decode_here(slot, damaged, values)
             download += time.monotonic() - started
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
@@ -292,15 +292,15 @@ class CudaEngine:
         self._free.put(None)
 
     def _decode_here(
-        self, slot: Slot, unwritten: Sequence[int], values: list[Result | ServiceError]
+        self, slot: Slot, damaged: Sequence[int], values: list[Result | ServiceError]
     ) -> None:
-        """Replace the values of the JPEGs that the decode engines left unwritten.
+        """Replace the values of JPEGs that the decode engines may have decoded wrongly.
 
-        The value of a damaged file is its error. A good file, whose last block happens to look
-        unwritten, goes to the device again as pixels, in the same slot.
+        The CPU decodes them: what it refuses is answered with its error, and what it reads goes to
+        the device again as pixels, in the same slot.
         """
         again: dict[int, Job] = {}
-        for index in unwritten:
+        for index in damaged:
             job = slot.jobs[index]
             try:
                 again[index] = replace(job, image=pixels_of(job.image))
@@ -343,7 +343,7 @@ class CudaEngine:
                 for each in self._networks
             },
             marks=Marks.made(),
-            last_blocks=LastBlocks(batch, device),
+            jpeg_blocks=JpegBlocks(batch, device),
             decoder=None
             if self._nvjpeg is None
             else Decoder(self._nvjpeg, self._max_batch_size, self._states),

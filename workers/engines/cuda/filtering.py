@@ -50,7 +50,7 @@ class Filtering:
         Results that will be encoded on the device are not downloaded as pixels.
         """
         with self._streams.uploading(slot):
-            sources = Sources(slot)
+            sources = Sources(slot, self._kernels)
             rows = sources.place([job.image for job in jobs])
             shapes = [_shape(index, job, slot) for index, job in enumerate(jobs)]
             launches = self._unpacked(slot, rows, sources.planar, shapes)

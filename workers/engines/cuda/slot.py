@@ -19,7 +19,7 @@ from torch import Tensor
 from models.domain.errors import ServiceError
 from models.domain.image import Pixels
 from models.domain.job import Job
-from workers.engines.cuda.last_blocks import LastBlocks
+from workers.engines.cuda.jpeg_blocks import JpegBlocks
 from workers.engines.cuda.nvjpeg import Decoder, Encoder
 from workers.engines.tracing import stage
 
@@ -148,7 +148,7 @@ class Slot:
     host: Tensor
     outputs: Mapping[str, Outputs]
     marks: Marks
-    last_blocks: LastBlocks
+    jpeg_blocks: JpegBlocks
     decoder: Decoder | None
     encoder: Encoder | None = None
     """The JPEG encoder, which is made when it is first needed."""
@@ -168,7 +168,7 @@ class Slot:
         self.refusal = None
         self.first.used = self.second.used = self.weights.used = 0
         self.tables.clear()
-        self.last_blocks.clear()
+        self.jpeg_blocks.clear()
 
 
 class Streams:

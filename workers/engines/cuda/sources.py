@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from models.codec import pixels_of
 from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
+from workers.engines.cuda.jpeg_blocks import fits
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
-from workers.engines.cuda.slot import Region, Slot
+from workers.engines.cuda.slot import Launcher, Region, Slot
 
 log = logging.getLogger("darkroom.cuda")
 
@@ -50,34 +51,34 @@ class Sources:
     `planar` are the indexes of images that lie as planes; the others lie as samples.
     """
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Slot, kernels: Launcher) -> None:
         self._slot = slot
+        self._kernels = kernels
         self.planar: list[int] = []
 
     def place(self, images: Sequence[Source]) -> Table:
         """Start all copies and decoding on the current stream; return a SOURCE row for each image.
 
-        JPEGs that the engines refuse are decoded on the CPU; those that they leave unwritten are
-        found by `slot.last_blocks` when the batch is done. An image that cannot be decoded gets
-        the row of an image of one pixel, and its error goes to `slot.failed`.
+        JPEGs that the engines refuse are decoded on the CPU; `slot.jpeg_blocks` tells, when the
+        batch is done, which others must be. An image that cannot be decoded gets the row of an
+        image of one pixel, and its error goes to `slot.failed`.
         """
         slot = self._slot
         rows = np.zeros(len(images), SOURCE)
-        encoded: dict[Subsampling, list[int]] = {}
+        groups: dict[Subsampling, list[int]] = {}
+        encoded: dict[int, Jpeg] = {}
         for index, image in enumerate(images):
-            if not isinstance(image, Jpeg) or slot.decoder is None:
+            if not isinstance(image, Jpeg) or slot.decoder is None or not fits(image):
                 rows[index] = self._pixels(index, image)
             else:
                 rows[index] = planes(image, slot.second)
-                encoded.setdefault(image.subsampling, []).append(index)
-        planes_memory = slot.second.memory[: slot.second.used]
+                groups.setdefault(image.subsampling, []).append(index)
+                encoded[index] = image
         if encoded:
-            slot.last_blocks.poison(planes_memory)
+            slot.jpeg_blocks.check(self._kernels, slot, encoded)
         slot.marks.copied.record()
-        for group in encoded.values():
+        for group in groups.values():
             self._decode(images, group, rows)
-        if self.planar:
-            slot.last_blocks.copy(planes_memory, rows, self.planar)
         return rows
 
     def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:

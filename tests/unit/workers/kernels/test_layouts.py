@@ -19,7 +19,7 @@ import workers.filters
 from models.domain.image import Subsampling
 from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
-from workers.engines.cuda import classifying, filtering, sources
+from workers.engines.cuda import classifying, filtering, jpeg_blocks, sources
 from workers.filters.arithmetic.borders import OPENCV
 from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.blur.box_blur import BoxBlur
@@ -38,8 +38,8 @@ SHAPE = (90, 100, 3)
 BY_HOST = {"clahe_tables", "box_blur_opaque", "box_blur_opaque_wide", "morphology_small"}
 """Kernels whose number of blocks depends on parameters; box and small rectangles stand below."""
 
-CROPS = {"crop_weights", "crop_normalise_16", "crop_normalise_32"}
-"""Kernels of the network's input; they are not passes."""
+NO_PASSES = {"crop_weights", "crop_normalise_16", "crop_normalise_32", "count_jpeg_blocks"}
+"""Kernels of the network's input and of the check of JPEGs."""
 
 
 def failures(assertions: Iterator[str]) -> str:
@@ -89,7 +89,7 @@ def launched(kernel: str, grid: Grid) -> str:
 
 def test_the_grid_that_is_read_from_the_text_is_the_one_that_a_compiler_sees() -> None:
     passes = all_passes()
-    assert {pass_.kernel for pass_ in passes} | CROPS == set(loader.KERNELS)
+    assert {pass_.kernel for pass_ in passes} | NO_PASSES == set(loader.KERNELS)
     assert {pass_.kernel for pass_ in passes if pass_.own_grid} == BY_HOST
     kernels = {pass_.kernel for pass_ in passes} - BY_HOST
     assert failures(launched(kernel, grid_of(kernel)) for kernel in kernels) == ""
@@ -132,6 +132,7 @@ def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
         "Source": sources.SOURCE,
         "Crop": classifying.CROP,
         "Unpack": filtering.UNPACK,
+        "JpegData": jpeg_blocks.JPEG_DATA,
     }
     assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from models.codec.stripes import upright
-from models.domain.image import Image, Jpeg, Source, Subsampling
+from models.domain.image import Image, Source, Subsampling
 from models.networks.resnet18 import RESNET18
 from models.networks.resnet50 import RESNET50
 from models.networks.spec import Preprocessing
-from tests.emulation.staging import EmulatedKernels, Planes, noise, staging_slot
+from tests.emulation.staging import EmulatedKernels, Planes, jpeg_file, noise, staging_slot
 from workers.engines.cuda.classifying import Cropper
 from workers.engines.cuda.nvjpeg import Decoder
 from workers.preprocess import crop
@@ -88,7 +88,6 @@ def test_a_jpeg_is_as_tall_as_it_is_upright(
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     samples = noise(*stored, 1)
     image = Image(np.ascontiguousarray(upright(samples, orientation)))
-    file = np.zeros(4, np.uint8)
-    jpeg = Jpeg(file, image.height, image.width, orientation, Subsampling.GREY)
+    jpeg = jpeg_file(image.height, image.width, orientation, Subsampling.GREY)
     (found,) = cropped([jpeg], decoder=Planes([samples[..., 0]]))
     assert np.array_equal(found, crop(image, RESNET18.preprocessing))

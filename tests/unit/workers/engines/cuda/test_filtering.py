@@ -16,7 +16,15 @@ from models.codec.stripes import upright as turned
 from models.domain.errors import Unavailable, Undecodable
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Job
-from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noise, staging_slot
+from tests.emulation.staging import (
+    CPU,
+    EmulatedKernels,
+    NoStreams,
+    Planes,
+    jpeg_file,
+    noise,
+    staging_slot,
+)
 from workers.engines.cuda import filtering as gpu_filtering
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import TOGETHER, Decoder, NvJpegError, Placed
@@ -199,7 +207,7 @@ def test_planes_become_the_pixels_libjpeg_would_make(
     (height, width), (wide, high) = size, FACTORS[subsampling]
     chroma = (-(-height // high), -(-width // wide))
     planes = [noise(*shape, 1, seed)[..., 0] for seed, shape in enumerate((size, chroma, chroma))]
-    jpeg = Jpeg(np.zeros(4, np.uint8), height, width, 1, subsampling)
+    jpeg = jpeg_file(height, width, 1, subsampling)
     (found,) = ran(TWICE, [jpeg], Planes(planes))
     blue, red = (upsampled(plane, wide, high, size) for plane in planes[1:])
     assert np.array_equal(found, converted(planes[0], blue, red))
@@ -210,7 +218,7 @@ def test_decoded_jpegs_are_turned_upright(orientation: int) -> None:
     stored = noise(5, 3, 1)
     upright = turned(stored, orientation)
     height, width = upright.shape[:2]
-    jpeg = Jpeg(np.zeros(4, np.uint8), height, width, orientation, Subsampling.GREY)
+    jpeg = jpeg_file(height, width, orientation, Subsampling.GREY)
     (found,) = ran(TWICE, [jpeg], Planes([stored[..., 0]]))
     assert np.array_equal(found, upright)
 
@@ -219,9 +227,10 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     file = BytesIO()
     PillowImage.fromarray(noise(20, 30, 3)).save(file, "JPEG")
     good = np.frombuffer(file.getvalue(), np.uint8)
-    jpegs = [Jpeg(data, 20, 30, 1, Subsampling.S420) for data in (good, good[:200], good)]
+    cut = np.concatenate([good[:-100], good[-2:]])
+    jpegs = [Jpeg(data, 20, 30, 1, Subsampling.S420) for data in (good, cut, good)]
     slot = staging_slot(ROOM, cast(Decoder, Planes([], fails=True)))
-    rows = Sources(slot).place(jpegs)
+    rows = Sources(slot, EmulatedKernels()).place(jpegs)
     assert list(slot.failed) == [1]
     assert isinstance(slot.failed[1], Undecodable)
     assert rows["width"].tolist() == [30, 1, 30]
@@ -263,34 +272,3 @@ def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
     slot.places = [(0, (4, 5, 3))] * 2
     found = gpu_filtering.as_jpegs(slot, DeviceJpeg(85, Subsampling.S422))
     assert [type(each) for each in found] == [Unavailable] * 2
-
-
-class Cut(Planes):
-    """A decoder that stops before the last row of blocks of the first image of each call."""
-
-    def decode(self, data: Any, lengths: Any, destinations: Any, stream: int) -> None:
-        whole, self._planes = (
-            self._planes,
-            [plane[: (len(plane) - 1) // 8 * 8] for plane in self._planes],
-        )
-        super().decode(data, lengths, destinations[:1], stream)
-        self._planes = whole
-        super().decode(data, lengths, destinations[1:], stream)
-
-
-@pytest.mark.parametrize("subsampling", [Subsampling.GREY, *FACTORS])
-@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 16), (33, 50)])
-def test_jpegs_whose_last_block_is_unwritten_are_found(
-    subsampling: Subsampling, size: tuple[int, int]
-) -> None:
-    (height, width), (wide, high) = size, FACTORS.get(subsampling, (1, 1))
-    chroma = (-(-height // high), -(-width // wide))
-    shapes = [size] if subsampling is Subsampling.GREY else [size, chroma, chroma]
-    planes = [noise(*shape, 1, seed)[..., 0] // 4 + 100 for seed, shape in enumerate(shapes)]
-    jpeg = Jpeg(np.zeros(4, np.uint8), height, width, 1, subsampling)
-    slot = staging_slot(ROOM, cast(Decoder, Cut(planes)))
-    Sources(slot).place([Image(noise(5, 5, 3)), jpeg, jpeg])
-    assert slot.last_blocks.unwritten() == [1]
-    assert not (slot.second.memory[: slot.second.used] == 0xCD).any()
-    slot.clear()
-    assert slot.last_blocks.unwritten() == []
