@@ -17,7 +17,7 @@ from app.intake.spool import Blob
 from models.codec import Encoding, ImageFormat, claimed_pixels
 from models.codec.costs import START
 from models.domain.errors import ServiceError
-from workers.filters.expected_time import nanoseconds
+from workers.filters.registry import nanoseconds
 from workers.operations import Classify, FilterChain
 
 NETWORK = 0.02

@@ -96,7 +96,6 @@ WORKERS = (
 
 FILTERS = (
     "interruption",
-    "hex_colour",
     "base",
     "arithmetic",
     "lookup_tables",

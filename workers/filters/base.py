@@ -12,10 +12,35 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic.config import JsonDict
 
 from models.domain.image import Pixels
 from workers.kernels.items import Pass, Shape
+
+HexColour = Annotated[str, StringConstraints(pattern="^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$")]
+"""An opaque colour: `#ff8800`, `ff8800` or `f80`."""
+
+HexColourAlpha = Annotated[
+    str, StringConstraints(pattern="^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})$")
+]
+"""A colour that may have an opacity: eight digits end with it; fewer digits mean opaque."""
+
+COLOUR: JsonDict = {"takes": "a colour such as ff8800 or f80"}
+"""Schema entry of a HexColour: the words in which error messages and the catalogue describe it."""
+
+COLOUR_ALPHA: JsonDict = {"takes": "a colour such as ff8800, f80 or, half transparent, ff880080"}
+"""Schema entry of a HexColourAlpha."""
+
+
+def rgba(colour: str) -> tuple[int, int, int, int]:
+    """Return red, green, blue and opacity of a valid colour, each from 0 to 255."""
+    digits = colour.removeprefix("#")
+    if len(digits) == 3:
+        digits = "".join(2 * digit for digit in digits)
+    red, green, blue, alpha = bytes.fromhex(digits.ljust(8, "f"))
+    return red, green, blue, alpha
+
 
 SPEC_VERSION = 1
 """The version of all specifications. Raise it whenever any filter returns other bytes for the same

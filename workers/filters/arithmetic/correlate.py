@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.borders import OPENCV, Border, Places, places
-from workers.filters.arithmetic.two_passes import Place, Planes, Sums
+from workers.filters.arithmetic.sums import Place, Planes, Sums
 
 SINGLE_BITS = 24
 """Float32 holds all integers of at most this many bits."""

@@ -9,9 +9,15 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.box_sums import device_box
-from workers.filters.arithmetic.premultiplied import filtered
-from workers.filters.arithmetic.two_passes import Band, Place, Planes, Sums, two_passes
+from workers.filters.arithmetic.sums import (
+    Band,
+    Place,
+    Planes,
+    Sums,
+    device_box,
+    filtered,
+    two_passes,
+)
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 from workers.kernels.launches import Grid

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.premultiplied import filtered
+from workers.filters.arithmetic.sums import filtered
 from workers.filters.base import Filter
 from workers.filters.separable.gaussian import (
     COLUMNS,

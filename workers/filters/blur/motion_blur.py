@@ -10,7 +10,7 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.correlate import correlated, correlated_bytes
-from workers.filters.arithmetic.premultiplied import filtered
+from workers.filters.arithmetic.sums import filtered
 from workers.filters.base import Filter
 from workers.filters.separable.gaussian import half_up
 from workers.kernels.items import Pass, Shape

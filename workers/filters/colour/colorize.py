@@ -8,10 +8,15 @@ from PIL import Image, ImageOps
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import LEVELS, blend, join_alpha, repeated, split_alpha
-from workers.filters.arithmetic.luma import lumas
-from workers.filters.base import Filter
-from workers.filters.hex_colour import COLOUR, HexColour, rgba
+from workers.filters.arithmetic.colour import (
+    LEVELS,
+    blend,
+    join_alpha,
+    lumas,
+    repeated,
+    split_alpha,
+)
+from workers.filters.base import COLOUR, Filter, HexColour, rgba
 from workers.kernels.items import Pass, Shape
 
 

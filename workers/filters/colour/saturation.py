@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import blend, join_alpha, split_alpha
-from workers.filters.arithmetic.luma import lumas
+from workers.filters.arithmetic.colour import blend, join_alpha, lumas, split_alpha
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 

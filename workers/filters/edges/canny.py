@@ -9,8 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import repeated
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma, repeated
 from workers.filters.base import Filter
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.separable.gaussian import device_taps, reach, tile_taps

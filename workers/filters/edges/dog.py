@@ -7,8 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import as_grey
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import as_grey, luma
 from workers.filters.base import Filter
 from workers.filters.separable.gaussian import blurred_levels, device_taps
 from workers.kernels.items import Pass, Shape

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import as_grey
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import as_grey, luma
 from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter, Odd
 from workers.filters.edges.gradient import (

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma
 from workers.filters.base import Filter
 from workers.filters.edges.gradient import EDGE_PASSES, Axis, edges, slope_data, tones
 from workers.kernels.items import Shape

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma
 from workers.filters.base import Filter
 from workers.filters.edges.gradient import (
     EDGE_PASSES,

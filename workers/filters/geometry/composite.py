@@ -7,8 +7,7 @@ from pydantic import Field
 
 from models.codec.encoder import flatten
 from models.domain.image import Image, Pixels
-from workers.filters.base import Filter
-from workers.filters.hex_colour import COLOUR, HexColour, rgba
+from workers.filters.base import COLOUR, Filter, HexColour, rgba
 from workers.kernels.items import Pass, Shape
 
 

@@ -9,9 +9,8 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.borders import OPENCV, Border
-from workers.filters.arithmetic.luma import luma
-from workers.filters.base import Filter
-from workers.filters.hex_colour import COLOUR_ALPHA, HexColourAlpha, rgba
+from workers.filters.arithmetic.colour import luma
+from workers.filters.base import COLOUR_ALPHA, Filter, HexColourAlpha, rgba
 from workers.kernels.items import Pass, Shape
 
 

@@ -8,9 +8,8 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
-from workers.filters.arithmetic.counting import tables_by_pillow
 from workers.filters.base import Filter
-from workers.filters.lookup_tables import ChannelTables
+from workers.filters.lookup_tables import ChannelTables, tables_by_pillow
 from workers.kernels.items import Pass, Shape
 
 

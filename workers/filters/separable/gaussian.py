@@ -25,7 +25,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.arithmetic.two_passes import Band, Place, Planes, Sums
+from workers.filters.arithmetic.sums import Band, Place, Planes, Sums
 from workers.filters.separable.mma_fragments import reach_of, separable_weights, wide_reach_of
 from workers.kernels.items import Pass, Shape
 

@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.box_sums import device_box
-from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.two_passes import Place
+from workers.filters.arithmetic.colour import join_alpha, luma, split_alpha
+from workers.filters.arithmetic.sums import Place, device_box
 from workers.filters.base import Filter
 from workers.filters.separable.gaussian import half_up
 from workers.kernels.items import Pass, Shape

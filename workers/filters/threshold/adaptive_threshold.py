@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.box_sums import device_box
-from workers.filters.arithmetic.colour import repeated
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma, repeated
+from workers.filters.arithmetic.sums import device_box
 from workers.filters.arithmetic.tiling import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
 from workers.filters.separable.gaussian import device_weights, quantised

@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import COUNTS, as_grey, counted
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import COUNTS, as_grey, counted, luma
 from workers.filters.base import Filter
 from workers.filters.threshold.threshold import Threshold
 from workers.kernels.items import Pass, Shape

@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import as_grey
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import as_grey, luma
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 

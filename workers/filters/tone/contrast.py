@@ -7,12 +7,10 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import LEVELS, blend, through_table
-from workers.filters.arithmetic.counting import COUNTED
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import LEVELS, blend, luma, through_table
 from workers.filters.arithmetic.tiling import pieces
 from workers.filters.base import Filter
-from workers.filters.lookup_tables import ComposedTables
+from workers.filters.lookup_tables import COUNTED, ComposedTables
 from workers.kernels.items import Pass, Shape
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import images, run
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma
 
 
 @given(images())

@@ -21,7 +21,7 @@ from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
 from workers.engines.cuda import classifying, filtering, jpeg_blocks, sources
 from workers.filters.arithmetic.borders import OPENCV
-from workers.filters.arithmetic.box_sums import device_box
+from workers.filters.arithmetic.sums import device_box
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.edges.gradient import OPERATORS, edge_data, wide_edge_data
 from workers.filters.effects.noise import Noise

@@ -8,8 +8,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images, pillow
-from workers.filters.arithmetic.colour import blend
-from workers.filters.arithmetic.luma import luma, lumas
+from workers.filters.arithmetic.colour import blend, luma, lumas
 from workers.filters.base import Filter
 from workers.filters.colour.grayscale import Grayscale
 from workers.filters.colour.saturation import Saturation

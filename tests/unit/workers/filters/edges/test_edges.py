@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, run
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma
 from workers.filters.sharpen.preset import Preset
 
 KERNELS = Preset.model_json_schema()["properties"]["kernel"]["enum"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma
 from workers.filters.smoothing.guided import Guided
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images, run
-from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.colour import luma
 
 LEVELS = st.integers(0, 255)
 
