@@ -3,7 +3,6 @@
 SQLAlchemy is imported here and not before, so that other servers do not wait for it.
 """
 
-import time
 from collections.abc import Awaitable, Callable
 
 from app.executors import job_images
@@ -22,14 +21,12 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
     if settings.data_folder is None:
         return service
     from app.jobs.jobs import Jobs
-    from app.jobs.output import ImageOutput
-    from app.jobs.work import FETCH_RETRIES, ImageWorker, Patience, Permission
+    from app.jobs.work import ImageOutput, ImageWorker, Permission
 
     worker = ImageWorker(
         service.pipeline,
         Permission(service.admission),
         ImageOutput(service.fetcher.storage),
-        Patience(FETCH_RETRIES, time.monotonic),
         settings.max_deadline,
     )
     try:
@@ -43,7 +40,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
             service.stopping.is_set,
             service.metrics.on_job_item,
         )
-        service.jobs.sweep.on_states = service.metrics.on_jobs
+        service.jobs.on_states = service.metrics.on_jobs
     except BaseException:
         await stop(service)
         raise

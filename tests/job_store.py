@@ -5,12 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import opened
+from app.jobs.store.database import Owner, opened
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import Owner
-from app.jobs.store.values import Claim, Job, Span, State, Stored
+from app.jobs.store.tables import Claim, Job, Span, State, Stored
 from tests.fakes import FakeClock
 
 RETENTION = 100.0
@@ -65,11 +63,6 @@ def stored(claim: Claim, failed: int = 0) -> Stored:
 
 async def claimed(store: Store, owner: Owner, id_: str = "1") -> Claim:
     """Claim one chunk."""
-    (claim,) = await store.chunks.claim(id_, owner.id)
+    claim = await store.chunks.claim(id_, owner.id)
+    assert claim is not None
     return claim
-
-
-def arrivals(store: Store) -> list[Arrivals]:
-    """Return the bodies that arrive at each of the two processes."""
-    owners = store.one, store.other
-    return [Arrivals(each._engine, each.id, store.clock) for each in owners]

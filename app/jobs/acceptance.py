@@ -6,22 +6,24 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.files import DataFolder
-from app.jobs.listing import Asked
-from app.jobs.receiving import Received, Receiver, check_media_type
-from app.jobs.room import DataRoom, Reservation, full, too_large
-from app.jobs.sources import Sources
-from app.jobs.store.arrivals import Counts, Fit
+from app.jobs.receiving import Received, Receiver, Room, check_media_type, too_large
+from app.jobs.sources import Asked, Sources
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.values import Job, State
+from app.jobs.store.tables import Job, State, Usage
+from models.domain.errors import ServiceError
 from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
 from models.settings import Settings
+
+
+def share_of(most: int) -> int:
+    """Return the bytes that one client may store, of `most` bytes of the data folder."""
+    return most * 3 // 4
 
 
 # The ids of jobs, which are ordered by the time at which they were made.
@@ -31,8 +33,8 @@ def new_id() -> str:
 
 
 ARRIVING = 4
-"""Bodies that one client may send at a time, to all processes together. The server's own rules for
-slow bodies hold for those of jobs too."""
+"""Bodies that one client may send to one process at a time. The server's own rules for slow bodies
+hold for those of jobs too."""
 
 
 class Acceptance:
@@ -42,7 +44,6 @@ class Acceptance:
         self,
         folder: DataFolder,
         rows: JobRows,
-        room: DataRoom,
         settings: Settings,
         chunk: int,
         on_queued: Callable[[], None],
@@ -51,7 +52,6 @@ class Acceptance:
         self._sources = sources
         self._folder = folder
         self._rows = rows
-        self._room = room
         self._settings = settings
         self._chunk = chunk
         self._on_queued = on_queued
@@ -65,36 +65,55 @@ class Acceptance:
         check_media_type(kind, needed=asked.source is None)
         if n_bytes > self._settings.max_job_bytes:
             raise too_large(self._settings.max_job_bytes)
-        # A flood is refused here, before it comes to the database.
-        check_arriving(self._arriving[asked.client])
+        arriving = self._arriving[asked.client]
+        if arriving >= ARRIVING:
+            raise TooManyJobs(
+                f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
+                retry_after=5.0,
+            )
         self._arriving[asked.client] += 1
         try:
-            id_, check = new_id(), partial(self._check, n_bytes)
-            reserved = await self._room.reservation(id_, asked.client, asked.key, check)
-            async with reserved as room:
-                return await self._received(id_, asked, request, kind, room)
+            usage = await self._rows.usage(asked.client, asked.key)
+            if not usage.repeated:
+                self._check(usage, arriving + 1)
+            room = self._room(usage)
+            room.check(n_bytes)
+            return await self._received(new_id(), asked, request, kind, room)
         finally:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # drops clients without a body
 
-    def _check(self, n_bytes: int, found: Counts) -> None:
-        """Raise the error of a body that is refused before it is read."""
-        check_arriving(found.arriving)
-        most, jobs = self._settings.max_jobs_per_client, found.unfinished + found.arriving
-        if jobs >= most and not found.repeated:
+    def _check(self, usage: Usage, new: int) -> None:
+        """Raise TooManyJobs if a client cannot have `new` further jobs."""
+        most = self._settings.max_jobs_per_client
+        if usage.unfinished + new > most:
             raise TooManyJobs(
-                f"{jobs} of your jobs are not finished; {most} may be "
+                f"{usage.unfinished} of your jobs are not finished; {most} may be "
                 "(DARKROOM_MAX_JOBS_PER_CLIENT); wait for one, or cancel one",
                 retry_after=30.0,
             )
-        room = self._room
-        if found.bytes_of_all + n_bytes > room.most:
-            raise full(Fit.FOLDER_FULL, room.most, room.share)
-        if found.bytes_of_client + n_bytes > room.share:
-            raise full(Fit.SHARE_FULL, room.most, room.share)
+
+    def _room(self, usage: Usage) -> Room:
+        """Return the room that is left to a client."""
+        most = self._settings.max_data_bytes
+        share = share_of(most)
+        of_all, of_client = most - usage.of_all, share - usage.of_client
+        what, limit, setting = "jobs", most, "DARKROOM_MAX_DATA_BYTES"
+        if of_client < of_all:
+            what, limit, setting = "your jobs", share, f"three quarters of {setting}"
+        full = StorageFull(
+            f"{what} may store {limit} bytes ({setting}), and this body does not fit; delete "
+            "finished jobs, or wait until some expire"
+        )
+        return Room(min(of_all, of_client), full)
+
+    def _check_added(self, usage: Usage) -> None:
+        """Raise the error of a job with which its client, or all, have more than they may."""
+        self._check(usage, 0)
+        self._room(usage).check(0)
 
     async def _received(
-        self, id_: str, asked: Asked, request: Request, kind: str, room: Reservation
+        self, id_: str, asked: Asked, request: Request, kind: str, room: Room
     ) -> Job:
         found: Received | None = None
         digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
@@ -115,7 +134,7 @@ class Acceptance:
             if found is None:
                 await asyncio.to_thread(self._folder.remove, id_)
         # Shielded: it would not be known whether a commit that is cancelled was made.
-        queued = await asyncio.shield(self._queued(asked, _new_job(id_, asked, found), found, room))
+        queued = await asyncio.shield(self._queued(asked, _new_job(id_, asked, found), found))
         if queued.digest != found.digest:
             raise IdempotencyMismatch(
                 "this Idempotency-Key was used for another body, operation or options; take a new "
@@ -123,23 +142,25 @@ class Acceptance:
             )
         return queued
 
-    async def _queued(self, asked: Asked, new: Job, found: Received, room: Reservation) -> Job:
+    async def _queued(self, asked: Asked, new: Job, found: Received) -> Job:
         """Return the new job once it is in the database, or the one that has its key already.
 
         The files of a new job stay unless the database has none: a commit whose answer was lost may
         have been made. If the database does not answer at all, the next sweeps decide.
         """
         try:
-            queued = await self._rows.add(new, found.spans, _endings(new.id, asked))
+            endings = _endings(new.id, asked)
+            queued = await self._rows.add(new, found.spans, endings, self._check_added)
+        except ServiceError:
+            await asyncio.to_thread(self._folder.remove, new.id)
+            raise
         except (SQLAlchemyError, OSError):
             made = await self._rows.find(new.id)
             if made is None:
                 await asyncio.to_thread(self._folder.remove, new.id)
                 raise
             queued = made
-        if queued.id == new.id:
-            room.became_job()
-        else:
+        if queued.id != new.id:
             await asyncio.to_thread(self._folder.remove, new.id)
         self._on_queued()
         return queued
@@ -185,12 +206,3 @@ def _endings(job: str, asked: Asked) -> list[Ending]:
         for kind, target in targets.items()
         if target is not None
     ]
-
-
-def check_arriving(arriving: int) -> None:
-    """Raise TooManyJobs if a client has as many bodies under way as it may have."""
-    if arriving >= ARRIVING:
-        raise TooManyJobs(
-            f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
-            retry_after=5.0,
-        )

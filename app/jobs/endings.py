@@ -10,14 +10,13 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.output import IMAGES, RESULTS, ImageOutput
-from app.jobs.store.endings import DESTINATION, DONE, FAILED, Claimed, Ending, EndingRows
+from app.jobs.store.endings import DESTINATION, DONE, FAILED, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.values import Job, State
+from app.jobs.store.tables import Job, State
+from app.jobs.work import IMAGES, RESULTS, ImageOutput
 from app.storage.storage import Storage
 from app.webhooks import Delivery, WebhookSender
 from models.domain.errors import InvalidParameter, ServiceError
@@ -27,6 +26,9 @@ log = logging.getLogger("darkroom.jobs")
 
 LOOK = 1.0
 """Seconds between two looks for jobs that have ended."""
+
+AT_ONCE = 32
+"""Endings that one process works on at a time."""
 
 AGAIN = 5.0
 """Seconds after which an ending is tried again whose files or database failed."""
@@ -58,7 +60,7 @@ class Endings:
         self._storage = storage
         self.sender = sender
         self._chance = chance
-        self._held: set[Claimed] = set()
+        self._held: set[Ending] = set()
         self._one_ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -66,20 +68,20 @@ class Endings:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._one_ended.clear()
-                claimed = await self._claimed()
-                if claimed is None:
-                    with suppress(TimeoutError):
-                        # `wait_for` of Python 3.11 drops a cancellation that comes with the event.
-                        async with asyncio.timeout(LOOK):
-                            await self._one_ended.wait()
-                else:
-                    self._held.add(claimed)  # now: the next claim comes before the first step
-                    task = group.create_task(self.end(claimed.ending))
-                    task.add_done_callback(partial(self._dropped, claimed))
+                for ending in await self._claimed():
+                    self._held.add(ending)  # now: the next claim comes before the first step
+                    group.create_task(self._end(ending))
+                with suppress(TimeoutError):
+                    # `wait_for` of Python 3.11 drops a cancellation that comes with the event.
+                    async with asyncio.timeout(LOOK):
+                        await self._one_ended.wait()
 
-    def _dropped(self, claimed: Claimed, _task: object) -> None:
-        self._held.discard(claimed)
-        self._one_ended.set()
+    async def _end(self, ending: Ending) -> None:
+        try:
+            await self.end(ending)
+        finally:
+            self._held.discard(ending)
+            self._one_ended.set()
 
     async def end(self, ending: Ending) -> None:
         """Try an ending once and record the result; a fault of ours does not stop the others."""
@@ -101,15 +103,16 @@ class Endings:
             except (SQLAlchemyError, OSError):  # it must not end the work on all others
                 await self._give_back(ending)
 
-    async def _claimed(self) -> Claimed | None:
+    async def _claimed(self) -> list[Ending]:
+        if len(self._held) == AT_ONCE:
+            return []
         try:
-            return await self.rows.claim(self._held)
+            return await self.rows.claim(AT_ONCE - len(self._held), self._held)
         except (SQLAlchemyError, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
-            return None
         except Exception as error:  # a fault of ours must not end the work on all endings
             log.error("a look at the endings of jobs failed", exc_info=error)
-            return None
+        return []
 
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as one file; a repeated write gives the same bytes."""

@@ -18,19 +18,11 @@ JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
 
 DATABASE, LOCK = "jobs.sqlite3", "lock"
 
-PAIR = "id"
-"""The file that has the number of the database; it is in every data folder that is in use."""
-
-ABANDONED = 3600.0
-"""Seconds without a change after which a folder that is no job's is removed. Bodies that are still
-arriving change their folder every few seconds (DARKROOM_BODY_TIMEOUT)."""
-
+ABANDONED = 86400.0
+"""Seconds without a change after which a folder that is no job's is removed: the body of its job
+has broken off long ago."""
 
 log = logging.getLogger("darkroom.jobs")
-
-
-class FolderMissing(OSError):
-    """The data folder itself is not there: its disk is not mounted any more."""
 
 
 class DataFolder:
@@ -59,7 +51,7 @@ class DataFolder:
 
     def _close_to_others(self) -> None:
         """Let only the owner read files that an earlier release has made readable for others."""
-        files = (self.root / PAIR, self.root / LOCK, *self.root.glob(f"{DATABASE}*"))
+        files = (self.root / LOCK, *self.root.glob(f"{DATABASE}*"))
         modes = {self.root: 0o700, self._jobs: 0o700, **dict.fromkeys(files, 0o600)}
         for path, mode in modes.items():
             with suppress(FileNotFoundError):
@@ -86,12 +78,9 @@ class DataFolder:
         sync_path(self._jobs)
 
     def check(self, job: str) -> None:
-        """Raise NotFound if a job has no manifest any more, FolderMissing if no job has files."""
-        if (self.of(job) / MANIFEST).exists():
-            return
-        if not (self.root / PAIR).exists():
-            raise FolderMissing(f"the data folder {self.root} is not there")
-        raise NotFound("the files of the job are not in the data folder any more")
+        """Raise NotFound if a job has no manifest any more, or the disk is not mounted."""
+        if not (self.of(job) / MANIFEST).exists():
+            raise NotFound("the files of the job are not in the data folder any more")
 
     def remove(self, job: str) -> None:
         """Remove all files of a job; does nothing if there are none."""

@@ -4,7 +4,9 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 
@@ -12,30 +14,31 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.admission.counters import ByKey, Counters
-from app.jobs.acceptance import Acceptance
+from app.jobs.acceptance import Acceptance, share_of
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
-from app.jobs.inputs import Inputs
-from app.jobs.listing import Asked
-from app.jobs.output import ImageOutput
 from app.jobs.results import Following, OpenResults
-from app.jobs.room import DataRoom
 from app.jobs.runner import Runner
-from app.jobs.sources import Sources
-from app.jobs.store.arrivals import Arrivals
+from app.jobs.sources import Asked, Sources
 from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import opened
+from app.jobs.store.database import Owner, opened
 from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import Owner
-from app.jobs.store.values import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
-from app.jobs.sweep import Sweep
-from app.jobs.work import ImageWorker, WorkOf
+from app.jobs.store.tables import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
+from app.jobs.work import ImageOutput, ImageWorker, Inputs, WorkOf
 from app.storage.storage import Storage
 from app.webhooks import WebhookSender
 from models.domain.errors import NotFound
 from models.domain.job_errors import ResultsExpired, TooManyFollowers
 from models.settings import Settings
+
+log = logging.getLogger("darkroom.jobs")
+
+SWEEP = 10.0
+"""Seconds between two removals of what has expired."""
+
+SEARCH = 300.0
+"""Seconds between two searches for folders without a job, which look at every file of all jobs."""
 
 MOST_FOLLOWERS = 16
 """Requests of one client, at all front ends, that follow results at a time."""
@@ -71,11 +74,7 @@ class Jobs:
         self._following = Following(rows, chunks, lambda: self.leaving or stopping())
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
         sources = Sources(storage, folder, rows, settings, chunk, self._all)
-        most_bytes = settings.max_data_bytes
-        share = most_bytes * 3 // 4
-        arrivals = Arrivals(engine, owner.id)
-        room = DataRoom(arrivals, most_bytes, share)
-        self.acceptance = Acceptance(folder, rows, room, settings, chunk, runner.wake, sources)
+        self.acceptance = Acceptance(folder, rows, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
             EndingRows(engine, owner.id),
@@ -84,9 +83,9 @@ class Jobs:
             storage,
             WebhookSender.from_settings(settings),
         )
-        self.sweep = Sweep(
-            settings, folder, rows, chunks, arrivals, self.endings.rows, runner, share
-        )
+        self._search_at = 0.0
+        self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
+        """Takes the number of jobs in each state, at each sweep."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -126,7 +125,7 @@ class Jobs:
         return jobs
 
     def _begin(self) -> None:
-        work = (self._runner.run(), self.sweep.run(), self.endings.run())
+        work = (self._runner.run(), self._sweep(), self.endings.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def aclose(self) -> None:
@@ -143,6 +142,43 @@ class Jobs:
             await self._owner.leave()
         await self.endings.sender.aclose()
         await self._engine.dispose()
+
+    async def _sweep(self) -> None:
+        """Sweep every SWEEP seconds until this is cancelled, beside the other processes."""
+        while True:
+            try:
+                await self.sweep()
+            except (SQLAlchemyError, OSError) as error:
+                log.warning("the database of jobs does not answer: %s", error)
+            except Exception as error:  # a fault of ours must not end all later sweeps
+                log.error("a sweep of the jobs failed", exc_info=error)
+            await asyncio.sleep(SWEEP)
+
+    async def sweep(self) -> None:
+        """Free what processes that died have claimed, and remove what has expired.
+
+        Raises SQLAlchemyError and OSError.
+        """
+        rows, runner, settings = self.rows, self._runner, self._settings
+        self.on_states(await rows.by_state())
+        if await self._chunks.release_abandoned():
+            runner.wake()
+        await rows.end_cancelled(settings.job_retention)
+        stored, share = await rows.stored(), share_of(settings.max_data_bytes)
+        runner.full_clients = [client for client, n in stored.items() if n >= share]
+        runner.full = sum(stored.values()) >= settings.max_data_bytes
+        while expired := await rows.expire():
+            await self._remove(expired)
+        await rows.forget(time.time() - 2 * settings.job_retention)
+        await self.endings.rows.forget()
+        if time.monotonic() >= self._search_at:
+            self._search_at = time.monotonic() + SEARCH
+            idle = await asyncio.to_thread(self.folder.unchanged)
+            await self._remove({*idle} - await rows.known(idle))
+
+    async def _remove(self, ids: Iterable[str]) -> None:
+        for id_ in ids:
+            await asyncio.to_thread(self.folder.remove, id_)
 
     async def check(self, asked: Asked) -> None:
         """Refuse a job whose results could not be written; raises ServiceError."""

@@ -1,11 +1,14 @@
-"""Check a manifest line by line as it arrives, and write it in the form that the runner reads.
+"""Check a manifest that has arrived, and write it in the form that the runner reads.
 
-A manifest of any length takes the memory of one line and some 200 bytes for each chunk. A wrong
+A manifest of any length takes the memory of one line and some 200 bytes for each chunk. A JSON list
+has a limit of its size, because it is parsed as a whole. A wrong
 line refuses the whole manifest, with its number, before anything has been computed. What only the
 work can tell (an address that is refused, a damaged image) is the error of its own item.
 """
 
 import os
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +20,7 @@ import msgspec
 from app.archives.image_names import ImageNames
 from app.archives.reading import Member
 from app.jobs.files import private
-from app.jobs.store.values import SMALLEST_CHUNK, Span
+from app.jobs.store.tables import SMALLEST_CHUNK, Span
 from app.urls import MAX_URL
 from models.domain.errors import FieldError, InternalError, MalformedRequest, TooLarge
 
@@ -25,15 +28,15 @@ LONGEST_ID = 256
 LONGEST_PATH = 1000
 
 LONGEST_LINE = 64 << 10
-"""Bytes of a line without `data`: a URL, an id and a path whose characters are all escaped."""
+"""Bytes of a line beside its `data`: a URL, an id and a path whose characters are all escaped."""
 
 LARGE = 1 << 20
 """Bytes from which on a line is parsed alone: its copies take three times its size."""
 
 _LARGE = Lock()
 
-BLANK = 64
-"""Bytes of a line that are looked at before all of it is, to see whether it is blank."""
+LARGEST_LIST = 8 << 20
+"""Bytes of a manifest that is one JSON list. Its items take up to 25 times its size in memory."""
 
 LARGEST_SPAN = 8 << 20
 """Bytes of the lines of one chunk, unless it is one line."""
@@ -64,8 +67,10 @@ Find = Callable[[str], Member | None]
 """Return the member of an archive by its name."""
 
 _DECODE = msgspec.json.Decoder(Line).decode
+_DECODE_LIST = msgspec.json.Decoder(list[Line]).decode
 _DECODE_STORED = msgspec.json.Decoder(StoredLine).decode
 _ENCODE = msgspec.json.Encoder().encode
+_PLACE = re.compile(r"`\$\[(\d+)\]")
 
 
 class ManifestWriter:
@@ -93,41 +98,67 @@ class ManifestWriter:
         self._longest = longest
         self._find = find
         self._use = use
-        self._rest = bytearray()
         self._names = ImageNames()
         self._lines = 0
         self.total = self.size = 0
         self.spans: list[Span] = []
         self._first = self._start = 0
 
-    def write(self, chunk: bytes) -> None:
-        """Take a piece of a manifest in JSON Lines; raises MalformedRequest and TooLarge."""
-        lines = chunk.split(b"\n")
-        if len(lines) == 1:
-            self._rest += chunk
-            self._bound(len(self._rest), self._lines + 1)
-            return
-        self._rest += lines[0]
-        rest, self._rest = self._rest, bytearray()
-        self.line(rest)
-        for each in lines[1:-1]:
-            self.line(each)
-        self._rest = bytearray(lines[-1])
+    def read(self, sent: Path) -> None:
+        """Take the manifest in the file `sent`: JSON Lines, or one JSON list.
 
-    @property
-    def pending(self) -> int:
-        """Return the number of bytes of the line that has come in part."""
-        return len(self._rest)
+        It may begin with a byte order mark. Raises MalformedRequest and TooLarge.
+        """
+        with sent.open("rb") as file:
+            if file.read(len(BOM_UTF8)) != BOM_UTF8:
+                file.seek(0)
+            begin = file.tell()
+            is_list = file.read(64).lstrip().startswith(b"[")
+            file.seek(begin)
+            if is_list:
+                self._list(file.read(LARGEST_LIST + 1))
+                return
+            while text := file.readline(self._longest + 2):
+                self._line(text.removesuffix(b"\n"))
 
-    def line(self, text: bytes | bytearray) -> None:
+    def _list(self, text: bytes) -> None:
+        """Take all items of a JSON list."""
+        if len(text) > LARGEST_LIST:
+            raise TooLarge(
+                f"the manifest is a JSON list of more than {LARGEST_LIST} bytes; send it as JSON "
+                "Lines, which may have any length"
+            )
+        with _LARGE:
+            try:
+                found = _DECODE_LIST(text)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                place = _PLACE.search(str(error))
+                self._lines = int(place[1]) + 1 if place else 1
+                raise self._wrong(_reason(error)) from None
+            del text
+            for self._lines, line in enumerate(found, 1):
+                self._item(line)
+
+    def _line(self, text: bytes) -> None:
         """Take one line; an empty one counts as a line and is no item."""
         self._lines += 1
-        self._bound(len(text), self._lines)
-        if not text[:BLANK].strip() and not text.strip():
+        if len(text) > self._longest:
+            raise self._wrong(f"longer than {self._longest} bytes")
+        if text.isspace() or not text:
             return
         with _LARGE if len(text) > LARGE else nullcontext():
-            line = self._checked(text)
-            self.add(StoredLine(line.id, line.url, line.path, line.data, self._member(line)))
+            try:
+                line = _DECODE(text)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                raise self._wrong(_reason(error)) from None
+            self._item(line)
+
+    def _item(self, line: Line) -> None:
+        given = [name for name in ("url", "path", "data") if getattr(line, name) is not None]
+        if len(given) != 1:
+            wanted = "exactly one of `url`, `path` and `data`"
+            raise self._wrong(f"{wanted} is needed, not {' and '.join(given) or 'none'}")
+        self.add(StoredLine(line.id, line.url, line.path, line.data, self._member(line)))
 
     def add(self, line: StoredLine) -> None:
         """Add an item; raises TooLarge."""
@@ -147,10 +178,7 @@ class ManifestWriter:
         self.size += n_bytes
 
     def finish(self) -> None:
-        """Take the last line, and sync the file; raises MalformedRequest where there is no item."""
-        if self._rest:
-            rest, self._rest = self._rest, bytearray()
-            self.line(rest)
+        """Sync the file; raises MalformedRequest where there is no item."""
         if not self.total:
             raise MalformedRequest('the manifest has no item; send lines like {"url": "https://…"}')
         self._close_span()
@@ -165,24 +193,6 @@ class ManifestWriter:
     def _close_span(self) -> None:
         self.spans.append(Span(self._first, self.total - self._first, self._start, self.size))
         self._first, self._start = self.total, self.size
-
-    def _bound(self, size: int, number: int) -> None:
-        if size > self._longest:
-            self._lines = number
-            raise self._wrong(f"longer than {self._longest} bytes")
-
-    def _checked(self, text: bytes | bytearray) -> Line:
-        try:
-            line = _DECODE(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise self._wrong(_reason(error)) from None
-        given = [name for name in ("url", "path", "data") if getattr(line, name) is not None]
-        wanted = "exactly one of `url`, `path` and `data`"
-        if len(given) != 1:
-            raise self._wrong(f"{wanted} is needed, not {' and '.join(given) or 'none'}")
-        if line.data is None and len(text) > LONGEST_LINE:
-            raise self._wrong(f"longer than {LONGEST_LINE} bytes")
-        return line
 
     def _member(self, line: Line) -> tuple[int, int, int] | None:
         if line.path is None:

@@ -8,17 +8,18 @@ import asyncio
 import base64
 import logging
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from enum import Enum, auto
 from io import FileIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from app.archives.zip_writer import ZipWriter
-from app.jobs.store.values import UNFINISHED, Job, Rows, State
+from app.jobs.store.tables import UNFINISHED, Job, Rows, State
 from models.codec import ImageFormat
 from models.domain.errors import Cancelled
 
@@ -376,6 +377,35 @@ class OpenResults:
             seen += n_lines
             if start < stop:
                 yield piece[start:stop]
+
+
+class _Status(msgspec.Struct):
+    """What a record says about its item."""
+
+    status: Literal["ok", "partial", "error"]
+
+
+_STATUS = msgspec.json.Decoder(_Status).decode
+
+
+async def failed_records(records: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the records of items that failed, wholly or partly, in pieces of whole lines.
+
+    An empty line is sent after each SILENCE in which no item failed.
+    """
+    sent = time.monotonic()
+    async for text in whole_lines(records):
+        kept = await asyncio.to_thread(_chosen, text)
+        if not kept and time.monotonic() - sent > SILENCE:
+            kept = b"\n"
+        if kept:
+            sent = time.monotonic()
+            yield kept
+
+
+def _chosen(text: bytes) -> bytes:
+    lines = text.splitlines(True)
+    return b"".join(each for each in lines if each != b"\n" and _STATUS(each).status != "ok")
 
 
 async def whole_lines(records: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

@@ -3,335 +3,42 @@
 import asyncio
 import logging
 import os
+import shutil
+import tempfile
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.committer import ChunkRecords, Committer
-from app.jobs.faults import Faults
-from app.jobs.files import MANIFEST, DataFolder, private
-from app.jobs.inputs import Inputs
+from app.admission.semaphore import PART, FairSemaphore
+from app.http.problems import problem
+from app.jobs.files import MANIFEST, DataFolder, private, sync_path
 from app.jobs.manifest import StoredLine, read
 from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.database import Owner
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import Owner
-from app.jobs.store.values import RUNNABLE, Claim, Job, State
-from app.jobs.work import ImageWorker, Work, WorkOf, refused
-
-# Claim chunks before they are needed, so that no image waits for the transaction of a claim.
-MOST = 8
-"""Chunks that one transaction claims at most: other processes must find work at the end of a
-job."""
-
-SHORT = 0.5
-"""Seconds: chunks that were all begun within this time are followed by twice as many."""
-
-
-class ClaimsAhead:
-    """The chunks of one job that this process has claimed and not begun.
-
-    `claim` takes at most the given number of chunks; an empty list means that none is free. While
-    the last claimed chunk is begun, the next ones are being claimed. The faster chunks are begun,
-    the more are claimed at a time: cheap images would else take more time to claim than to compute.
-    """
-
-    def __init__(
-        self,
-        claim: Callable[[int], Awaitable[list[Claim]]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._claim = claim
-        self._clock = clock
-        self._ready = deque[Claim]()
-        self._coming: asyncio.Task[list[Claim]] | None = None
-        self._number = 1
-        self._taken_at: float | None = None
-
-    async def next(self) -> Claim | None:
-        """Return the next chunk, or None if none is free."""
-        if not self._ready:
-            self._coming = self._coming or self._claimed()
-            found = await asyncio.shield(self._coming)
-            self._coming = None
-            self._ready.extend(found)
-            if not found:
-                return None
-        first = self._ready.popleft()
-        if not self._ready:
-            self._coming = self._claimed()
-        return first
-
-    async def close(self, give_back: Callable[[Sequence[Claim]], None]) -> None:
-        """Call `give_back` with the chunks that were not begun, and wait for a claim under way.
-
-        Its chunks are given back even if this is cancelled before it has ended.
-        """
-        give_back([*self._ready])
-        self._ready.clear()
-        coming, self._coming = self._coming, None
-        if coming is not None:
-            coming.add_done_callback(lambda ended: give_back(_chunks_of(ended)))
-            await asyncio.wait([coming])
-
-    def _claimed(self) -> "asyncio.Task[list[Claim]]":
-        """Begin to claim the next chunks."""
-        now = self._clock()
-        if self._taken_at is not None:
-            quick = now - self._taken_at < SHORT
-            self._number = min(2 * self._number, MOST) if quick else max(1, self._number // 2)
-        self._taken_at = now
-
-        async def claim() -> list[Claim]:
-            return await self._claim(self._number)
-
-        return asyncio.create_task(claim())
-
-
-def _chunks_of(ended: "asyncio.Task[list[Claim]]") -> list[Claim]:
-    """Return the chunks that were claimed; none if claiming failed."""
-    return [] if ended.cancelled() or ended.exception() is not None else ended.result()
-
-
-# Choose the jobs that a process works on, so that no client occupies all places.
-JOBS_AT_ONCE = 8
-"""Jobs that one process works on at a time; they share its slots for images (SharedSlots)."""
-
-TURN = 30.0
-"""Seconds for which a job is worked on before it gives way to a job of another client that has as
-many before it."""
-
-LOOK_AROUND = 5.0
-"""Seconds between two looks for waiting jobs while JOBS_AT_ONCE are in work."""
-
-
-class Turns:
-    """The jobs in work; `clock` returns seconds.
-
-    The first job of each client comes before the second job of any client. Clients with equally
-    many jobs in work take turns. Jobs of one client are worked on in the order of their arrival.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._begun: dict[str, float] = {}
-        self._ended: dict[str, float] = {}
-        self._look_at = 0.0
-        self.over: set[str] = set()
-        """Jobs in work of which no further chunk is begun, because others have waited."""
-
-    def is_due(self) -> bool:
-        """Return whether it is time to look for jobs that wait."""
-        return len(self._begun) - len(self.over) < JOBS_AT_ONCE or self._clock() >= self._look_at
-
-    def choose(
-        self, runnable: Sequence[Job], rests: Callable[[str], bool] = lambda _id: False
-    ) -> list[Job]:
-        """Return the jobs whose turn begins, and set `over`.
-
-        `runnable` are jobs with chunks that wait: the first of each client, then the second ones.
-        A job that `rests` keeps its place behind those that have not had their turn.
-        """
-        now = self._clock()
-        self._look_at = now + LOOK_AROUND
-        known = {job.id for job in runnable}
-        self._ended = {id_: at for id_, at in self._ended.items() if id_ in known}
-        runnable = [job for job in runnable if not rests(job.id)]
-        ranks, of_client = dict[str, int](), Counter[str]()
-        for job in runnable:
-            ranks[job.id] = of_client[job.client]
-            of_client[job.client] += 1
-        idle = [job for job in runnable if job.id not in self._begun]
-        idle.sort(key=lambda job: (ranks[job.id], self._ended.get(job.id, 0.0)))
-        working = self._begun.keys() - self.over
-        room = JOBS_AT_ONCE - len(working)
-        chosen = idle[:room]
-        lasting = [id_ for id_ in working if id_ in ranks]  # the others end by themselves
-        lasting.sort(key=lambda id_: (-ranks[id_], self._begun[id_]))
-        for job, id_ in zip(idle[room:], lasting, strict=False):
-            ahead = ranks[id_] - ranks[job.id]
-            if ahead < 0 or (ahead == 0 and now - self._begun[id_] < TURN):
-                break
-            self.over.add(id_)
-            chosen.append(job)
-        return chosen
-
-    def begin(self, id_: str) -> None:
-        """Note that a job is in work."""
-        self._begun[id_] = self._clock()
-
-    def end(self, id_: str) -> None:
-        """Note that a job is not in work any more; if it has chunks left, others come before it.
-
-        That also holds for one that rests after a fault, which would else return to its place.
-        """
-        del self._begun[id_]
-        self.over.discard(id_)
-        self._ended[id_] = self._clock()
-
-
-# Find the item of a chunk whose work ends the process each time, so that its job can end. The
-# items of a chunk that was begun several times are done one at a time. A file beside the manifest
-# says which one was under way: each item adds a line when it is begun, and one when it has ended
-# in any way but with its process.
-CAREFUL = 3
-"""The attempt of a chunk from which on its items are done one at a time."""
-
-DEATHS = 2
-"""Processes that ended with an item alone under way, after which it is not tried again: the first
-may have been killed for another reason."""
-
-_BEGUN, _ENDED = "+", "-"
-
-
-class Suspects:
-    """The items of one chunk that were under way when a process ended; the file is at `path`.
-
-    `read` and writing block; the chunk has one owner, so no other process writes meanwhile.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._deaths = Counter[int]()
-
-    def read(self) -> None:
-        """Count the items that were begun and did not end."""
-        if not self._path.exists():
-            return
-        for text in self._path.read_text("ascii").splitlines():
-            sign, number = text[:1], text[1:]
-            if number.isdecimal() and sign in (_BEGUN, _ENDED):
-                self._deaths[int(number)] += 1 if sign == _BEGUN else -1
-
-    def blames(self, index: int) -> bool:
-        """Return whether an item has ended as many processes as it may."""
-        return self._deaths[index] >= DEATHS
-
-    @asynccontextmanager
-    async def under_way(self, index: int) -> AsyncIterator[None]:
-        """Note that an item is under way during the block; raises OSError."""
-        try:
-            # A thread that has begun writes its line also after a cancellation, perhaps last.
-            await asyncio.to_thread(self._add, f"{_BEGUN}{index}\n")
-            yield
-        finally:
-            # It does not wait: a task that is cancelled must write it all the same.
-            self._add(f"{_ENDED}{index}\n")
-
-    def _add(self, text: str) -> None:
-        """Append a line that outlives this process and its host."""
-        descriptor = private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            os.write(descriptor, text.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-# The slots for images in work, shared fairly by clients, and by the jobs of each client.
-class SharedSlots:
-    """At most `most` images in work. A slot that is free goes to the client that has the fewest,
-    and of its jobs to the one that has the fewest.
-
-    So a job whose origin is slow keeps its share and no more. If jobs took slots by turns, it would
-    soon hold all of them, because it returns its slots late.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._free = most
-        self._clients, self._jobs = Counter[str](), Counter[str]()
-        self._waiting: dict[tuple[str, str], deque[asyncio.Future[None]]] = {}
-
-    async def take(self, client: str, job: str) -> None:
-        """Wait for a slot for an image of a job of a client."""
-        if self._free:  # then none waits
-            self._count(client, job, 1)
-            return
-        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault((client, job), deque()).append(given)
-        try:
-            await given
-        except asyncio.CancelledError:
-            if not given.cancelled():  # it was given meanwhile
-                self.give(client, job)
-            raise
-
-    def give(self, client: str, job: str) -> None:
-        """Give a slot back."""
-        self._count(client, job, -1)
-        while self._free and self._waiting:
-            key = min(self._waiting, key=self._held)
-            line = self._waiting[key]
-            given = line.popleft()
-            if not line:
-                del self._waiting[key]
-            if not given.done():  # else its task was cancelled
-                self._count(*key, 1)
-                given.set_result(None)
-
-    def _held(self, key: tuple[str, str]) -> tuple[int, int]:
-        client, job = key
-        return self._clients[client], self._jobs[job]
-
-    def _count(self, client: str, job: str, change: int) -> None:
-        self._free -= change
-        for counter, name in ((self._clients, client), (self._jobs, job)):
-            counter[name] += change
-            if not counter[name]:
-                del counter[name]
-
-
-class JobSlots:
-    """The images of one job that are in work at a time: at most `concurrency` of the job, and its
-    part of `shared`, which has the images of all jobs.
-    """
-
-    def __init__(self, shared: SharedSlots, job: Job) -> None:
-        self._shared = shared
-        self._key = job.client, job.id
-        self._own = None if job.concurrency is None else asyncio.Semaphore(job.concurrency)
-
-    async def take(self) -> None:
-        """Wait for a slot; the job's own limit first, so that it keeps none from other jobs."""
-        if self._own is None:
-            await self._shared.take(*self._key)
-            return
-        await self._own.acquire()
-        try:
-            await self._shared.take(*self._key)
-        except BaseException:
-            self._own.release()
-            raise
-
-    def give(self, *_: object) -> None:
-        """Give a slot back."""
-        self._shared.give(*self._key)
-        if self._own is not None:
-            self._own.release()
-
-    async def __aenter__(self) -> None:
-        await self.take()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.give()
-
-
-@dataclass(frozen=True, slots=True)
-class JobInWork:
-    """A job, the work on each of its images, its inputs and its slots."""
-
-    job: Job
-    work: Work
-    inputs: Inputs
-    slots: JobSlots
-
+from app.jobs.store.tables import RUNNABLE, Claim, Job, Stored
+from app.jobs.work import ImageWorker, Inputs, Work, WorkOf, refused
+from app.storage.local_files import FULL
+from models.domain.errors import (
+    AddressRefused,
+    Draining,
+    InternalError,
+    InvalidParameter,
+    ServiceError,
+)
 
 log = logging.getLogger("darkroom.jobs")
+
+JOBS_AT_ONCE = 8
+"""Jobs that one process works on at a time; their clients share its slots for images."""
+
+TURN = 30.0
+"""Seconds for which a job is worked on before it gives way to another job that waits."""
 
 LOOK = 1.0
 """Seconds between two looks for new jobs, for cancelled ones and at the lease of this process."""
@@ -339,9 +46,107 @@ LOOK = 1.0
 KNOWN = 256
 """Jobs with work that one look finds at most."""
 
+ATTEMPTS = 12
+"""Times that a chunk is begun. A process that is killed has worked in vain on its chunks; the
+images of a chunk that ended with its process each time become errors, so that the job can end."""
+
+AGAIN = 1.0
+"""Seconds after which a database that does not answer is asked again."""
+
+IN_MEMORY = 1 << 20
+"""Bytes of the records of one chunk that stay in memory; images in records are larger."""
+
+# What a fault means for a job: the job fails with a reason, or rests and is tried again.
+PAUSE, LONGEST_PAUSE = 5.0, 300.0
+"""Seconds for which a job rests after its first fault, doubled for each further one; at most."""
+
+MOST_WAITED = 4
+"""Faults in a row that count while a job waits for the database or for room: it never fails, and
+rests for at most 40 seconds, so that it goes on soon after."""
+
+MOST_FAULTS = 24
+"""Faults in a row without progress after which a job fails: some 90 minutes."""
+
+LASTING = (InvalidParameter, AddressRefused, InternalError)
+"""Errors that another try cannot mend: other networks than before, a destination that is a file or
+is not allowed any more, a manifest that is damaged."""
+
+WAITED_FOR = (SQLAlchemyError, ConnectionError, Draining)
+"""Errors whose end a job waits for without end, as for room in the data folder."""
+
+EXPECTED = (ServiceError, SQLAlchemyError, OSError)
+"""Errors of surroundings; any other error is a fault of the server, and logged with its place."""
+
+
+class ChunkRecords:
+    """The records of one chunk in the order in which they are made."""
+
+    def __init__(self, claim: Claim, folder: Path) -> None:
+        self.claim = claim
+        self.count = self.failed = self.size = 0
+        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115 (`close`)
+        self._writing = asyncio.Lock()
+
+    def close(self) -> None:
+        """Drop the records."""
+        self._file.close()
+
+    async def add(self, record: bytes, *, failed: bool) -> None:
+        """Add the record of an item, which is one line."""
+        async with self._writing:
+            if self.size + len(record) > IN_MEMORY:
+                await asyncio.to_thread(self._file.write, record)
+            else:
+                self._file.write(record)
+            self.size += len(record)
+            self.count += 1
+            self.failed += failed
+
+    def store(self, path: Path) -> Stored:
+        """Append the records to the results file of this process and sync them; blocks."""
+        new = not path.exists()
+        descriptor = private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            at = os.lseek(descriptor, 0, os.SEEK_END)
+            self._file.seek(0)
+            with os.fdopen(os.dup(descriptor), "ab") as results:
+                shutil.copyfileobj(self._file, results, IN_MEMORY)
+            os.fsync(descriptor)
+            if new:
+                sync_path(path.parent)
+        except BaseException:
+            if new:  # or the next call would find it, and leave its name unsynced
+                os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        return Stored(self.claim, path.name, at, self.size, self.count, self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class JobInWork:
+    """A job, the work on each of its images, its inputs and its own limit of images in work."""
+
+    job: Job
+    work: Work
+    inputs: Inputs
+    limit: asyncio.Semaphore
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """Faults in a row since a job had `done` records, and when the job is tried again."""
+
+    done: int
+    faults: int
+    until: float
+
 
 class Runner:
-    """The work of one process on all jobs; at most `most` images are under way."""
+    """The work of one process on all jobs; at most `most` images are under way.
+
+    `clock` returns seconds.
+    """
 
     def __init__(
         self,
@@ -356,6 +161,7 @@ class Runner:
         retention: float,
         stopping: Callable[[], bool],
         on_item: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._jobs = jobs
         self._chunks = chunks
@@ -364,22 +170,26 @@ class Runner:
         self._worker = worker
         self._inputs = inputs
         self._work_of = work_of
-        self._slots = SharedSlots(most)
-        self._turns = Turns()
-        self._faults = Faults(jobs, retention)
-        self._alone = asyncio.Lock()
+        self._most = most
+        # A client alone has `most` of them: PART times as many as stay free.
+        self._slots = FairSemaphore(-(-most * (PART + 1) // PART))
         self._retention = retention
         self._stopping = stopping
         self._on_item = on_item
-        self._committer = Committer(folder, chunks, owner.id, retention)
+        self._clock = clock
+        self._committing = asyncio.Lock()
         self._feeders: dict[str, asyncio.Task[None]] = {}
-        self._unreleased: list[Claim] = []
-        self._doubtful: set[str] = set()
-        """Jobs of which a claim failed: the database may have made it all the same."""
+        self._left: set[str] = set()
+        """Jobs whose work ended here: chunks of theirs that are claimed still are given back."""
+        self._worked: dict[str, float] = {}
+        """When the work on jobs that wait again ended; jobs without a turn come before them."""
+        self._resting: dict[str, Resting] = {}
+        self._crowded = False
+        """Set while further jobs wait for a place."""
         self._awake = asyncio.Event()
         self.full = False
         """Set while the data folder has no room: no chunk is begun."""
-        self.full_clients: frozenset[str] = frozenset()
+        self.full_clients: Collection[str] = ()
         """Clients whose share of the data folder is full: no chunk of theirs is begun."""
 
     def wake(self) -> None:
@@ -388,11 +198,10 @@ class Runner:
 
     async def run(self) -> None:
         """Work until this is cancelled."""
-        committing = asyncio.create_task(self._committer.run())
         try:
             while True:
                 try:
-                    await self._look()
+                    await self.look()
                 except (SQLAlchemyError, OSError) as error:
                     log.warning("the database of jobs does not answer: %s", error)
                 except Exception as error:  # a fault of ours must not end the work on all jobs
@@ -402,9 +211,11 @@ class Runner:
                         await self._awake.wait()
                 self._awake.clear()
         finally:
-            for task in (committing, *self._feeders.values()):
+            for task in self._feeders.values():
                 task.cancel()
-            await asyncio.gather(committing, *self._feeders.values(), return_exceptions=True)
+            await asyncio.gather(*self._feeders.values(), return_exceptions=True)
+            async with self._committing:  # what is being committed counts
+                pass
 
     async def idle(self) -> None:
         """Return when no chunk is in work; call it once nothing is claimed any more."""
@@ -412,136 +223,200 @@ class Runner:
             await asyncio.wait(self._feeders.values())
 
     async def release(self) -> None:
-        """Give back all chunks that were not finished."""
-        claims = [*self._unreleased]
-        self._unreleased.clear()
-        try:
-            await self._chunks.release(claims, self._owner.id)
-        except BaseException:
-            self._unreleased += claims
-            raise
+        """Give back the chunks that jobs whose work has ended here have not finished."""
+        ended = self._left - self._feeders.keys()
+        if ended:
+            await self._chunks.release(ended, self._owner.id)
+            await self._jobs.end_cancelled(self._retention)
+            self._left -= ended
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Renew the lease, drop cancelled jobs, and begin with jobs that have free chunks."""
         await self._owner.renew()
         states = await self._jobs.states([*self._feeders])
-        if self._unreleased or State.CANCELLING in states.values():
-            await self.release()
-            await self._jobs.end_cancelled(self._retention)
-        for id_ in self._doubtful - self._feeders.keys():
-            await self._chunks.release_all(id_, self._owner.id)
-            self._doubtful.discard(id_)
         for id_, task in self._feeders.items():
-            if states.get(id_) not in RUNNABLE:
+            if states.get(id_) not in RUNNABLE and not task.cancelling():
                 task.cancel()
-        if not (self._stopping() or self.full) and self._turns.is_due():
-            known = await self._jobs.runnable(KNOWN, self._owner.id, self.full_clients)
-            for job in self._turns.choose(known, self._faults.resting):
-                self._begin(job)
+        await self.release()
+        if self._stopping() or self.full:
+            return
+        known = await self._jobs.runnable(KNOWN, self._owner.id, self.full_clients)
+        waiting = self._in_turn(known)
+        room = JOBS_AT_ONCE - len(self._feeders)
+        self._crowded = len(waiting) > room
+        for job in waiting[:room]:
+            self._feeders[job.id] = asyncio.create_task(self._feed(job))
 
-    def _begin(self, job: Job) -> None:
-        task = self._feeders[job.id] = asyncio.create_task(self._feed(job))
-        self._turns.begin(job.id)
-
-        def ended(_: object) -> None:
-            del self._feeders[job.id]
-            self._turns.end(job.id)
-            self.wake()
-
-        task.add_done_callback(ended)
+    def _in_turn(self, known: Sequence[Job]) -> list[Job]:
+        """Return the jobs that wait: the first job of each client, then the second ones; among
+        equals a job that had its turn comes later. A job that rests after a fault is left out.
+        """
+        now = self._clock()
+        ids = {job.id for job in known}
+        self._worked = {id_: at for id_, at in self._worked.items() if id_ in ids}
+        places, of_client = dict[str, int](), Counter[str]()
+        for job in known:
+            places[job.id] = of_client[job.client]
+            of_client[job.client] += 1
+        waiting = [
+            job
+            for job in known
+            if job.id not in self._feeders
+            and not (job.id in self._resting and now < self._resting[job.id].until)
+        ]
+        waiting.sort(key=lambda job: (places[job.id], self._worked.get(job.id, 0.0)))
+        return waiting
 
     async def _feed(self, job: Job) -> None:
-        """Work on chunks of one job until none is free; after a fault it fails or rests."""
+        """Work on chunks of one job until none is free or others wait; it may fail or rest."""
+        self._left.add(job.id)  # now: a claim may be made although its answer is lost
         try:
             await asyncio.to_thread(self._folder.check, job.id)
             await self._worker.check(job)
-            await self._work(job, self._work_of(job.operation, job.options))
+            work = self._work_of(job.operation, job.options)
+            inputs = self._inputs(self._folder.of(job.id))
+            limit = asyncio.Semaphore(job.concurrency or self._most)
+            await self._work(JobInWork(job, work, inputs, limit))
         except Exception as error:  # other jobs are protected from a fault of ours
             if not self._stopping():
-                await self._faults.take(job, error)
+                await self._take_fault(job, error)
         else:
-            self._faults.ended(job.id)
-
-    async def _work(self, job: Job, work: Work) -> None:
-        inputs = self._inputs(self._folder.of(job.id))
-        this = JobInWork(job, work, inputs, JobSlots(self._slots, job))
-        claims = ClaimsAhead(partial(self._claim, job.id))
-        try:
-            async with inputs, asyncio.TaskGroup() as group:
-                while self._goes_on(job):
-                    claim = await claims.next()
-                    if claim is None:
-                        break
-                    begun = asyncio.Event()
-                    task = group.create_task(self._chunk(this, claim, begun))
-                    task.add_done_callback(partial(self._ended, claim))
-                    await begun.wait()
+            self._resting.pop(job.id, None)
         finally:
-            await claims.close(self._unreleased.extend)
+            del self._feeders[job.id]
+            self._worked[job.id] = self._clock()
+            self.wake()
 
-    def _goes_on(self, job: Job) -> bool:
-        """Return whether further chunks of a job may be begun."""
-        full = self.full or job.client in self.full_clients
-        return not (full or self._stopping() or job.id in self._turns.over)
+    async def _work(self, this: JobInWork) -> None:
+        """Claim one chunk after the other: the next one when all images of the last one began."""
+        job, began = this.job, self._clock()
+        async with this.inputs, asyncio.TaskGroup() as group:
+            while not (self.full or job.client in self.full_clients or self._stopping()):
+                if self._crowded and self._clock() - began > TURN:
+                    return
+                claim = await self._claim(job)
+                if claim is None:
+                    return
+                begun = asyncio.Event()
+                group.create_task(self._chunk(this, claim, begun))
+                await begun.wait()
 
-    async def _claim(self, job: str, limit: int) -> list[Claim]:
+    async def _claim(self, job: Job) -> Claim | None:
+        """Claim a chunk; a cancelled connection of aiosqlite would keep the database locked."""
+        claiming = asyncio.create_task(self._chunks.claim(job.id, self._owner.id))
         try:
-            return await self._chunks.claim(job, self._owner.id, limit)
-        except BaseException:
-            self._doubtful.add(job)
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.wait([claiming])  # so that `release` finds its chunk
             raise
-
-    def _ended(self, claim: Claim, task: "asyncio.Task[None]") -> None:
-        """Give a chunk back that was not committed; one that is committed all the same stays so.
-
-        As a callback: a task that is cancelled before its first step runs no `finally`.
-        """
-        if task.cancelled() or task.exception() is not None:
-            self._unreleased.append(claim)
 
     async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last one is under way."""
+        folder, span = self._folder.of(this.job.id), claim.span
+        records = ChunkRecords(claim, folder)
         try:
-            with ChunkRecords(claim, self._folder.of(this.job.id)) as records:
-                await self._items(this, records, begun)
-                await self._worker.settle(this.job)
-                await self._committer.commit(records)
+            found = await asyncio.to_thread(read, folder / MANIFEST, span)
+            if claim.attempts > ATTEMPTS:
+                log.error("chunk %s of job %s ended its processes", claim.number, claim.job)
+            async with asyncio.TaskGroup() as group:
+                for index, line in enumerate(found, span.first):
+                    if claim.attempts > ATTEMPTS:
+                        await self._add(records, refused(index, line), failed=True)
+                        continue
+                    await this.limit.acquire()
+                    await self._slots.take(this.job.client)
+
+                    def ended(_: object) -> None:
+                        self._slots.give_back(this.job.client)
+                        this.limit.release()
+
+                    task = group.create_task(self._item(this, index, line, records))
+                    task.add_done_callback(ended)
+                begun.set()
+            await self._worker.settle(this.job)
+            # Shielded: a thread that writes would go on beside the next one.
+            await asyncio.shield(asyncio.create_task(self._commit(records)))
         finally:
             begun.set()
-
-    async def _items(self, this: JobInWork, records: ChunkRecords, begun: asyncio.Event) -> None:
-        span = records.claim.span
-        found = await asyncio.to_thread(read, self._folder.of(this.job.id) / MANIFEST, span)
-        if records.claim.attempts >= CAREFUL:
-            await self._one_by_one(this, records, found)
-            return
-        async with asyncio.TaskGroup() as group:
-            for index, line in enumerate(found, span.first):
-                await this.slots.take()
-                task = group.create_task(self._item(this, index, line, records))
-                task.add_done_callback(this.slots.give)
-            begun.set()
-
-    async def _one_by_one(
-        self, this: JobInWork, records: ChunkRecords, lines: Sequence[StoredLine]
-    ) -> None:
-        """Work on a chunk that ended processes; an item that ends them alone becomes an error."""
-        claim = records.claim
-        log.warning("job %s: attempt %s of chunk %s", claim.job, claim.attempts, claim.number)
-        suspects = Suspects(self._folder.of(claim.job) / f"suspects-{claim.number}")
-        await asyncio.to_thread(suspects.read)
-        for index, line in enumerate(lines, claim.span.first):
-            if suspects.blames(index):
-                await records.add(refused(index, line), failed=True)
-                self._on_item("failed")
-                continue
-            # One in this process, or a killer would make a suspect of an item of another chunk.
-            async with self._alone, this.slots, suspects.under_way(index):
-                await self._item(this, index, line, records)
+            records.close()
 
     async def _item(
         self, this: JobInWork, index: int, line: StoredLine, records: ChunkRecords
     ) -> None:
         made, failed = await self._worker.record(this.job, this.work, index, line, this.inputs)
+        await self._add(records, made, failed=failed)
+
+    async def _add(self, records: ChunkRecords, made: bytes, *, failed: bool) -> None:
         await records.add(made, failed=failed)
         self._on_item("failed" if failed else "ok")
+
+    async def _commit(self, records: ChunkRecords) -> None:
+        """Sync the records of a chunk to a file, then let the database count them.
+
+        A chunk that another process has taken over does not count. Waits for a database that does
+        not answer; raises OSError where the disk does not take the records.
+        """
+        path = self._folder.of(records.claim.job) / f"results-{self._owner.id}.jsonl"
+        async with self._committing:
+            stored = await asyncio.to_thread(records.store, path)
+            while True:
+                try:
+                    await self._chunks.commit(stored, self._owner.id, self._retention)
+                except (SQLAlchemyError, OSError) as error:
+                    log.warning("the database of jobs does not answer; trying again: %s", error)
+                else:
+                    return
+                await asyncio.sleep(AGAIN)
+
+    async def _take_fault(self, job: Job, error: Exception) -> None:
+        """Let a job fail or rest, and show clients why.
+
+        A job waits without end for a database that does not answer and for room on the disk of the
+        data folder. For room at its destination it waits as for the end of any other fault: room
+        may never come. `job` is as it was before the work that ended with `error`.
+        """
+        causes = [*_causes(error)]
+        reason = next((each for each in causes if isinstance(each, LASTING)), causes[0])
+        known = self._resting.get(job.id)
+        faults = known.faults + 1 if known is not None and known.done == job.done else 1
+        if any(_is_waited_for(each) for each in causes):
+            faults = min(faults, MOST_WAITED)
+        fails = isinstance(reason, LASTING) or faults >= MOST_FAULTS
+        ours = any(not isinstance(each, EXPECTED) for each in causes)
+        level, cause = (logging.ERROR, error) if ours else (logging.WARNING, None)
+        what = "fails" if fails else "rests"
+        log.log(level, "job %s %s: %s", job.id, what, causes[0], exc_info=cause)
+        pause = min(LONGEST_PAUSE, PAUSE * 2.0 ** (faults - 1))
+        self._resting[job.id] = Resting(job.done, faults, self._clock() + pause)
+        shown = problem(_public(reason)).model_dump(exclude_none=True)
+        with suppress(SQLAlchemyError, OSError):  # the next try finds the same reason
+            if fails:
+                await self._jobs.fail(job.id, shown, self._retention)
+                del self._resting[job.id]
+            else:
+                await self._jobs.note(job.id, shown)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, or those in a group of errors: one image that fails ends its task group."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _causes(each)
+    else:
+        yield error
+
+
+def _is_waited_for(error: BaseException) -> bool:
+    full = isinstance(error, OSError) and error.errno in FULL
+    return full or isinstance(error, WAITED_FOR)
+
+
+def _public(error: BaseException) -> ServiceError:
+    """Return an error that a client may read."""
+    if isinstance(error, ServiceError):
+        return error
+    if isinstance(error, OSError):
+        return InternalError(
+            f"the files of the job cannot be used: {error.strerror or 'the file system failed'}"
+        )
+    return InternalError("a fault of the server; its log has the cause")

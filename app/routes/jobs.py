@@ -33,10 +33,10 @@ from models.domain.job_errors import JobsDisabled, StorageFull
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
-    from app.jobs.listing import Asked
     from app.jobs.results import Records
+    from app.jobs.sources import Asked
     from app.jobs.store.endings import Ending
-    from app.jobs.store.values import Job
+    from app.jobs.store.tables import Job
     from app.jobs.work import WorkOf
 
 # The work of a job on each image, by the options that the endpoint of its operation has.
@@ -123,7 +123,7 @@ def asked_for(
     jobs: "Jobs", client: str, operation: str, options: dict[str, Any], query: JobQuery
 ) -> "Asked":
     """Return what a client asks for, after its addresses were checked; raises ServiceError."""
-    from app.jobs.listing import Asked, Source
+    from app.jobs.sources import Asked, Source
 
     storage = jobs.storage
     if query.webhook is not None:
@@ -391,8 +391,7 @@ async def job_results(
     has the `index` of its line. With `status` only those that failed are sent, all are counted.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
-    from app.jobs.listing import failed_records
-    from app.jobs.results import ResultsZip
+    from app.jobs.results import ResultsZip, failed_records
 
     job = await jobs.find(id, client)
     chosen: Callable[[Records], Records] = failed_records if status is not None else _every

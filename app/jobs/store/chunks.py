@@ -1,21 +1,27 @@
 """The rows of chunks: claim, commit, release; and where the rows of results are."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy import func, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.tables import CHUNKS, CLAIMED, DONE, JOBS, OWNERS, WAITING, open_to
-from app.jobs.store.values import (
+from app.jobs.store.tables import (
+    CHUNKS,
+    CLAIMED,
+    DONE,
+    JOBS,
     LARGEST_CHUNK,
+    OWNERS,
     RUNNABLE,
     UNFINISHED,
+    WAITING,
     Claim,
     Rows,
     Span,
     State,
     Stored,
+    open_to,
 )
 
 LATELY = 64
@@ -29,13 +35,13 @@ class ChunkRows:
         self._engine = engine
         self._clock = clock
 
-    async def claim(self, job: str, owner: str, limit: int = 1) -> list[Claim]:
-        """Give the next free chunks of a runnable job to `owner`, at most `limit` of them."""
+    async def claim(self, job: str, owner: str) -> Claim | None:
+        """Give the next free chunk of a runnable job to `owner`; return None if there is none."""
         free = select(CHUNKS.c.number).where(CHUNKS.c.job == job, CHUNKS.c.state == WAITING)
         # Two hosts that ask PostgreSQL at the same time get different chunks and do not wait.
         # As a common table expression: PostgreSQL may run a subquery several times, with a limit
         # for each.
-        first = free.order_by(CHUNKS.c.number).limit(limit).with_for_update(skip_locked=True)
+        first = free.order_by(CHUNKS.c.number).limit(1).with_for_update(skip_locked=True)
         mine = (CHUNKS.c.job == job) & CHUNKS.c.number.in_(select(first.cte("free").c.number))
         taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
         taken = taken.values(state=CLAIMED, owner=owner, attempts=CHUNKS.c.attempts + 1)
@@ -48,88 +54,59 @@ class ChunkRows:
         # would not see the chunks that another process of PostgreSQL has claimed meanwhile.
         allowed = select(JOBS.c.id).where(JOBS.c.id == job, open_to(owner))
         async with self._engine.begin() as connection:
-            row = (await connection.execute(begun.returning(JOBS.c.concurrency))).first()
-            if row is None:
-                return []
-            if row.concurrency is not None and await connection.scalar(allowed) is None:
-                return []
-            rows = [*await connection.execute(taken.returning(CHUNKS))]
-        rows.sort(key=lambda row: row.number)
-        return [
-            Claim(job, row.number, Span(row.first, row.n_items, row.start, row.stop), row.attempts)
-            for row in rows
-        ]
-
-    async def commit(self, stored: Sequence[Stored], owner: str, retention: float) -> list[Stored]:
-        """Add records to the results of their jobs; return those that `owner` had claimed still.
-
-        All are committed at once. A chunk that another process has taken over is left out, so its
-        records count once.
-        """
-        jobs = sorted({each.claim.job for each in stored})  # one order, so that no two wait
-        kept: list[Stored] = []
-        async with self._engine.begin() as connection:
-            for job in jobs:
-                mine = [each for each in stored if each.claim.job == job]
-                kept += await self._commit(connection, job, mine, owner)
-            now = self._clock()
-            complete = (JOBS.c.done == JOBS.c.total) & (JOBS.c.state == State.RUNNING.value)
-            ended = update(JOBS).where(JOBS.c.id.in_(jobs), complete)
-            await connection.execute(
-                ended.values(state=State.SUCCEEDED.value, finished=now, expires=now + retention)
-            )
-        return kept
-
-    async def _commit(
-        self, connection: AsyncConnection, job: str, stored: Sequence[Stored], owner: str
-    ) -> list[Stored]:
-        """Add records to the results of one job; return those that count."""
-        # The row of the job is locked first, so that rows of results are numbered one after the
-        # other although several hosts commit.
-        # One that has ended, because another process found that it cannot go on, changes no more.
-        this = update(JOBS).where(JOBS.c.id == job, JOBS.c.state.in_(_values(UNFINISHED)))
-        row = await connection.scalar(this.values(done=JOBS.c.done).returning(JOBS.c.done))
+            found = (await connection.execute(begun.returning(JOBS.c.concurrency))).first()
+            if found is None:
+                return None
+            if found.concurrency is not None and await connection.scalar(allowed) is None:
+                return None
+            row = (await connection.execute(taken.returning(CHUNKS))).first()
         if row is None:
-            return []
-        kept: list[Stored] = []
-        count = 0
-        for each in stored:
-            mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == each.claim.number)
-            done = update(CHUNKS).where(mine, CHUNKS.c.owner == owner, CHUNKS.c.state == CLAIMED)
-            place = {"file": each.file, "at": each.at, "length": each.length}
-            values = {"state": DONE, "row": row + count, "finished": self._clock(), **place}
-            if (await connection.execute(done.values(**values))).rowcount:
-                kept.append(each)
-                count += each.count
+            return None
+        span = Span(row.first, row.n_items, row.start, row.stop)
+        return Claim(job, row.number, span, row.attempts)
+
+    async def commit(self, stored: Stored, owner: str, retention: float) -> bool:
+        """Add the records of a chunk to the results of its job, which may end with them.
+
+        Return False if `owner` has lost the chunk to another process: its records count once.
+        """
+        job, chunk = stored.claim.job, stored.claim.number
+        # The row of the job is locked first, so that rows of results are numbered one after the
+        # other although several hosts commit. A job that has ended, because another process found
+        # that it cannot go on, changes no more.
+        this = update(JOBS).where(JOBS.c.id == job, JOBS.c.state.in_(_values(UNFINISHED)))
+        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == chunk) & (CHUNKS.c.owner == owner)
+        place = {"file": stored.file, "at": stored.at, "length": stored.length}
+        now = self._clock()
         added = {
-            "done": JOBS.c.done + count,
-            "failed": JOBS.c.failed + sum(each.failed for each in kept),
-            "stored": JOBS.c.stored + sum(each.length for each in kept),
+            "done": JOBS.c.done + stored.count,
+            "failed": JOBS.c.failed + stored.failed,
+            "stored": JOBS.c.stored + stored.length,
             "problem": None,  # it does not wait any more
         }
-        await connection.execute(this.values(**added))
-        return kept
-
-    async def release(self, claims: Sequence[Claim], owner: str) -> None:
-        """Give chunks back that were not finished; this does not count as an attempt."""
+        complete = (JOBS.c.done == JOBS.c.total) & (JOBS.c.state == State.RUNNING.value)
+        ended = {"state": State.SUCCEEDED.value, "finished": now, "expires": now + retention}
         async with self._engine.begin() as connection:
-            for each in claims:
-                mine = (CHUNKS.c.job == each.job) & (CHUNKS.c.number == each.number)
-                held = update(CHUNKS).where(mine, CHUNKS.c.owner == owner)
-                free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
-                await connection.execute(held.where(CHUNKS.c.state == CLAIMED).values(**free))
+            row = await connection.scalar(this.values(done=JOBS.c.done).returning(JOBS.c.done))
+            if row is None:
+                return False
+            done = update(CHUNKS).where(mine, CHUNKS.c.state == CLAIMED)
+            done = done.values(state=DONE, row=row, finished=now, **place)
+            if not (await connection.execute(done)).rowcount:
+                return False
+            await connection.execute(this.values(**added))
+            await connection.execute(update(JOBS).where(JOBS.c.id == job, complete).values(**ended))
+        return True
 
-    async def release_all(self, job: str, owner: str) -> int:
-        """Give back all chunks of a job that `owner` has; return their number.
+    async def release(self, jobs: Collection[str], owner: str) -> None:
+        """Give back the chunks of jobs that `owner` has claimed and not finished.
 
-        Call it where `owner` works on none of them: a chunk whose claim was made, but never
-        answered, would stay claimed for as long as the process lives.
+        This does not count as an attempt. Call it where `owner` works on none of them.
         """
-        held = update(CHUNKS).where(CHUNKS.c.job == job, CHUNKS.c.owner == owner)
+        held = update(CHUNKS).where(CHUNKS.c.job.in_(jobs), CHUNKS.c.owner == owner)
         free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
         async with self._engine.begin() as connection:
-            freed = held.where(CHUNKS.c.state == CLAIMED).values(**free)
-            return (await connection.execute(freed)).rowcount
+            await connection.execute(held.where(CHUNKS.c.state == CLAIMED).values(**free))
 
     async def release_abandoned(self) -> int:
         """Free the chunks of owners whose lease has ended; return their number."""

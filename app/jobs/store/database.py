@@ -1,26 +1,25 @@
-"""Open the database of jobs: SQLite in the data folder, or a PostgreSQL server."""
+"""Open the database of jobs (SQLite in the data folder, or PostgreSQL), and hold a lease in it."""
 
 import asyncio
 import fcntl
 import logging
 import os
 import secrets
-from contextlib import suppress
+import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sqlalchemy import Connection, event, insert, select
+from sqlalchemy import Connection, Update, delete, event, insert, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from app.jobs.files import DATABASE, LOCK, PAIR, private, sync_path
-from app.jobs.store.tables import META, METADATA, VERSION
+from app.jobs.files import DATABASE, LOCK, private
+from app.jobs.store.tables import META, METADATA, OWNERS, VERSION
 
 log = logging.getLogger("darkroom.jobs")
-
-MOST_NUMBER = (1 << 31) - 1
-"""The highest number of a database and its data folder, which is an INTEGER of SQL."""
 
 BUSY = 30.0
 """Seconds to wait for another process that writes to SQLite, or for a connection of the pool."""
@@ -50,7 +49,6 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
                 os.close(private(folder / DATABASE, os.O_RDWR | os.O_CREAT))
             async with engine.begin() as connection:
                 await connection.run_sync(_create)
-                await connection.run_sync(_paired, folder / PAIR)
     except (SQLAlchemyError, OSError) as error:
         await engine.dispose()
         shown = chosen.render_as_string(hide_password=True)
@@ -119,33 +117,86 @@ def _create(connection: Connection) -> None:
         connection.execute(insert(META).values(name="version", value=VERSION))
 
 
-def _paired(connection: Connection, file: Path) -> None:
-    """Give the database and its data folder a number that both keep; ValueError for another pair.
+# The leases of processes that work on chunks: a process that dies loses what it has claimed.
+LEASE = 30.0
+"""Seconds after the last sign of life of a process until others take its chunks over."""
 
-    A host with another folder, or one whose disk is not mounted yet, has no files of the jobs that
-    are in the database: it would end all of them as failed, for every host.
+
+class Owner:
+    """The lease of this process, under a name that no other process ever has."""
+
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+        self.id = secrets.token_hex(16)
+
+    async def enter(self) -> None:
+        """Begin the lease; end those of processes of this host that have died."""
+        here = select(OWNERS).where(OWNERS.c.host == host())
+        async with self._engine.begin() as connection:
+            await connection.execute(insert(OWNERS), [self._row()])
+            found = await connection.execute(here)
+            dead = [each.id for each in found if began(each.pid) != each.began]
+            await connection.execute(delete(OWNERS).where(OWNERS.c.id.in_(dead)))
+            old = OWNERS.c.until < self._clock() - 100 * LEASE
+            await connection.execute(delete(OWNERS).where(old))
+
+    async def renew(self) -> None:
+        """Prolong the lease.
+
+        A process that was stopped for longer than its lease finds it removed, and begins a new one.
+        Other processes have its chunks by then. Without a lease they would take those that it
+        claims later, too.
+        """
+        until = self._mine.values(until=self._clock() + LEASE)
+        async with self._engine.begin() as connection:
+            if (await connection.execute(until)).rowcount:
+                return
+            log.warning("the lease of this process on jobs was lost; it begins anew")
+            await connection.execute(insert(OWNERS), [self._row()])
+
+    def _row(self) -> dict[str, str | int | float]:
+        """Return the row of a lease that begins now."""
+        return {
+            "id": self.id,
+            "host": host(),
+            "pid": os.getpid(),
+            "began": began(os.getpid()) or "",
+            "until": self._clock() + LEASE,
+        }
+
+    @property
+    def _mine(self) -> Update:
+        return update(OWNERS).where(OWNERS.c.id == self.id)
+
+    async def leave(self) -> None:
+        """End the lease."""
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(OWNERS).where(OWNERS.c.id == self.id))
+
+
+def host() -> str:
+    """Return a name of this host since its boot, and of its namespace of process ids.
+
+    Two containers of one host have different ones, because they do not see each other's processes.
     """
-    number = connection.scalar(select(META.c.value).where(META.c.name == "folder"))
-    here = None
-    with suppress(FileNotFoundError, ValueError):
-        here = int(file.read_text("ascii"))
-    if number is None:
-        number = secrets.randbits(31) if here is None else here & MOST_NUMBER
-        connection.execute(insert(META).values(name="folder", value=number))
-        if here != number:  # before the commit: a number without a file would be refused
-            _write(file, f"{number}\n")
-    elif here != number:
-        raise ValueError(
-            f"DARKROOM_DATA_FOLDER {file.parent} is not the folder of the jobs in this database; "
-            f"mount that one, or write {number} into {file} if its files are those of the jobs"
-        )
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"[:128]
+    except OSError:
+        return socket.gethostname()[:128]
 
 
-def _write(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}-{os.getpid()}")
-    with open(temporary, "w", encoding="ascii", opener=private) as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(temporary, file)
-    sync_path(file.parent)  # a database without its number would be refused
+def began(pid: int) -> str | None:
+    """Return when a process was started, in clock ticks since boot; None if there is none.
+
+    Without /proc nothing is known, and leases end by time alone.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else ""
+    except OSError:
+        return ""
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else fields[19]

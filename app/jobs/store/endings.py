@@ -1,28 +1,13 @@
 """The rows of endings: what is left to do for a job that has ended, and when it is tried next."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    Update,
-    and_,
-    case,
-    delete,
-    exists,
-    false,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Update, and_, delete, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.tables import ENDINGS, JOBS, OWNERS
-from app.jobs.store.values import FINISHED, State
+from app.jobs.store.tables import ENDINGS, FINISHED, JOBS, OWNERS, State
 
 DESTINATION, WEBHOOK = "destination", "webhook"
 """The kinds of endings: results go to storage first, then a webhook is called."""
@@ -48,20 +33,9 @@ class Ending:
     owner: str | None = None
 
 
-AT_ONCE = {DESTINATION: 8, WEBHOOK: 16}
-"""Endings of each kind that one process works on at a time: files of gigabytes delay no webhook."""
-
-OF_ONE = {DESTINATION: 2, WEBHOOK: 4}
-"""Those of one client among them: a receiver that gives no answer holds each of its messages for 20
-seconds, and only messages of the same client wait for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """An ending that a process works on, and the client whose job has ended."""
-
-    ending: Ending
-    client: str
+OF_ONE = 8
+"""Endings of one client that are in work at a time: a receiver that gives no answer holds each of
+its messages for 20 seconds, and only messages of the same client wait for it."""
 
 
 class EndingRows:
@@ -83,32 +57,15 @@ class EndingRows:
                 endings[row["job"]][row["kind"]] = Ending(**row)
         return endings
 
-    async def claim(self, held: Collection[Claimed] = ()) -> Claimed | None:
-        """Take the next ending beside those that this process works on; None if there is none.
+    async def claim(self, limit: int, held: Collection[Ending] = ()) -> list[Ending]:
+        """Take at most `limit` endings that are due, beside those `held` by this process.
 
-        That of the client with the fewest endings in work comes first, and of its endings the one
-        that has been due for the longest time; AT_ONCE and OF_ONE limit those in work.
-
-        If this process dies, its lease ends, and the ending is due again. An ending that this
-        process has taken without knowing it, because the answer was lost, is due again too. So
-        each is done at least once.
+        At most OF_ONE endings of a client are in work; the first ending of each client comes before
+        the second ending of any client. If this
+        process dies, its lease ends, and the endings are due again. An ending that this process has
+        taken without knowing it, because the answer was lost, is due again too. So each is done at
+        least once.
         """
-        found = await self._next(held)
-        if found is None:
-            return None
-        row = {**found._mapping}
-        client = row.pop("client")
-        ending = Ending(**row)
-        # Each claim is another attempt, so of two processes that found this row one takes it.
-        same = ENDINGS.c.attempts == ending.attempts
-        mine = self._one(ending).where(same)
-        more = {"owner": self._owner, "attempts": ending.attempts + 1}
-        async with self._engine.begin() as connection:
-            taken = (await connection.execute(mine.values(**more))).rowcount
-        return Claimed(ending, client) if taken else await self.claim(held)
-
-    async def _next(self, held: Collection[Claimed]) -> Row[Any] | None:
-        """Return the row that is to be claimed, with its client."""
         now = self._clock()
         other = ENDINGS.alias()
         before = exists().where(
@@ -116,15 +73,29 @@ class EndingRows:
         )
         first = (ENDINGS.c.kind == DESTINATION) | ~before
         alive = select(OWNERS.c.id).where(OWNERS.c.until >= now)
-        lost = and_(ENDINGS.c.owner == self._owner, *(~_is(each.ending) for each in held))
+        lost = and_(ENDINGS.c.owner == self._owner, *(~_is(each) for each in held))
         free = ENDINGS.c.owner.is_(None) | ENDINGS.c.owner.not_in(alive) | lost
-        due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & free & first
+        due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & first
         # Webhooks are tried for three days, and results may be kept for less.
         ended = JOBS.c.state.in_([each.value for each in (*FINISHED, State.EXPIRED)])
-        query = select(ENDINGS, JOBS.c.client).join(JOBS, JOBS.c.id == ENDINGS.c.job)
-        query = query.where(due, ended, _has_room(held)).order_by(*_order(held))
-        async with self._engine.connect() as connection:
-            return (await connection.execute(query.limit(1))).first()
+        order = ENDINGS.c.owner.is_(None), ENDINGS.c.due  # first what is in work
+        place = func.row_number().over(partition_by=JOBS.c.client, order_by=order)
+        columns = (*ENDINGS.c, place.label("place"), free.label("free"))
+        queue = select(*columns).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due, ended).subquery()
+        query = select(*(queue.c[each.name] for each in ENDINGS.c))
+        query = query.where(queue.c.place <= OF_ONE, queue.c.free)
+        query = query.order_by(queue.c.place, queue.c.due).limit(limit)
+        claimed = list[Ending]()
+        async with self._engine.begin() as connection:
+            for row in [*(await connection.execute(query)).mappings()]:
+                ending = Ending(**row)
+                # Each claim is another attempt, so of two processes that found this row one takes
+                # it.
+                mine = self._one(ending).where(ENDINGS.c.attempts == ending.attempts)
+                more = {"owner": self._owner, "attempts": ending.attempts + 1}
+                if (await connection.execute(mine.values(**more))).rowcount:
+                    claimed.append(ending)
+        return claimed
 
     async def keep(self, ending: Ending, body: str) -> None:
         """Keep the message of an ending: it is the same at every try."""
@@ -159,24 +130,6 @@ class EndingRows:
     def _one(self, ending: Ending) -> Update:
         """Return a change of an ending that is not done: a process that stood still comes late."""
         return update(ENDINGS).where(_is(ending), ENDINGS.c.state == WAITING)
-
-
-def _has_room(held: Collection[Claimed]) -> ColumnElement[bool]:
-    """Return whether an ending of this kind and client may be begun beside those in work."""
-    kinds = list[ColumnElement[bool]]()
-    for kind, most in AT_ONCE.items():
-        clients = Counter(each.client for each in held if each.ending.kind == kind)
-        if clients.total() < most:
-            full = [client for client, n in clients.items() if n >= OF_ONE[kind]]
-            kinds.append((ENDINGS.c.kind == kind) & JOBS.c.client.not_in(full))
-    return or_(false(), *kinds)
-
-
-def _order(held: Collection[Claimed]) -> list[ColumnElement[Any]]:
-    """Return the order of endings: by the number of those of their client in work, then by time."""
-    counts = Counter(each.client for each in held)
-    in_work = [case(dict(counts), value=JOBS.c.client, else_=0)] if counts else []
-    return [*in_work, ENDINGS.c.due]
 
 
 def _is(ending: Ending) -> ColumnElement[bool]:

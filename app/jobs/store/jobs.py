@@ -9,12 +9,26 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, RowMapping, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.jobs.store.endings import WAITING as TO_DO
 from app.jobs.store.endings import Ending
-from app.jobs.store.tables import ARRIVALS, CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING, open_to
-from app.jobs.store.values import FINISHED, RUNNABLE, Job, Span, State
+from app.jobs.store.tables import (
+    CHUNKS,
+    CLAIMED,
+    ENDINGS,
+    FINISHED,
+    JOBS,
+    META,
+    RUNNABLE,
+    UNFINISHED,
+    WAITING,
+    Job,
+    Span,
+    State,
+    Usage,
+    open_to,
+)
 
 AT_ONCE = 1000
 """Rows that one statement inserts or names."""
@@ -27,17 +41,27 @@ class JobRows:
         self._engine = engine
         self._clock = clock
 
-    async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
+    async def add(
+        self,
+        job: Job,
+        spans: Sequence[Span],
+        endings: Sequence[Ending] = (),
+        check: Callable[[Usage], None] = lambda _usage: None,
+    ) -> Job:
         """Add a queued job with its chunks and what is to be done at its end.
 
-        Return it, or the job that has its key already. The body of the same id arrives no more.
+        Return it, or the job that has its key already. Raises what `check` raises of the usage with
+        this job; the job is not added then.
         """
         row = {name: getattr(job, name) for name in JOBS.columns.keys()}  # noqa: SIM118 (columns)
         row |= {"options": json.dumps(job.options), "problem": None, "state": job.state.value}
         try:
             async with self._engine.begin() as connection:
-                await connection.execute(delete(ARRIVALS).where(ARRIVALS.c.id == job.id))
+                # Processes of PostgreSQL take turns at this row; those of SQLite do at any write.
+                version = select(META.c.value).where(META.c.name == "version")
+                await connection.scalar(version.with_for_update())
                 await connection.execute(insert(JOBS), [row])
+                check(await self._usage(connection, job.client, None))
                 rows = _chunk_rows(job.id, spans)
                 while some := list(islice(rows, AT_ONCE)):
                     await connection.execute(insert(CHUNKS), some)
@@ -48,6 +72,24 @@ class JobRows:
                 raise
             return found
         return job
+
+    async def usage(self, client: str, key: str | None) -> Usage:
+        """Return what the jobs of a client, and of all, take now."""
+        async with self._engine.connect() as connection:
+            return await self._usage(connection, client, key)
+
+    async def _usage(self, connection: AsyncConnection, client: str, key: str | None) -> Usage:
+        mine = JOBS.c.client == client
+        unfinished = JOBS.c.state.in_([each.value for each in UNFINISHED])
+        stored = select(func.coalesce(func.sum(JOBS.c.stored), 0))
+        query = select(
+            select(func.count()).select_from(JOBS).where(mine, unfinished).scalar_subquery(),
+            exists().where(mine, JOBS.c.key == (key or "")),  # no key is empty
+            stored.scalar_subquery(),
+            stored.where(mine).scalar_subquery(),
+        )
+        jobs, repeated, of_all, of_client = (await connection.execute(query)).one()
+        return Usage(jobs, bool(repeated), int(of_all), int(of_client))
 
     async def find(self, id_: str, client: str | None = None) -> Job | None:
         """Return a job, or None where the client has none of this id."""
@@ -161,17 +203,13 @@ class JobRows:
             return bool(gone.rowcount)
 
     async def known(self, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that are jobs with files, or bodies that arrive.
-
-        A source that is listed for hours may have no file for its job for as long.
-        """
+        """Return those of the ids that are jobs with files."""
         found: set[str] = set()
         kept = select(JOBS.c.id).where(JOBS.c.state != State.EXPIRED.value)
         async with self._engine.connect() as connection:
             for first in range(0, len(ids), AT_ONCE):
                 some = kept.where(JOBS.c.id.in_(ids[first : first + AT_ONCE]))
                 found.update(await connection.scalars(some))
-            found.update(await connection.scalars(select(ARRIVALS.c.id)))
         return found
 
     async def _one(self, which: ColumnElement[bool]) -> Job | None:

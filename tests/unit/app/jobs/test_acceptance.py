@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,19 +12,14 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.requests import Request
-from starlette.types import Message
+from starlette.types import Message, Receive
 
 from app.jobs.acceptance import ARRIVING, Acceptance
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
-from app.jobs.listing import Asked, Source
-from app.jobs.room import DataRoom
-from app.jobs.sources import Sources
-from app.jobs.store.arrivals import Arrivals
+from app.jobs.sources import Asked, Source, Sources
 from app.jobs.store.database import opened
-from app.jobs.store.endings import Ending
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import Owner
-from app.jobs.store.values import Job, Span, State
+from app.jobs.store.tables import Job, Span, State
 from app.storage.local_files import Entry
 from app.storage.location import parse
 from app.storage.storage import Storage
@@ -37,47 +32,37 @@ SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
 KIND = "application/x-ndjson"
 
 
-def acceptance(
-    folder: DataFolder, rows: JobRows, arriving: Arrivals, settings: Settings
-) -> Acceptance:
+def acceptance(folder: DataFolder, rows: JobRows, settings: Settings | None = None) -> Acceptance:
     """Return what accepts jobs in one process."""
-    most, no_sources = settings.max_data_bytes, cast(Sources, None)
-    room = DataRoom(arriving, most, most)
-    return Acceptance(folder, rows, room, settings, 32, lambda: None, no_sources)
+    no_sources = cast(Sources, None)
+    return Acceptance(folder, rows, settings or Settings(), 32, lambda: None, no_sources)
 
 
 def asked(client: str) -> Asked:
     return Asked(client, "classify", {}, None, None, None, None)
 
 
-@pytest.mark.parametrize("n_processes", [1, 3])
 @pytest.mark.parametrize("others", [1, 30])
 def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
-    tmp_path: Path, others: int, n_processes: int
+    tmp_path: Path, others: int
 ) -> None:
-    """The database is asked between two steps of each, so a count after that comes too late."""
     ended = asyncio.Event()
 
-    async def receive() -> Message:
-        await ended.wait()
-        return {"type": "http.request", "body": b'{"data": "data:,"}', "more_body": False}
+    def receive() -> Receive:
+        return _body(ended.wait)
 
     async def scenario() -> list[object]:
         folder, settings = DataFolder(tmp_path), Settings(max_jobs_per_client=100)
         folder.make()
         engine = await opened(None, tmp_path)
-        rows, owner = JobRows(engine), Owner(engine)
-        await owner.enter()
-        arriving = [Arrivals(engine, owner.id) for _ in range(n_processes)]
-        processes = [acceptance(folder, rows, each, settings) for each in arriving]
+        accepting = acceptance(folder, JobRows(engine), settings)
 
-        def accepted(client: str, number: int = 0) -> asyncio.Task[object]:
-            accepting = processes[number % n_processes]
-            request = Request(SCOPE, receive)
+        def accepted(client: str) -> asyncio.Task[object]:
+            request = Request(SCOPE, receive())
             return asyncio.ensure_future(accepting.accept(asked(client), request, KIND, 0))
 
         try:
-            flood = [accepted("one", number) for number in range(ARRIVING + others)]
+            flood = [accepted("one") for _ in range(ARRIVING + others)]
             other = accepted("other")
             await wait_until(lambda: sum([each.done() for each in flood]) >= others)
             ended.set()
@@ -92,8 +77,21 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
     assert not isinstance(found[-1], Exception)
 
 
-async def _small_body() -> Message:
-    return {"type": "http.request", "body": b'{"data": "data:,"}', "more_body": False}
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
+def _body(before: Callable[[], Awaitable[object]] = _at_once) -> Receive:
+    """Return what receives a small body after `before`; its client stays."""
+    bodies: list[Message] = [{"type": "http.request", "body": b'{"data": "data:,"}'}]
+
+    async def receive() -> Message:
+        if not bodies:
+            await asyncio.Event().wait()
+        await before()
+        return bodies.pop()
+
+    return receive
 
 
 class Unsure(JobRows):
@@ -105,8 +103,8 @@ class Unsure(JobRows):
         super().__init__(engine)
         self.added, self.answers, self._lost = asyncio.Event(), asyncio.Event(), lost
 
-    async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
-        await super().add(job, spans, endings)
+    async def add(self, job: Job, spans: Sequence[Span], *others: Any) -> Job:
+        await super().add(job, spans, *others)
         self.added.set()
         if self._lost:
             raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
@@ -121,11 +119,10 @@ def test_a_job_whose_commit_was_made_keeps_its_files(tmp_path: Path, lost: bool)
     async def test() -> None:
         folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
         folder.make()
-        rows, owner = Unsure(engine, lost=lost), Owner(engine)
-        await owner.enter()
-        accepting = acceptance(folder, rows, Arrivals(engine, owner.id), Settings())
+        rows = Unsure(engine, lost=lost)
+        accepting = acceptance(folder, rows)
         try:
-            work = accepting.accept(asked("me"), Request(SCOPE, _small_body), KIND, 0)
+            work = accepting.accept(asked("me"), Request(SCOPE, _body()), KIND, 0)
             task = asyncio.ensure_future(work)
             await asyncio.wait_for(rows.added.wait(), GUARD)
             if not lost:
@@ -166,34 +163,32 @@ def test_what_is_accepted_survives_a_power_failure(
         sync(descriptor)
 
     class Noted(JobRows):
-        async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
+        async def add(self, job: Job, spans: Sequence[Span], *others: Any) -> Job:
             if job.id != "0":
                 files = {MANIFEST} | ({ARCHIVE} if source and source.retry_of else set())
                 assert synced[str(folder.of(job.id))] == files
                 assert job.id in synced[str(folder.of(job.id).parent)]
                 assert str(folder.of(job.id) / MANIFEST) in synced
-            return await super().add(job, spans, endings)
+            return await super().add(job, spans, *others)
 
     folder = DataFolder(tmp_path)
 
     async def test() -> None:
         engine = await opened(None, tmp_path)
         folder.make()
-        rows, owner = Noted(engine), Owner(engine)
-        await owner.enter()
+        rows = Noted(engine)
         old = Job("0", "me", State.SUCCEEDED, "classify", {}, 1, 1, 1, 5, 1000.0)
         await rows.add(old, [Span(0, 1, 0, 5)])
         (folder.add("0") / MANIFEST).write_text(f'{{"url": "{ADDRESS}"}}\n')
         (folder.of("0") / ARCHIVE).write_bytes(b"archive")
         storage = cast(Storage, SimpleNamespace(list=_storage_lines))
-        settings, most = Settings(), 1 << 30
+        settings = Settings()
         sources = Sources(storage, folder, rows, settings, 32, cast(Any, _failed_records))
-        room = DataRoom(Arrivals(engine, owner.id), most, most)
-        accepting = Acceptance(folder, rows, room, settings, 32, lambda: None, sources)
+        accepting = Acceptance(folder, rows, settings, 32, lambda: None, sources)
         monkeypatch.setattr(os, "fsync", noted)
         try:
             given = replace(asked("me"), source=source)
-            job = await accepting.accept(given, Request(SCOPE, _small_body), KIND, 0)
+            job = await accepting.accept(given, Request(SCOPE, _body()), KIND, 0)
             assert job.total == 1
         finally:
             await engine.dispose()
@@ -204,13 +199,38 @@ def test_what_is_accepted_survives_a_power_failure(
 def test_a_folder_that_cannot_be_made_is_no_fault_of_the_server(tmp_path: Path) -> None:
     async def test() -> None:
         folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
-        owner = Owner(engine)
-        await owner.enter()  # the folder of all jobs is missing, as on a disk that was taken away
-        accepting = acceptance(folder, JobRows(engine), Arrivals(engine, owner.id), Settings())
+        # The folder of all jobs is missing, as on a disk that was taken away.
+        accepting = acceptance(folder, JobRows(engine))
         try:
             with pytest.raises(StorageFull):
-                await accepting.accept(asked("me"), Request(SCOPE, _small_body), KIND, 0)
+                await accepting.accept(asked("me"), Request(SCOPE, _body()), KIND, 0)
         finally:
             await engine.dispose()
+
+    asyncio.run(test())
+
+
+def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refused_and_removed(
+    tmp_path: Path,
+) -> None:
+    """Other jobs have taken the room while the body arrived."""
+
+    async def test() -> None:
+        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
+        folder.make()
+        rows = JobRows(engine)
+
+        async def taken() -> None:
+            other = Job("0", "you", State.QUEUED, "classify", {}, 1, 0, 0, 1 << 20, 1000.0)
+            await rows.add(other, [Span(0, 1, 0, 5)])
+
+        accepting = acceptance(folder, rows, Settings(max_data_bytes=1 << 20))
+        try:
+            with pytest.raises(StorageFull, match="DARKROOM_MAX_DATA_BYTES"):
+                await accepting.accept(asked("me"), Request(SCOPE, _body(taken)), KIND, 0)
+            assert await rows.listed("me", None, None, 10) == []
+        finally:
+            await engine.dispose()
+        assert [*(tmp_path / "jobs").iterdir()] == []
 
     asyncio.run(test())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.committer import ChunkRecords, store
-from app.jobs.store.values import Claim, Span
+from app.jobs.runner import ChunkRecords
+from app.jobs.store.tables import Claim, Span
 
 CLAIM = Claim("1", 0, Span(0, 1, 0, 5), 1)
 
@@ -30,13 +30,14 @@ def test_a_name_is_synced_although_the_first_records_did_not_reach_the_disk(
     monkeypatch.setattr(os, "fsync", noted)
 
     async def test() -> None:
-        with ChunkRecords(CLAIM, tmp_path) as records:
-            await records.add(b"{}\n", failed=False)
-            with pytest.raises(OSError, match="no space"):
-                store([records], tmp_path, "me")
-            full[0] = False
-            (stored,) = store([records], tmp_path, "me")
-            assert (tmp_path / stored.file).read_bytes()[stored.at :] == b"{}\n"
+        records = ChunkRecords(CLAIM, tmp_path)
+        await records.add(b"{}\n", failed=False)
+        with pytest.raises(OSError, match="no space"):
+            records.store(tmp_path / "results")
+        full[0] = False
+        stored = records.store(tmp_path / "results")
+        assert (tmp_path / stored.file).read_bytes()[stored.at :] == b"{}\n"
+        records.close()
 
     asyncio.run(test())
     assert folders == [str(tmp_path)]

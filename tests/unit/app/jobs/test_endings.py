@@ -11,11 +11,10 @@ from typing import cast
 import pytest
 
 from app.jobs.endings import Endings
-from app.jobs.store.database import opened
-from app.jobs.store.endings import DESTINATION, FAILED, OF_ONE, WAITING, WEBHOOK, Ending, EndingRows
+from app.jobs.store.database import Owner, opened
+from app.jobs.store.endings import DESTINATION, FAILED, OF_ONE, WAITING, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import Owner
-from app.jobs.store.values import Job, State
+from app.jobs.store.tables import Job, State
 from app.storage.storage import Storage
 from app.webhooks import Delivery, Try, WebhookSender
 from models.settings import Settings
@@ -37,7 +36,7 @@ class Sender:
         if url == "quick":
             self.delivered.set()
             return Try(Delivery.DELIVERED, "status 204")
-        if self.begun == OF_ONE[WEBHOOK]:
+        if self.begun == OF_ONE:
             self.held.set()
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
@@ -87,7 +86,7 @@ def test_receivers_that_give_no_answer_hold_up_no_other_client(tmp_path: Path) -
         await sender.held.wait()
         await add(jobs, "yours", "other", webhook="quick")
         await sender.delivered.wait()
-        assert sender.begun == OF_ONE[WEBHOOK] + 1
+        assert sender.begun == OF_ONE + 1
 
     with_endings(tmp_path, scenario)
 
@@ -137,8 +136,8 @@ def test_a_destination_that_is_a_file_ends_at_the_first_try(tmp_path: Path, take
 
 def test_the_work_is_cancelled_also_while_an_ending_ends() -> None:
     class NoRows:
-        async def claim(self, _held: object) -> None:
-            return None
+        async def claim(self, _limit: int, _held: object) -> list[Ending]:
+            return []
 
     async def main() -> None:
         nothing = cast(JobRows, None), results, cast(Storage, None), cast(WebhookSender, Sender())

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import pytest
 
 from app.admission.counters import Counters
 from app.jobs import results as reading
-from app.jobs.committer import ChunkRecords, store
 from app.jobs.files import DataFolder
 from app.jobs.jobs import MOST_FOLLOWERS, Jobs
 from app.jobs.results import Following
-from app.jobs.store.values import Job
+from app.jobs.runner import ChunkRecords
+from app.jobs.store.tables import Job
 from models.domain.errors import Cancelled, NotFound
 from models.domain.job_errors import ResultsExpired, TooManyFollowers
 from tests import job_store
@@ -36,10 +36,10 @@ class Reader(Jobs):
     async def finish_chunk(self) -> None:
         """Finish the next chunk of ten items."""
         claim = await claimed(self._store, self._store.one)
-        with ChunkRecords(claim, self.folder.root) as records:
+        with closing(ChunkRecords(claim, self.folder.root)) as records:
             for index in range(claim.span.first, claim.span.first + claim.span.count):
                 await records.add(b'{"index":%d}\n' % index, failed=False)
-            made = store([records], self.folder.of("1"), self._store.one.id)
+            made = records.store(self.folder.of("1") / "results")
         await self._store.chunks.commit(made, self._store.one.id, RETENTION)
 
     async def job(self) -> Job:
@@ -136,7 +136,7 @@ def test_followers_share_the_looks_at_a_job_and_miss_nothing(
             await jobs.finish_chunk()
             assert len(jobs._following._tasks) == 1
             tasks = [asyncio.create_task(text_of(each)) for each in opened]
-            began = time.monotonic()
+            began, looks = time.monotonic(), 0
             await asyncio.sleep(0.1)
             assert looks <= (time.monotonic() - began) / 0.01 + 3  # one task looks for all
             await jobs.finish_chunk()

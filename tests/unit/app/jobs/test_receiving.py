@@ -1,8 +1,6 @@
-"""Bodies that make jobs: the memory of long lines and the threads for archives are shared."""
+"""Bodies that make jobs: clients share the threads that read them."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event, Semaphore
 from typing import Any
@@ -12,61 +10,14 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.jobs import receiving
-from app.jobs.receiving import JSON_LINES, PIECE, Received, Receiver, unpack
-from app.jobs.room import DataRoom, Reservation
-from app.jobs.store.arrivals import Arrivals
-from app.jobs.store.database import opened
-from models.domain.errors import Cancelled, Overloaded
+from app.jobs.receiving import THREADS, Received, Receiver, Room, unpack
+from models.domain.errors import Cancelled
+from models.domain.job_errors import StorageFull
 from models.settings import Settings
 from tests.unit.app.archives.test_zip_archive import packed
 
-PENDING = 30 << 20
-"""Bytes of the line of each body: two are less than the room, two with their copies are more."""
-
+ROOM = Room(1 << 30, StorageFull("full"))
 SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
-
-
-@asynccontextmanager
-async def data_room(folder: Path) -> AsyncIterator[DataRoom]:
-    engine = await opened(None, folder)
-    most = Settings().max_data_bytes
-    try:
-        yield DataRoom(Arrivals(engine, "me"), most, most)
-    finally:
-        await engine.dispose()
-
-
-def test_the_copies_of_long_lines_are_counted_too(tmp_path: Path) -> None:
-    async def scenario() -> list[Received | BaseException]:
-        all_came = asyncio.Event()
-
-        async def body(name: str) -> Received:
-            messages: list[Message] = [
-                {"type": "http.request", "body": b'{"data": "', "more_body": True},
-                *({"type": "http.request", "body": b"a" * PIECE, "more_body": True},)
-                * (PENDING // PIECE),
-            ]
-
-            async def receive() -> Message:
-                if messages:
-                    return messages.pop(0)
-                await all_came.wait()
-                return {"type": "http.request", "body": b"", "more_body": False}
-
-            (folder := tmp_path / name).mkdir()
-            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room, name), name)
-            return await receiver.receive(Request(SCOPE, receive), JSON_LINES[0])
-
-        async with data_room(tmp_path) as room:
-            bodies = [asyncio.ensure_future(body(name)) for name in ("one", "other")]
-            done, _ = await asyncio.wait(bodies, return_when=asyncio.FIRST_COMPLETED, timeout=30)
-            all_came.set()
-            found = await asyncio.gather(*bodies, return_exceptions=True)
-        assert len(done) == 1
-        return found
-
-    found = asyncio.run(scenario())
-    assert sum(isinstance(each, Overloaded) for each in found) == 1
 
 
 class SlowArchives:
@@ -87,8 +38,8 @@ class SlowArchives:
 class Sender:
     """Sends archives as bodies of jobs, whose clients stay until they `leave`."""
 
-    def __init__(self, folder: Path, room: DataRoom) -> None:
-        self._folder, self._room = folder, room
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._left = dict[str, asyncio.Event]()
 
     def send(self, name: str, client: str) -> asyncio.Task[Received]:
@@ -103,7 +54,7 @@ class Sender:
             return {"type": "http.disconnect"}
 
         (folder := self._folder / name).mkdir()
-        receiver = Receiver(folder, Settings(), b"", 32, Reservation(self._room, name), client)
+        receiver = Receiver(folder, Settings(), b"", 32, ROOM, client)
         return asyncio.create_task(receiver.receive(Request(SCOPE, receive), "application/zip"))
 
     def leave(self, name: str) -> None:
@@ -116,15 +67,15 @@ def test_archives_of_one_client_leave_a_thread_to_others(
 ) -> None:
     async def scenario() -> None:
         archives = SlowArchives(monkeypatch, "slow")
-        async with data_room(tmp_path) as room, asyncio.timeout(60):
-            sender = Sender(tmp_path, room)
-            slow = [sender.send(f"slow{n}", "one") for n in range(3)]
+        async with asyncio.timeout(60):
+            sender = Sender(tmp_path)
+            slow = [sender.send(f"slow{n}", "one") for n in range(THREADS)]
             try:
                 await asyncio.to_thread(archives.begun.acquire)
                 assert (await sender.send("quick", "two")).total == 1
             finally:
                 archives.released.set()
-            assert [each.total for each in await asyncio.gather(*slow)] == [1] * 3
+            assert [each.total for each in await asyncio.gather(*slow)] == [1] * THREADS
         assert receiving.TURNS.used == 0
 
     asyncio.run(scenario())
@@ -135,16 +86,17 @@ def test_an_archive_whose_client_leaves_before_its_turn_is_not_read(
 ) -> None:
     async def scenario() -> None:
         archives = SlowArchives(monkeypatch, "slow")
-        async with data_room(tmp_path) as room, asyncio.timeout(60):
-            sender = Sender(tmp_path, room)
-            slow = sender.send("slow", "one")
-            await asyncio.to_thread(archives.begun.acquire)
+        async with asyncio.timeout(60):
+            sender = Sender(tmp_path)
+            slow = [sender.send(f"slow{n}", "one") for n in range(THREADS - 1)]
+            for _ in slow:
+                await asyncio.to_thread(archives.begun.acquire)
             waiting = sender.send("slow that waits", "one")
             sender.leave("slow that waits")
             with pytest.raises(Cancelled, match="the client left"):
                 await waiting
             archives.released.set()
-            await slow
+            await asyncio.gather(*slow)
         assert not archives.begun.acquire(blocking=False)
         assert receiving.TURNS.used == 0
 
@@ -170,8 +122,7 @@ def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -
 
     async def scenario() -> Received:
         (folder := tmp_path / "job").mkdir()
-        async with data_room(tmp_path) as room:
-            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room, "job"), "one")
-            return await receiver.receive(Request(scope, receive), "multipart/form-data")
+        receiver = Receiver(folder, Settings(), b"", 32, ROOM, "one")
+        return await receiver.receive(Request(scope, receive), "multipart/form-data")
 
     assert asyncio.run(scenario()).total == 1

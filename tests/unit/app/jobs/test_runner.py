@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,19 +12,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs import faults
 from app.jobs import runner as running
-from app.jobs.committer import ChunkRecords, Committer
 from app.jobs.files import MANIFEST, DataFolder
-from app.jobs.inputs import Inputs
 from app.jobs.manifest import ManifestWriter, StoredLine
 from app.jobs.runner import Runner
 from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import opened
+from app.jobs.store.database import Owner, opened
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import Owner
-from app.jobs.store.values import Claim, Job, Span, State, Stored
-from app.jobs.work import ImageWorker, Work
+from app.jobs.store.tables import Claim, Job, State, Stored
+from app.jobs.work import ImageWorker, Inputs, Work
 from models.settings import Settings
 from workers.operations import Classify
 
@@ -37,8 +34,8 @@ class SlowClaims(ChunkRows):
         super().__init__(engine)
         self.first, self.answers = True, asyncio.Event()
 
-    async def claim(self, job: str, owner: str, limit: int = 1) -> list[Claim]:
-        found = await super().claim(job, owner, limit)
+    async def claim(self, job: str, owner: str) -> Claim | None:
+        found = await super().claim(job, owner)
         if not self.first:
             await self.answers.wait()
         self.first = False
@@ -52,10 +49,11 @@ class UnansweredClaims(ChunkRows):
         super().__init__(engine)
         self.answers, self.lost = asyncio.Event(), asyncio.Event()
 
-    async def claim(self, job: str, owner: str, limit: int = 1) -> list[Claim]:
-        found = await super().claim(job, owner, 40 * limit)
+    async def claim(self, job: str, owner: str) -> Claim | None:
         if self.answers.is_set():
-            return found
+            return await super().claim(job, owner)
+        while await super().claim(job, owner) is not None:
+            pass
         self.lost.set()
         raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
 
@@ -130,7 +128,7 @@ def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: P
 def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "PAUSE", 0.1)
+    monkeypatch.setattr(running, "PAUSE", 0.1)
 
     async def scenario(
         _runner: Runner, _rows: JobRows, chunks: UnansweredClaims, worker: Endless
@@ -155,36 +153,6 @@ def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
     with_a_job(tmp_path, ChunkRows, scenario)
 
 
-def test_records_that_are_closed_meanwhile_end_no_commits(tmp_path: Path) -> None:
-    async def test() -> None:
-        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
-        folder.make()
-        rows, chunks, owner = JobRows(engine), ChunkRows(engine), Owner(engine)
-        await owner.enter()
-        committer = Committer(folder, chunks, owner.id, RETENTION)
-        committing = asyncio.create_task(committer.run())
-        try:
-            for id_ in ("1", "2"):
-                folder.add(id_)
-                new = Job(id_, "me", State.QUEUED, "classify", {}, 1, 0, 0, 0, 1000.0)
-                await rows.add(new, [Span(0, 1, 0, 5)])
-                (claim,) = await chunks.claim(id_, owner.id)
-                with ChunkRecords(claim, folder.of(id_)) as records:
-                    await records.add(b"{}\n", failed=False)
-                    if id_ == "1":  # as a job that is cancelled does
-                        records.__exit__(None, None, None)
-                        with pytest.raises(ValueError, match="closed"):
-                            await asyncio.wait_for(committer.commit(records), 10)
-                    else:
-                        assert await asyncio.wait_for(committer.commit(records), 10)
-        finally:
-            committing.cancel()
-            await asyncio.wait([committing])
-            await engine.dispose()
-
-    asyncio.run(test())
-
-
 class Slow(ImageWorker):
     """Work on images that takes a while; `begun` is set for the client of each."""
 
@@ -200,7 +168,7 @@ class Slow(ImageWorker):
 def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "LOOK_AROUND", 0.2)
+    monkeypatch.setattr(running, "TURN", 0.5)
 
     async def run() -> None:
         folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
@@ -241,10 +209,8 @@ def test_images_of_a_chunk_are_on_the_disk_before_their_records_count(tmp_path: 
     steps: list[str] = []
 
     class Noted(ChunkRows):
-        async def commit(
-            self, stored: Sequence[Stored], owner: str, retention: float
-        ) -> list[Stored]:
-            steps.extend("counted" for _ in stored)
+        async def commit(self, stored: Stored, owner: str, retention: float) -> bool:
+            steps.append("counted")
             return await super().commit(stored, owner, retention)
 
     class Quick(Endless):
@@ -263,3 +229,56 @@ def test_images_of_a_chunk_are_on_the_disk_before_their_records_count(tmp_path: 
     assert steps.count("counted") == steps.count("settled") == 40
     for number in range(len(steps)):
         assert steps[:number].count("counted") <= steps[:number].count("settled")
+
+
+def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_path: Path) -> None:
+    """As of an image that makes a library crash: without this its job would never end."""
+
+    class Tried(ChunkRows):
+        async def claim(self, job: str, owner: str) -> Claim | None:
+            found = await super().claim(job, owner)
+            return found and replace(found, attempts=running.ATTEMPTS + (found.number == 3))
+
+    class Quick(Endless):
+        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
+            return b"{}\n", False
+
+    async def scenario(runner: Runner, rows: JobRows, _chunks: Tried, _worker: Endless) -> None:
+        while (found := await rows.find("1")) and found.state is not State.SUCCEEDED:
+            runner.wake()
+            await asyncio.sleep(0.02)
+        assert found is not None
+        assert (found.done, found.failed) == (40, 1)
+
+    with_a_job(tmp_path, Tried, scenario, Quick)
+    (results,) = (tmp_path / "jobs" / "1").glob("results-*.jsonl")
+    assert b'"quarantined"' in results.read_bytes()
+
+
+def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Path) -> None:
+    class SlowCommits(ChunkRows):
+        def __init__(self, engine: AsyncEngine) -> None:
+            super().__init__(engine)
+            self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+
+        async def commit(self, stored: Stored, owner: str, retention: float) -> bool:
+            self.begun.set()
+            await self.goes_on.wait()
+            return await super().commit(stored, owner, retention)
+
+    class Quick(Endless):
+        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
+            return b"{}\n", False
+
+    async def scenario(runner: Runner, rows: JobRows, chunks: SlowCommits, _: Endless) -> None:
+        await chunks.begun.wait()
+        await rows.cancel("1", RETENTION)
+        runner.wake()
+        chunks.goes_on.set()
+        while (found := await rows.find("1")) and found.state is not State.CANCELLED:
+            runner.wake()
+            await asyncio.sleep(0.02)
+        assert found is not None
+        assert sum(each.count for each in await chunks.results("1", 0, 100)) == found.done
+
+    with_a_job(tmp_path, SlowCommits, scenario, Quick)

@@ -1,9 +1,10 @@
-"""The archive of a job whose failed items are tried again: one file for both jobs, or a copy."""
+"""The items of jobs without a manifest: files in storage, and failed items with their archive."""
 
 import asyncio
 import errno
+import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,18 +12,116 @@ from typing import Any, cast
 import pytest
 
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
-from app.jobs.listing import Asked, Source
-from app.jobs.manifest import ManifestWriter, StoredLine
-from app.jobs.room import Reservation
-from app.jobs.sources import Sources, _shared
+from app.jobs.manifest import Line, ManifestWriter, StoredLine
+from app.jobs.receiving import Room
+from app.jobs.results import failed_records
+from app.jobs.sources import Asked, Source, Sources, _shared, failed_lines, made_of
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.values import Job, State
+from app.jobs.store.tables import Job, State
 from app.storage.storage import Storage
-from models.domain.errors import InvalidParameter, NotFound
+from models.domain.errors import InternalError, InvalidParameter, NotFound
 from models.domain.job_errors import StorageFull
 from models.settings import Settings
 
 SIZE = 5 << 19
+ROOM = Room(1 << 30, StorageFull("full"))
+
+RECORDS = b"".join(
+    json.dumps({"index": n, "status": "error" if n % 3 == 0 else "ok", "x": "é" * n}).encode()
+    + b"\n"
+    for n in reversed(range(50))
+)
+
+
+async def pieces(size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(RECORDS), size):
+        yield RECORDS[start : start + size]
+
+
+def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    given = [
+        {"url": f"https://a.example/{n}"} | ({"id": f"i{n}"} if n % 2 else {}) for n in range(50)
+    ]
+    manifest.write_text("".join(json.dumps(each) + "\n" for each in given))
+
+    async def main() -> list[Line]:
+        return [line async for line in failed_lines(pieces(7), manifest, 50)]
+
+    found = asyncio.run(main())
+    assert [line.url for line in found] == [f"https://a.example/{n}" for n in range(0, 50, 3)]
+    assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in range(0, 50, 3)]
+
+
+def test_items_without_a_record_are_found_if_they_are_asked_for(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    lines = [json.dumps({"url": f"https://a.example/{n}"}) + "\n" for n in range(60)]
+    manifest.write_text("".join(lines))
+
+    async def main() -> list[Line]:
+        found = failed_lines(pieces(7), manifest, 60, unrecorded=True)
+        return [line async for line in found]
+
+    numbers = [int((line.id or "").partition(" ")[0]) for line in asyncio.run(main())]
+    assert numbers == [*range(0, 50, 3), *range(50, 60)]
+
+
+def test_a_damaged_manifest_is_an_error_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "manifest.jsonl").write_text('{"url": "https://a.exam')
+
+    async def main() -> None:
+        with pytest.raises(InternalError, match="damaged"):
+            async for _ in failed_lines(pieces(7), tmp_path / "manifest.jsonl", 50):
+                pass
+
+    asyncio.run(main())
+
+
+def test_records_that_failed_are_sent_whole() -> None:
+    async def main() -> bytes:
+        return b"".join([bytes(piece) async for piece in failed_records(pieces(11))])
+
+    found = [json.loads(line)["index"] for line in asyncio.run(main()).splitlines()]
+    assert found == [n for n in reversed(range(50)) if n % 3 == 0]
+
+
+def test_a_job_without_a_manifest_has_the_chunks_of_its_server_and_counts_its_bytes(
+    tmp_path: Path,
+) -> None:
+    async def lines() -> AsyncIterator[StoredLine]:
+        for number in range(500):
+            yield StoredLine(url=f"https://a.example/{number}")
+
+    written: list[int] = []
+    made = made_of(lines(), tmp_path, Settings(), b"", 200, "nothing", written.append)
+    received = asyncio.run(made)
+    assert [each.count for each in received.spans] == [200, 200, 100]
+    assert len(written) == 500
+    assert sum(written) == (tmp_path / MANIFEST).stat().st_size < received.stored
+
+
+def test_a_record_of_many_pieces_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look copies what has come: a record with images has hundreds of pieces."""
+    looks: list[object] = []
+    to_thread = asyncio.to_thread
+
+    async def counted(function: Callable[..., Any], *given: Any) -> Any:
+        looks.append(function)
+        return await to_thread(function, *given)
+
+    monkeypatch.setattr(asyncio, "to_thread", counted)
+
+    async def record() -> AsyncIterator[bytes]:
+        yield b'{"index": 0, "status": "error", "x": "'
+        for _ in range(1000):
+            yield b"x" * 100
+        yield b'"}\n'
+
+    async def main() -> bytes:
+        return b"".join([bytes(piece) async for piece in failed_records(record())])
+
+    assert len(asyncio.run(main())) > 100_000
+    assert len(looks) == 1
 
 
 def refusing(number: int) -> None:
@@ -44,14 +143,12 @@ def test_a_copy_takes_room_before_it_is_written(
     _shared(tmp_path / "one", tmp_path / "other", taken.append)
     assert sum(taken) == SIZE == (tmp_path / "other").stat().st_size
 
-    def full(n_bytes: int) -> None:
-        if sum(taken) + n_bytes > SIZE + (1 << 20):
-            raise StorageFull("no room")
-        taken.append(n_bytes)
+    def full(_n_bytes: int) -> None:
+        raise StorageFull("no room")
 
     with pytest.raises(StorageFull):
         _shared(tmp_path / "one", tmp_path / "third", full)
-    assert (tmp_path / "third").stat().st_size <= 1 << 20
+    assert not (tmp_path / "third").exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.ENOENT])
@@ -104,8 +201,7 @@ def test_a_retry_of_a_job_that_failed_has_the_items_that_were_not_done_too(
         old.job = replace(old.job, state=state)
         sources = Sources(cast(Storage, None), folder, cast(JobRows, old), Settings(), 32, results)
         asked = Asked("me", "classify", {}, source=(source := Source(retry_of="0")))
-        room = Reservation(cast(Any, None), "1")
-        return (await sources.manifest(asked, source, folder.add(state.value), b"", room)).total
+        return (await sources.manifest(asked, source, folder.add(state.value), b"", ROOM)).total
 
     assert asyncio.run(total(State.FAILED)) == 1
     with pytest.raises(InvalidParameter, match="no item of job 0 failed"):
@@ -127,8 +223,7 @@ def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: s
         rows, storage = cast(JobRows, old), cast(Storage, None)
         sources = Sources(storage, folder, rows, Settings(), 32, results)
         asked = Asked("me", "classify", {}, source=(source := Source(retry_of="0")))
-        room = Reservation(cast(Any, None), "1")
         with pytest.raises(NotFound):
-            await sources.manifest(asked, source, folder.add("1"), b"", room)
+            await sources.manifest(asked, source, folder.add("1"), b"", ROOM)
 
     asyncio.run(main())

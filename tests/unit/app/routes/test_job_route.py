@@ -24,7 +24,7 @@ from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
 from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.values import Job, State
+from app.jobs.store.tables import Job, State
 from app.routes import jobs as routes
 
 Scenario = Callable[[httpx.AsyncClient, AsyncEngine], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""A database has the indexes of this release, and belongs to one data folder."""
+"""A database has the indexes of this release, and only its owner may read it."""
 
 import asyncio
 import fcntl
@@ -11,7 +11,6 @@ from sqlalchemy import text
 
 from app.jobs.files import DataFolder
 from app.jobs.store.database import opened
-from tests.postgres import Postgres
 from tests.server import until
 
 
@@ -38,32 +37,7 @@ def test_indexes_that_tables_of_an_earlier_release_lack_are_made(tmp_path: Path)
     asyncio.run(test())
 
 
-def test_a_folder_without_the_files_of_the_jobs_is_refused(
-    postgres: Postgres, tmp_path: Path
-) -> None:
-    """As on a host whose disk is not mounted: each job that it took would end as failed."""
-    url, folders = postgres.database(), [tmp_path / name for name in ("shared", "empty")]
-    for each in folders:
-        each.mkdir()
-
-    async def start(folder: Path) -> None:
-        await (await opened(url, folder)).dispose()
-
-    for _ in range(2):
-        asyncio.run(start(folders[0]))
-    with pytest.raises(ValueError, match=r"mount that one, or write [0-9]+ into .*empty/id"):
-        asyncio.run(start(folders[1]))
-    (folders[1] / "id").write_bytes((folders[0] / "id").read_bytes())
-    asyncio.run(start(folders[1]))
-    url = postgres.database()  # a new database takes the number of a folder that has one
-    asyncio.run(start(folders[0]))
-    asyncio.run(start(folders[1]))
-    (folders[1] / "id").write_text("0")
-    with pytest.raises(ValueError, match="not the folder of the jobs"):
-        asyncio.run(start(folders[1]))
-
-
-@pytest.mark.parametrize("name", ["lock", "id", "jobs.sqlite3"])
+@pytest.mark.parametrize("name", ["lock", "jobs.sqlite3"])
 def test_a_data_folder_with_files_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(ValueError, match=r"the database of jobs at .* cannot be used"):
@@ -96,7 +70,7 @@ def test_only_the_owner_may_read_the_data_folder(tmp_path: Path, earlier: bool) 
         found = asyncio.run(test())
     finally:
         os.umask(before)
-    assert {"jobs.sqlite3", "jobs.sqlite3-wal", "jobs.sqlite3-shm", "lock", "id"} < found.keys()
+    assert {"jobs.sqlite3", "jobs.sqlite3-wal", "jobs.sqlite3-shm", "lock"} < found.keys()
     folders = {"data": 0o700, "jobs": 0o700}
     assert found == {name: folders.get(name, 0o600) for name in found}
 

@@ -5,22 +5,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from app.jobs.store.database import opened
-from app.jobs.store.endings import (
-    AT_ONCE,
-    DESTINATION,
-    OF_ONE,
-    WAITING,
-    WEBHOOK,
-    Claimed,
-    Ending,
-    EndingRows,
-)
+from app.jobs.store.database import LEASE, Owner, opened
+from app.jobs.store.endings import DESTINATION, OF_ONE, WAITING, WEBHOOK, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.owners import LEASE, Owner
-from app.jobs.store.values import Job, Span, State
+from app.jobs.store.tables import Job, Span, State
 from tests.fakes import FakeClock
 from tests.job_store import Run, Store
 
@@ -40,34 +28,30 @@ def test_what_a_process_works_on_is_free_again_as_soon_as_its_lease_has_ended(
             one, other = (EndingRows(engine, each.id, clock) for each in owners)
             await JobRows(engine, clock).add(ENDED, [Span(0, 1, 0, 5)], ENDINGS)
 
-            first = await one.claim()
-            assert first is not None
-            assert first.ending.kind == DESTINATION, "the webhook waits for the results"
+            (first,) = await one.claim(9)
+            assert first.kind == DESTINATION, "the webhook waits for the results"
             for _ in range(10):  # it takes hours, and its owner lives
                 clock.advance(LEASE / 2)
                 for each in owners:
                     await each.renew()
-                assert await other.claim() is await one.claim([first]) is None
+                assert await other.claim(9) == await one.claim(9, [first]) == []
 
             await owners[1].renew()
             clock.advance(LEASE / 2)
             await owners[1].renew()
             clock.advance(LEASE / 2 + 1)  # the lease of the first one has ended
-            second = await other.claim()
-            assert second is not None
-            assert (second.ending.kind, second.ending.attempts) == (DESTINATION, 1)
-            await other.postpone(second.ending, 5.0, "try again")
-            assert await other.claim() is None
+            (second,) = await other.claim(9)
+            assert (second.kind, second.attempts) == (DESTINATION, 1)
+            await other.postpone(second, 5.0, "try again")
+            assert await other.claim(9) == []
             clock.advance(6)
             await owners[1].renew()
-            third = await other.claim()
-            assert third is not None
-            await other.finish(third.ending, "done", "there")
-            last = await other.claim()
-            assert last is not None
-            assert last.ending.kind == WEBHOOK
+            (third,) = await other.claim(9)
+            await other.finish(third, "done", "there")
+            (last,) = await other.claim(9)
+            assert last.kind == WEBHOOK
             await owners[1].leave()
-            assert await one.claim() is not None
+            assert len(await one.claim(9)) == 1
         finally:
             await engine.dispose()
 
@@ -82,43 +66,29 @@ def test_an_ending_whose_claim_was_never_answered_is_due_again(tmp_path: Path) -
             await owner.enter()
             rows = EndingRows(engine, owner.id)
             await JobRows(engine).add(ENDED, [Span(0, 1, 0, 5)], ENDINGS)
-            lost = await rows.claim()  # the caller never sees it, and so does not hold it
-            found = await rows.claim()
-            assert lost is not None
-            assert found is not None
-            assert (found.ending.kind, found.ending.attempts) == (lost.ending.kind, 1)
-            assert await rows.claim([found]) is None, "it is in work"
+            (lost,) = await rows.claim(9)  # the caller never sees it, and so does not hold it
+            (found,) = await rows.claim(9)
+            assert (found.kind, found.attempts) == (lost.kind, 1)
+            assert await rows.claim(9, [found]) == [], "it is in work"
         finally:
             await engine.dispose()
 
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("kind", [DESTINATION, WEBHOOK])
-def test_endings_in_work_are_few_of_one_client_and_shared_by_all(run: Run, kind: str) -> None:
+def test_endings_in_work_are_few_of_one_client_and_shared_by_all(run: Run) -> None:
     async def test(store: Store) -> None:
         rows = EndingRows(store.one._engine, store.one.id, store.clock)
-        for number in range(2 * AT_ONCE[kind]):
-            for due, client in enumerate("abcde"):  # those of `a` are due for longer
+        for number in range(2 * OF_ONE):
+            for due, client in enumerate("abc"):  # those of `a` are due for longer
                 id_ = f"{client}{number}"
-                ending = Ending(id_, kind, "x", WAITING, 0, float(due), None, None)
+                ending = Ending(id_, WEBHOOK, "x", WAITING, 0, float(due), None, None)
                 await store.jobs.add(replace(ENDED, id=id_, client=client), [], [ending])
-        held = list[Claimed]()
-        while (found := await rows.claim(held)) is not None:
-            held.append(found)
-        assert len(held) == AT_ONCE[kind]
-        assert [each.client for each in held[:5]] == [*"abcde"], "each client in turn"
-        assert max(Counter(each.client for each in held).values()) <= OF_ONE[kind]
-
-        for each in held:
-            await rows.finish(each.ending, "done", "")
-        held.clear()
-        for client in "bcde":
-            for number in range(2 * AT_ONCE[kind]):
-                await store.jobs.remove(f"{client}{number}")
-        while (found := await rows.claim(held)) is not None:
-            held.append(found)
-        assert len(held) == OF_ONE[kind], "of one client"
+        first = await rows.claim(5)
+        assert [each.job[0] for each in first] == [*"abcab"], "each client in turn"
+        held = first + await rows.claim(100, first)
+        assert Counter(each.job[0] for each in held) == dict.fromkeys("abc", OF_ONE)
+        assert await rows.claim(100, held) == []
 
     run(test)
 
@@ -131,22 +101,19 @@ def test_a_fault_of_the_server_is_no_attempt_and_late_processes_change_nothing(r
         one, other = (EndingRows(engine, each.id, store.clock) for each in (store.one, store.other))
         await store.jobs.add(ENDED, [], ENDINGS[:1])
         for _ in range(20):
-            found = await one.claim()
-            assert found is not None
-            assert found.ending.attempts == 0
-            await one.postpone(found.ending, 5.0, "the disk is full", counts=False)
-            assert await one.claim() is None
+            (found,) = await one.claim(9)
+            assert found.attempts == 0
+            await one.postpone(found, 5.0, "the disk is full", counts=False)
+            assert await one.claim(9) == []
             store.clock.advance(5.0)
             for each in (store.one, store.other):
                 await each.renew()
-        late = await one.claim()
-        assert late is not None
+        (late,) = await one.claim(9)
         await store.one.leave()
-        taken = await other.claim()
-        assert taken is not None
-        assert taken.ending.attempts == 1
-        await one.postpone(late.ending, 0.0, "it stood still")
+        (taken,) = await other.claim(9)
+        assert taken.attempts == 1
+        await one.postpone(late, 0.0, "it stood still")
         await store.one.enter()
-        assert await one.claim() is None, "another process works on it"
+        assert await one.claim(9) == [], "another process works on it"
 
     run(test)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending, EndingRows
 from app.jobs.store.jobs import AT_ONCE
-from app.jobs.store.values import State
-from tests.job_store import RETENTION, SPANS, Run, Store, arrivals, job
+from app.jobs.store.tables import State
+from tests.job_store import RETENTION, SPANS, Run, Store, job
 
 
 def ending(kind: str) -> Ending:
@@ -19,9 +19,7 @@ def test_more_jobs_than_a_statement_has_parameters_expire_part_by_part(run: Run)
             ended = replace(job(f"{number}"), state=State.SUCCEEDED, expires=1000.0)
             await store.jobs.add(ended, [])
         names = [f"{number}" for number in range(70_000)]
-        body, _ = arrivals(store)
-        await body.begin("arriving", "me", None, lambda _: None)
-        assert await store.jobs.known(names) == {*names[:count], "arriving"}
+        assert await store.jobs.known(names) == {*names[:count]}
         store.clock.advance(1)
         first = await store.jobs.expire()
         assert len(first) == AT_ONCE
@@ -36,19 +34,17 @@ def test_webhooks_are_tried_although_the_job_has_expired_meanwhile(run: Run) -> 
         await store.jobs.add(job(), SPANS, [ending(WEBHOOK)])
         await store.jobs.cancel("1", RETENTION)
         rows = EndingRows(store.one._engine, store.one.id, store.clock)
-        first = await rows.claim()
-        assert first is not None
-        await rows.postpone(first.ending, 2 * RETENTION, "the receiver does not answer")
+        (first,) = await rows.claim(9)
+        await rows.postpone(first, 2 * RETENTION, "the receiver does not answer")
         store.clock.advance(RETENTION + 1)
         assert await store.jobs.expire() == ["1"]
         store.clock.advance(2 * RETENTION)
         await store.one.renew()
         await store.jobs.forget(store.clock())
         await rows.forget()
-        again = await rows.claim()
-        assert again is not None
-        assert again.ending.kind == WEBHOOK
-        await rows.finish(again.ending, "done", "200")
+        (again,) = await rows.claim(9)
+        assert again.kind == WEBHOOK
+        await rows.finish(again, "done", "200")
         await store.jobs.forget(store.clock())
         assert await store.jobs.find("1") is None
 
@@ -60,10 +56,9 @@ def test_a_process_that_stood_still_changes_no_ending_that_is_done(run: Run) -> 
         await store.jobs.add(job(), SPANS, [ending(DESTINATION)])
         await store.jobs.cancel("1", RETENTION)
         rows = EndingRows(store.one._engine, store.one.id, store.clock)
-        found = await rows.claim()
-        assert found is not None
-        await rows.finish(found.ending, "done", "there")
-        await rows.finish(found.ending, "failed", "late")
+        (found,) = await rows.claim(9)
+        await rows.finish(found, "done", "there")
+        await rows.finish(found, "failed", "late")
         assert (await rows.of(["1"]))["1"][DESTINATION].state == "done"
 
     run(test)

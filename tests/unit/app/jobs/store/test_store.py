@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from app.jobs.store.arrivals import Counts, Fit
-from app.jobs.store.database import opened
-from app.jobs.store.owners import LEASE, Owner
-from app.jobs.store.tables import META
-from app.jobs.store.values import Span, State
-from tests.job_store import RETENTION, SPANS, Run, Store, arrivals, claimed, job, stored
+from app.jobs.store.database import LEASE, Owner, opened
+from app.jobs.store.tables import META, Span, State, Usage
+from tests.job_store import RETENTION, SPANS, Run, Store, claimed, job, stored
 
 
 def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
@@ -20,17 +17,18 @@ def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
         await store.jobs.add(job(), SPANS)
         claims = [await claimed(store, each) for each in (store.one, store.other, store.one)]
         assert [each.span for each in claims] == SPANS
-        assert await store.chunks.claim("1", store.one.id) == []
+        assert await store.chunks.claim("1", store.one.id) is None
         assert await store.jobs.runnable(10, store.one.id) == []
         first, second, third = map(stored, claims, (2, 0, 1))
-        assert await store.chunks.commit([third, first], store.one.id, RETENTION) == [third, first]
-        assert await store.chunks.commit([third, first], store.one.id, RETENTION) == []
-        assert await store.chunks.commit([second], store.one.id, RETENTION) == []  # not its own
+        for each in (third, first):
+            assert await store.chunks.commit(each, store.one.id, RETENTION)
+            assert not await store.chunks.commit(each, store.one.id, RETENTION)
+        assert not await store.chunks.commit(second, store.one.id, RETENTION), "not its own"
         found = await store.jobs.find("1", "me")
         assert found is not None
         assert (found.state, found.done, found.failed, found.stored) == (State.RUNNING, 20, 3, 205)
         store.clock.advance(5)
-        assert await store.chunks.commit([second], store.other.id, RETENTION) == [second]
+        assert await store.chunks.commit(second, store.other.id, RETENTION)
         found = await store.jobs.find("1", "me")
         assert found is not None
         assert (found.state, found.done, found.finished) == (State.SUCCEEDED, 30, 1005.0)
@@ -56,7 +54,7 @@ def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(run: Run) -> 
             assert await shown(store, id_) == {"detail": "full"}
         claim = await claimed(store, store.one)
         assert await shown(store, "1") == {"detail": "full"}, "it may find no room again"
-        await store.chunks.commit([stored(claim)], store.one.id, RETENTION)
+        await store.chunks.commit(stored(claim), store.one.id, RETENTION)
         assert await shown(store, "1") is None
         await store.jobs.cancel("2", RETENTION)
         assert await shown(store, "2") is None, "a cancelled job has not failed"
@@ -79,23 +77,11 @@ def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_does_n
         assert await store.chunks.release_abandoned() == 1
         again = await claimed(store, store.other)
         assert (again.span, again.attempts) == (claim.span, 2)
-        assert await store.chunks.commit([stored(claim)], store.one.id, RETENTION) == []
-        assert await store.chunks.commit([stored(again)], store.other.id, RETENTION) != []
+        assert not await store.chunks.commit(stored(claim), store.one.id, RETENTION)
+        assert await store.chunks.commit(stored(again), store.other.id, RETENTION)
         found = await store.jobs.find("1")
         assert found is not None
         assert found.done == 10
-
-    run(test)
-
-
-def test_several_chunks_are_claimed_at_once_in_their_order(run: Run) -> None:
-    async def test(store: Store) -> None:
-        await store.jobs.add(job(), SPANS)
-        first = await store.chunks.claim("1", store.one.id, 2)
-        assert [each.span for each in first] == SPANS[:2]
-        rest = await store.chunks.claim("1", store.other.id, 2)
-        assert [each.span for each in rest] == SPANS[2:]
-        assert await store.chunks.claim("1", store.one.id, 2) == []
 
     run(test)
 
@@ -104,13 +90,13 @@ def test_a_job_with_a_limit_is_worked_on_by_one_process_at_a_time(run: Run) -> N
     async def test(store: Store) -> None:
         await store.jobs.add(replace(job(), concurrency=2), SPANS)
         first = await claimed(store, store.one)
-        assert await store.chunks.claim("1", store.other.id) == []
+        assert await store.chunks.claim("1", store.other.id) is None
         assert await store.jobs.runnable(10, store.other.id) == []
         assert [each.id for each in await store.jobs.runnable(10, store.one.id)] == ["1"]
         second = await claimed(store, store.one)
-        await store.chunks.commit([stored(first)], store.one.id, RETENTION)
-        assert await store.chunks.claim("1", store.other.id) == []
-        await store.chunks.commit([stored(second)], store.one.id, RETENTION)
+        await store.chunks.commit(stored(first), store.one.id, RETENTION)
+        assert await store.chunks.claim("1", store.other.id) is None
+        await store.chunks.commit(stored(second), store.one.id, RETENTION)
         assert [each.id for each in await store.jobs.runnable(10, store.other.id)] == ["1"]
         assert (await claimed(store, store.other)).number == 2
 
@@ -120,10 +106,10 @@ def test_a_job_with_a_limit_is_worked_on_by_one_process_at_a_time(run: Run) -> N
 def test_a_released_chunk_is_free_at_once_and_counts_as_no_attempt(run: Run) -> None:
     async def test(store: Store) -> None:
         await store.jobs.add(job(), SPANS)
-        claim = await claimed(store, store.one)
-        await store.chunks.release([claim], store.other.id)  # not its own
-        assert (await claimed(store, store.one)).number == 1
-        await store.chunks.release([claim], store.one.id)
+        await claimed(store, store.one)
+        await store.chunks.release(["1"], store.other.id)  # it has none
+        assert (await claimed(store, store.other)).number == 1
+        await store.chunks.release(["1"], store.one.id)
         again = await claimed(store, store.other)
         assert (again.number, again.attempts) == (0, 1)
 
@@ -136,7 +122,7 @@ def test_a_lease_of_a_dead_process_of_this_host_ends_when_another_one_starts(
     async def test(store: Store) -> None:
         await store.jobs.add(job(), SPANS)
         await claimed(store, store.one)
-        monkeypatch.setattr("app.jobs.store.owners.began", lambda _pid: "another process")
+        monkeypatch.setattr("app.jobs.store.database.began", lambda _pid: "another process")
         await store.other.leave()
         await store.other.enter()
         assert await store.chunks.release_abandoned() == 1
@@ -153,10 +139,10 @@ def test_a_process_that_stalled_until_its_lease_was_removed_begins_a_new_one(run
         await store.other.renew()
         assert await store.chunks.release_abandoned() == 1
         await store.one.renew()
-        assert await store.chunks.commit([stored(before)], store.one.id, RETENTION) == []
+        assert not await store.chunks.commit(stored(before), store.one.id, RETENTION)
         after = await claimed(store, store.one)
         assert await store.chunks.release_abandoned() == 0, "its new lease does not count"
-        assert await store.chunks.commit([stored(after)], store.one.id, RETENTION)
+        assert await store.chunks.commit(stored(after), store.one.id, RETENTION)
 
     run(test)
 
@@ -183,12 +169,12 @@ def test_a_key_makes_one_job_for_each_client(run: Run) -> None:
 def test_a_job_in_work_is_cancelled_when_its_last_chunk_is_given_back(run: Run) -> None:
     async def test(store: Store) -> None:
         await store.jobs.add(job(), SPANS)
-        claim = await claimed(store, store.one)
+        await claimed(store, store.one)
         await store.jobs.cancel("1", RETENTION)
         assert await store.jobs.states(["1"]) == {"1": State.CANCELLING}
-        assert await store.chunks.claim("1", store.other.id) == []
+        assert await store.chunks.claim("1", store.other.id) is None
         assert not await store.jobs.remove("1")
-        await store.chunks.release([claim], store.one.id)
+        await store.chunks.release(["1"], store.one.id)
         await store.jobs.end_cancelled(RETENTION)
         assert await store.jobs.states(["1"]) == {"1": State.CANCELLED}
         assert await store.jobs.remove("1")
@@ -223,7 +209,7 @@ def test_the_rate_is_that_of_the_last_chunks(run: Run) -> None:
         for _ in range(2):
             claim = await claimed(store, store.one)
             store.clock.advance(2)
-            await store.chunks.commit([stored(claim)], store.one.id, RETENTION)
+            await store.chunks.commit(stored(claim), store.one.id, RETENTION)
         assert await store.chunks.rate("1") == 5.0
         store.clock.advance(8)
         assert await store.chunks.rate("1") == 1.0
@@ -237,7 +223,7 @@ def test_claims_of_many_processes_at_once_are_of_different_chunks(run: Run) -> N
         await store.jobs.add(job(total=20), spans)
         claims = await asyncio.gather(*[claimed(store, store.one) for _ in spans])
         assert sorted(each.number for each in claims) == [*range(20)]
-        commits = [store.chunks.commit([stored(each)], store.one.id, 1) for each in claims]
+        commits = [store.chunks.commit(stored(each), store.one.id, 1) for each in claims]
         await asyncio.gather(*commits)
         rows = await store.chunks.results("1", 0, 100)
         assert [each.row for each in rows] == [*range(20)]
@@ -278,66 +264,25 @@ def test_two_processes_that_ask_at_once_never_share_a_job_with_a_limit_of_its_ow
     run(test)
 
 
-def test_two_processes_that_reserve_at_once_never_exceed_the_limit(run: Run) -> None:
-    async def test(store: Store) -> None:
-        here = arrivals(store)
-        for _ in range(20):
-            for id_, each in zip("12", here, strict=True):
-                await each.begin(id_, f"client {id_}", None, lambda _: None)
-            fits = [each.reserve(id_, 60, 100, 100) for id_, each in zip("12", here, strict=True)]
-            assert {*await asyncio.gather(*fits)} == {Fit.FITS, Fit.FOLDER_FULL}
-            for id_, each in zip("12", here, strict=True):
-                await each.end(id_)
-
-    run(test)
-
-
-def test_bodies_that_come_to_two_processes_at_once_are_counted_together(run: Run) -> None:
+def test_jobs_that_come_to_two_processes_at_once_are_counted_together(run: Run) -> None:
     class Refused(Exception):
         pass
 
-    def check(found: Counts) -> None:
-        if found.unfinished + found.arriving >= 2:
+    def check(found: Usage) -> None:
+        if found.unfinished > 2:
             raise Refused
 
     async def test(store: Store) -> None:
-        one, other = arrivals(store)
         await store.jobs.add(job("first"), SPANS)
         await store.jobs.add(job("of another", "you"), SPANS)
-        for number in range(20):
-            ids = f"{number}", f"{number} other"
-            begun = [
-                each.begin(id_, "me", None, check)
-                for id_, each in zip(ids, (one, other), strict=True)
-            ]
-            found = await asyncio.gather(*begun, return_exceptions=True)
-            assert sum(isinstance(each, Refused) for each in found) == 1, found
-            for id_, each in zip(ids, (one, other), strict=True):
-                await each.end(id_)
-
-        await one.begin("second", "me", None, check)
-        await store.jobs.add(job("second"), SPANS)  # the body becomes a job in one transaction
-        one.became_job("second")
-        told: list[Counts] = []
-        await other.begin("third", "me", None, told.append)
-        assert (told[0].unfinished, told[0].arriving, told[0].repeated) == (2, 0, False)
-        assert (told[0].bytes_of_all, told[0].bytes_of_client) == (15, 10)
-
-    run(test)
-
-
-def test_bodies_of_a_process_that_died_count_until_its_lease_ends(run: Run) -> None:
-    async def test(store: Store) -> None:
-        dead, here = arrivals(store)
-        await dead.begin("1", "me", None, lambda _: None)
-        told: list[Counts] = []
-        await here.begin("2", "me", None, told.append)
-        store.clock.now += LEASE + 1
-        await here.begin("3", "me", None, told.append)
-        await store.one.leave()
-        await here.tidy()
-        await here.begin("4", "me", None, told.append)
-        assert [each.arriving for each in told] == [1, 1, 2]
+        adding = [store.jobs.add(job(f"{n}", key=f"{n}"), SPANS, (), check) for n in range(4)]
+        found = await asyncio.gather(*adding, return_exceptions=True)
+        assert sum(isinstance(each, Refused) for each in found) == 3, found
+        usage = await store.jobs.usage("me", "none")
+        assert (usage.unfinished, usage.repeated) == (2, False)
+        assert (usage.of_all, usage.of_client) == (15, 10)
+        (kept,) = (each for each in found if not isinstance(each, BaseException) and each.key)
+        assert (await store.jobs.usage("me", kept.key)).repeated
 
     run(test)
 
@@ -348,9 +293,9 @@ def test_results_of_a_job_that_has_failed_change_no_more(run: Run) -> None:
     async def test(store: Store) -> None:
         await store.jobs.add(job(), SPANS)
         first, second = await claimed(store, store.one), await claimed(store, store.other)
-        assert await store.chunks.commit([stored(first)], store.one.id, RETENTION)
+        assert await store.chunks.commit(stored(first), store.one.id, RETENTION)
         await store.jobs.fail("1", {"detail": "the archive is missing"}, RETENTION)
-        assert await store.chunks.commit([stored(second)], store.other.id, RETENTION) == []
+        assert not await store.chunks.commit(stored(second), store.other.id, RETENTION)
         found = await store.jobs.find("1")
         assert found is not None
         assert (found.state, found.done) == (State.FAILED, 10)
