@@ -44,7 +44,7 @@ class Room:
         self.check(0)
 
     def check(self, n_bytes: int) -> None:
-        """Raise StorageFull if so many bytes do not fit."""
+        """Raise StorageFull if `n_bytes` do not fit."""
         if n_bytes > self._left:
             raise self._full
 
