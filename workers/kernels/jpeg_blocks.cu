@@ -1,5 +1,5 @@
-// Tell whether the entropy-coded data of baseline JPEGs hold exactly their blocks. Decode engines do
-// not: they stop where data are missing, and show pixels of an image that they decoded before.
+// Tell whether the entropy-coded data of baseline JPEGs hold exactly their blocks. The decode engines
+// do not tell: they stop where data are missing, and show pixels of an earlier image there.
 //
 // Nothing but decoding all codes shows where a block ends. One block of threads decodes one file.
 // Each thread takes a piece of the data, and first assumes that its piece begins with a code of a
