@@ -1,9 +1,23 @@
-"""Compute the limits of connections from the settings and the limit of open files."""
+"""Limits of connections, of the head of a request, of its framing, and of the rate of its body.
 
+The framing is checked beyond what httptools checks: requests that RFC 9112 forbids, or that two
+servers in a row could read differently (request smuggling), are refused. httptools itself refuses
+Content-Length beside Transfer-Encoding, more than one Content-Length, folded lines, bare line
+feeds, spaces before colons, unknown methods and bad chunk sizes.
+"""
+
+import re
+import urllib.parse
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import AddressValueError, IPv6Address, ip_address
+from typing import Any
 
+import httptools
+
+from app.http.request import STREAM, StreamWindow
+from models.domain.errors import HeadersTooLarge, MalformedRequest, SlowBody, UrlTooLong
 from models.settings import Network, Settings
 
 try:
@@ -24,8 +38,14 @@ clients read nothing before they have sent everything. To discard 1 GiB took 0.1
 LEAST_CONNECTIONS = 16
 """Connections that are allowed even if there are too few descriptors."""
 
-HEADER_BYTES, HEADER_LINES, URL_BYTES = 65536, 100, 32768
-"""Bytes of a URL and its headers, lines of headers, and bytes of a URL."""
+WINDOW = 10.0
+"""Seconds of waiting over which the rate of a body is measured; the first check comes at their
+end."""
+
+_HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|[\w.~%!$&'()*+,;=-]*)(?::\d{0,5})?", re.ASCII)
+"""A name or an address, and a port (RFC 3986, section 3.2.2)."""
+
+_NOTED = frozenset((b"host", b"expect", b"transfer-encoding", b"content-length"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +55,16 @@ class ConnectionLimits:
     header_timeout: float
     idle_timeout: float
     body_timeout: float
-    header_bytes: int
-    header_lines: int
-    url_bytes: int
     min_rate: int
     discard_bytes: int
     """Bytes that are read at most of a body whose request was refused."""
     connections: int
     per_client: int
     trusted: tuple[Network, ...] = ()
+    header_bytes: int = 65536
+    """Bytes of a URL and its headers."""
+    header_lines: int = 100
+    url_bytes: int = 32768
 
     @classmethod
     def of(cls, settings: Settings, descriptors: int) -> "ConnectionLimits":
@@ -57,9 +78,6 @@ class ConnectionLimits:
             settings.header_timeout,
             settings.idle_timeout,
             settings.body_timeout,
-            HEADER_BYTES,
-            HEADER_LINES,
-            URL_BYTES,
             settings.min_body_rate,
             max(LEAST_DISCARDED, 2 * settings.max_body_bytes),
             connections,
@@ -81,9 +99,7 @@ class ConnectionLimits:
             address = address.ipv4_mapped
         if any(address in network for network in self.trusted):
             return None
-        if address.version == 6:
-            return f"{address.exploded[:19]}::/64"
-        return str(address)
+        return f"{address.exploded[:19]}::/64" if address.version == 6 else str(address)
 
 
 def raise_limit() -> int:
@@ -97,3 +113,193 @@ def raise_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
     return WITHOUT_LIMIT if soft == resource.RLIM_INFINITY else soft
+
+
+class Incoming:
+    """One message that is arriving; each method raises the error of the limit that is exceeded."""
+
+    __slots__ = (
+        *("_coding", "_head_bytes", "_hosts", "_limits", "_lines", "_size"),
+        *("body_bytes", "expects", "in_head", "length"),
+    )
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._head_bytes = self._lines = self._hosts = self._size = 0
+        self._coding: bytes | None = None
+        self.length: int | None = None
+        """Bytes of the body if the head states them, else None."""
+        self.body_bytes = 0
+        self.expects = False
+        """Whether the client waits for `100 Continue` before it sends the body."""
+        self.in_head = True
+
+    @property
+    def chunked(self) -> bool:
+        """Return whether the body is sent in chunks."""
+        return self._coding is not None
+
+    @property
+    def unread(self) -> int | None:
+        """Bytes of the body that have not arrived, None if that is unknown."""
+        return None if self.chunked else (self.length or 0) - self.body_bytes
+
+    def url(self, piece: bytes) -> None:
+        """Count a piece of the request's target; raises UrlTooLong."""
+        self._head_bytes += len(piece)
+        if self._head_bytes > self._limits.url_bytes:
+            raise self._long_url()
+
+    def header(self, name: bytes, value: bytes) -> bytes:
+        """Count a header or a trailer; return its name in lower case. Raises HeadersTooLarge."""
+        self._lines += 1
+        self._head_bytes += len(name) + len(value) + 4
+        limits = self._limits
+        if self._lines > limits.header_lines:
+            raise HeadersTooLarge(
+                f"a request may have {limits.header_lines} header lines; send fewer"
+            )
+        if self._head_bytes > limits.header_bytes:
+            raise self._large_head()
+        name = name.lower()
+        if name in _NOTED and self.in_head:
+            self._note(name, value)
+        return name
+
+    def complete(self, version: str) -> None:
+        """Check the complete head; raises MalformedRequest."""
+        self.in_head = False
+        self._lines = self._head_bytes = 0  # trailers have the same limits as headers
+        if version not in ("1.1", "1.0"):
+            raise MalformedRequest(f"HTTP/{version} is not supported; use HTTP/1.1")
+        if self._hosts > 1 or (self._hosts == 0 and version == "1.1"):
+            raise MalformedRequest(
+                f"the request has {self._hosts} Host headers; HTTP/1.1 asks for one"
+            )
+        if self._coding is None:
+            return
+        if version == "1.0":
+            raise MalformedRequest(
+                "HTTP/1.0 has no Transfer-Encoding; use Content-Length or HTTP/1.1"
+            )
+        if self._coding.strip().lower() != b"chunked":
+            raise MalformedRequest("the only supported transfer coding is chunked")
+
+    def received(self, size: int) -> None:
+        """Check the head or the chunks after `size` more bytes, all of this message, have come.
+
+        The frames of chunks, their extensions and trailers may take twice as many bytes as the
+        body, and those of a head: tiny chunks cost the server more than they cost the client.
+        """
+        self._size += size
+        most = self._limits.header_bytes
+        if self.in_head:
+            if self._size > most:
+                raise self._large_head() if self._lines else self._long_url()
+        elif self.chunked and self._size > 3 * self.body_bytes + most:
+            raise MalformedRequest(
+                f"the body of {self.body_bytes} bytes came in {self._size} bytes; send larger "
+                "chunks, without extensions and trailers"
+            )
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if name == b"host":
+            self._hosts += 1
+            _check_host(value)
+        elif name == b"expect":
+            self.expects = value.lower() == b"100-continue"
+        elif name == b"content-length":
+            self.length = int(value.lstrip(b"0") or b"0")  # a number, as httptools has checked
+        else:
+            self._coding = value if self._coding is None else self._coding + b", " + value
+
+    def _long_url(self) -> UrlTooLong:
+        return UrlTooLong(
+            f"a URL may have {self._limits.url_bytes} bytes; send options as form fields or JSON"
+        )
+
+    def _large_head(self) -> HeadersTooLarge:
+        return HeadersTooLarge(
+            f"the URL and headers of a request may have {self._limits.header_bytes} bytes; send "
+            "fewer or shorter headers"
+        )
+
+
+def target(url: bytes) -> tuple[str, bytes, bytes]:
+    """Return the path, the raw path and the query of a request's target.
+
+    The target is a path, or an http or https URL as clients send it to proxies. Raises
+    MalformedRequest.
+    """
+    parsed = httptools.parse_url(url)
+    if parsed.schema not in (None, b"http", b"https"):
+        raise MalformedRequest("the target of the request is neither a path nor an http URL")
+    raw = parsed.path or b"/"
+    path = raw.decode("ascii")
+    return urllib.parse.unquote(path) if "%" in path else path, raw, parsed.query or b""
+
+
+def _check_host(value: bytes) -> None:
+    """Raise MalformedRequest if the value of a Host header is not a host."""
+    found = _HOST.fullmatch(value)
+    if found is None:
+        raise MalformedRequest("the Host header is not a host name or address, with a port or not")
+    if found[1] is not None:
+        try:
+            IPv6Address(found[1].decode())
+        except AddressValueError as error:
+            raise MalformedRequest(f"the Host header is not an IPv6 address: {error}") from None
+
+
+class BodyRate:
+    """Measures the body of one request; `scope` is that of the request.
+
+    Only time in which the application waits for the client counts: a slow application does not make
+    the client fail. A stream (see STREAM) may pause while it waits for answers, and needs the rate
+    only inside an image.
+    """
+
+    __slots__ = ("_bytes", "_counted", "_scope", "_since", "_waited")
+
+    def __init__(self, scope: Mapping[str, Any]) -> None:
+        self._scope = scope
+        self._since: float | None = None
+        """When the application began to wait for the next piece."""
+        self._counted = self._waited = 0.0
+        """Until when the present wait is counted, and the seconds that were waited before."""
+        self._bytes = 0
+
+    def wait(self, now: float) -> None:
+        """Note that the application waits for a piece."""
+        self._since = self._counted = now
+
+    def piece(self, size: int, now: float) -> None:
+        """Note that the application has a piece of `size` bytes, for which it may have waited."""
+        if self._since is not None:
+            self._waited += now - self._counted
+            self._since = None
+        self._bytes += size
+
+    def late(self, now: float, seconds: float, rate: int) -> SlowBody | None:
+        """Return the error of a body that comes too slowly now, else None.
+
+        A piece may take `seconds`, and in 10 s of waiting `rate` bytes per second must come.
+        """
+        if self._since is None:
+            return None
+        stream: StreamWindow | None = self._scope.get(STREAM)
+        if now - self._since >= seconds:
+            if stream is None or not stream.in_flight:
+                return SlowBody(f"no body data for {seconds:g} seconds; send it again")
+            self._since = now
+        waited = self._waited + now - self._counted
+        if waited < WINDOW:
+            return None
+        due = stream is None or (stream.inside_item and not stream.in_flight)
+        if due and self._bytes < rate * waited:
+            return SlowBody(
+                f"{self._bytes} bytes of the body came in {waited:.0f} seconds; at least "
+                f"{rate} per second are expected; send it again"
+            )
+        self._bytes, self._waited, self._counted = 0, 0.0, now
+        return None

@@ -35,8 +35,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from app.admission.counters import Key
-from app.connections.body_rate import BodyRate
-from app.connections.request_head import Incoming, target
+from app.connections.limits import BodyRate, Incoming, target
 from app.connections.table import READING, ConnectionTable, Phase
 from app.http.problems import MEDIA_TYPE, problem, retry_after
 from app.http.request import DEPARTURE, STREAM, Departure
@@ -74,16 +73,13 @@ class Cycle(RequestResponseCycle):
     chunks. `lingers` is true when the protocol must close the connection after the answer.
     """
 
-    def __init__(
-        self, incoming: Incoming, table: ConnectionTable, *, http_10: bool, loop: Any, **rest: Any
-    ) -> None:
+    def __init__(self, incoming: Incoming, *, http_10: bool, loop: Any, **rest: Any) -> None:
         super().__init__(**rest)
         self.departure = Departure()
         rest["scope"][DEPARTURE] = self.departure
         self.rate = BodyRate(rest["scope"])
         self.lingers = False
         self._incoming = incoming
-        self._table = table
         self._clock = loop.time
         self._error: ServiceError | None = None
         self._http_10 = http_10
@@ -94,16 +90,13 @@ class Cycle(RequestResponseCycle):
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; raises the error with which `fail` was called."""
         reading = self.more_body
-        waits = reading and not self.message_event.is_set()
-        if waits:
+        if reading and not self.message_event.is_set():
             self.rate.wait(self._clock())
         message = await super().receive()
         if self._error is not None:
             raise self._error
         if reading:
             self.rate.piece(len(cast(Any, message).get("body", b"")), self._clock())
-        if waits:
-            await self._table.turn()
         return message
 
     def fail(self, error: ServiceError) -> None:
@@ -183,6 +176,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._discards = False
         """Whether the bytes of the client are discarded."""
         self._left_to_discard = table.limits.discard_bytes
+        self._unread_since = 0.0
+        """When writing paused, because the client reads more slowly than it is answered."""
         self._half_closed = False
         """Whether the client sends no more and waits for its last answer."""
 
@@ -235,10 +230,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if (self.flow.read_paused or self._half_closed) and _has(self.transport, ended):
             self._leave()
             self.transport.abort()
-        running, limits = self.running, self._table.limits
+        running, limits, now = self.running, self._table.limits, self.loop.time()
+        if self.flow.write_paused and now - self._unread_since > limits.body_timeout:
+            self._stalled()
         if running is None or running.response_complete or not running.more_body:
             return
-        late = running.rate.late(self.loop.time(), limits.body_timeout, limits.min_rate)
+        late = running.rate.late(now, limits.body_timeout, limits.min_rate)
         if late is not None or alarms().ended:
             running.fail(late or interrupted())
 
@@ -250,24 +247,15 @@ class GuardedProtocol(HttpToolsProtocol):
         # The sockets of transports cannot be read, and `select` does not tell bytes from their end.
         return any(fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))
 
-    def unsent(self) -> int:
-        """Return the bytes of answers that the client has not read."""
-        return self.transport.get_write_buffer_size()
-
     def pause_writing(self) -> None:
-        """Begin to measure a client that reads more slowly than it is answered."""
-        self._table.watch_writing(self)
+        """Note that the client reads more slowly than it is answered."""
+        self._unread_since = self.loop.time()
         super().pause_writing()
 
-    def resume_writing(self) -> None:
-        """Stop measuring: the client has read enough."""
-        if self.phase is not Phase.CLOSED:
-            self._table.written(self)
-        super().resume_writing()
-
-    def stalled(self) -> None:
-        """Reset the connection, because the client reads too slowly."""
-        self._table.note("slow_reader", self.client, f"{self.unsent()} bytes were not read")
+    def _stalled(self) -> None:
+        """Reset the connection, because the client does not read its answer."""
+        unread = self.transport.get_write_buffer_size()
+        self._table.note("slow_reader", self.client, f"{unread} bytes were not read")
         self.transport.abort()
 
     def evict(self) -> None:
@@ -284,9 +272,11 @@ class GuardedProtocol(HttpToolsProtocol):
                     "(DARKROOM_HEADER_TIMEOUT); send them at once"
                 )
             )
-        elif phase is Phase.IDLE:
+        elif phase is Phase.IDLE and not self.transport.get_write_buffer_size():
             self._table.ended("idle")
             self.transport.close()
+        elif phase in (Phase.IDLE, Phase.CLOSED):
+            self._stalled()
         else:
             self.transport.abort()
         self._place()
@@ -370,7 +360,6 @@ class GuardedProtocol(HttpToolsProtocol):
         before = self.cycle
         self.cycle = cycle = Cycle(
             incoming,
-            self._table,
             http_10=version == "1.0",
             loop=self.loop,
             scope=scope,
@@ -393,7 +382,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body; reading pauses while the application has enough of it."""
-        self.incoming.piece(len(body))  # type: ignore[union-attr]  # as in on_url
+        self.incoming.body_bytes += len(body)  # type: ignore[union-attr]  # as in on_url
         cycle = cast(Cycle, self.cycle)
         if not cycle.response_complete:
             cycle.add_body(body)
@@ -447,8 +436,6 @@ class GuardedProtocol(HttpToolsProtocol):
             phase = Phase.ANSWER if incoming is None else Phase.BODY
         if phase is not self.phase or begun:
             self._table.move(self, phase)
-            if phase is Phase.CLOSED and self.unsent():
-                self._table.watch_writing(self)
 
     def _leave(self) -> None:
         """Drop the requests that wait, and cancel the request that runs."""

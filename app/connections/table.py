@@ -7,10 +7,9 @@ whatever the number of connections, and no connection has a timer or a task of i
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import lru_cache
-from itertools import islice
 from typing import Protocol
 
 from app.admission.counters import ByKey, Counters, Key, Total
@@ -19,24 +18,15 @@ from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConn
 
 log = logging.getLogger("darkroom.connections")
 
-WINDOW = 10.0
-"""Seconds over which the rate of a client that reads its answer is measured."""
-
 READING = 1.0
 """Seconds in which a client can read its last answer and send its next request."""
 
 LINGER = 30.0
-"""Seconds for which a refused client may go on sending data that is discarded."""
+"""Seconds for which a refused client may go on sending data that is discarded, and for which a
+client may read the last bytes of a connection that the server has closed."""
 
 MOST_REFUSED = 128
 """Refused connections that stay open for a second, so that their clients can read the reason."""
-
-AT_ONCE = 4
-"""Requests that go on in a turn of the event loop after they waited for their bodies: the bodies of
-hundreds may come to their end at the same moment, and take milliseconds each to parse."""
-
-LOOKED_AT = 64
-"""Connections of a phase that are looked at for one that can be closed to make room."""
 
 
 class Phase(IntEnum):
@@ -73,30 +63,17 @@ class Connection(Protocol):
         """Close at once to make room for another connection."""
 
     def look(self) -> None:
-        """Check that the client is there and sends its body, which the server waits for."""
+        """Check that the client is there, sends its body, and reads its answer."""
 
     def sends(self) -> bool:
         """Return whether bytes of the client have come that were not read."""
 
-    def unsent(self) -> int:
-        """Return the bytes of answers that the client has not read."""
 
-    def stalled(self) -> None:
-        """End because the client reads too slowly."""
-
-
-VICTIMS: Sequence[tuple[Phase, float]] = (
-    (Phase.LINGER, READING),
-    (Phase.DISCARD, READING),
-    (Phase.HEAD, 2.0),
-    (Phase.IDLE, READING),
-    (Phase.IDLE, 0.0),
+VICTIMS = (
+    *((Phase.LINGER, READING), (Phase.DISCARD, READING)),
+    *((Phase.HEAD, 2 * READING), (Phase.IDLE, READING), (Phase.IDLE, 0.0)),
 )
 """Phases in which connections may be closed to make room, and the seconds after which they may."""
-
-
-def _uncounted(reason: str) -> None:
-    """Count nothing, in servers without metrics."""
 
 
 class ConnectionTable:
@@ -109,7 +86,7 @@ class ConnectionTable:
         self,
         limits: ConnectionLimits,
         counters: Counters,
-        ended: Callable[[str], None] = _uncounted,
+        ended: Callable[[str], None],
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.limits = limits
@@ -118,16 +95,13 @@ class ConnectionTable:
         self._counters = counters
         self._key = lru_cache(4096)(self._key_of)
         self._members: tuple[dict[Connection, float], ...] = tuple({} for _ in Phase)
-        self._writing: dict[Connection, tuple[float, int]] = {}
-        self._turns = 0
-        """Requests that went on in this turn of the event loop."""
-        self._least_read = max(1, int(limits.min_rate * WINDOW))
         self._timeouts = {
             Phase.IDLE: limits.idle_timeout,
             Phase.HEAD: limits.header_timeout,
             Phase.DISCARD: LINGER,
             Phase.LINGER: LINGER,
             Phase.REFUSED: READING,
+            Phase.CLOSED: LINGER,
         }
 
     def enter(self, connection: Connection, host: str) -> ServiceError | None:
@@ -136,12 +110,11 @@ class ConnectionTable:
         Return the error if no connection can make room now; the connection is then REFUSED, and
         the oldest refused connection ends if there are too many.
         """
-        connection.client_key = self._key(host)
-        error = self._take(connection.client_key)
-        if error is not None:
-            own = isinstance(error, TooManyConnections)
-            if self.make_room(connection.client_key if own else None):
-                error = self._take(connection.client_key)
+        key = connection.client_key = self._key(host)
+        error = self._take(key)
+        own = isinstance(error, TooManyConnections)
+        if error is not None and self.make_room(key if own else None):
+            error = self._take(key)
         if error is None:
             self.move(connection, Phase.IDLE)
             return None
@@ -154,7 +127,6 @@ class ConnectionTable:
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has been closed; further calls do nothing."""
-        self._writing.pop(connection, None)
         if self._members[connection.phase].pop(connection, None) is None:
             return
         if connection.phase is not Phase.REFUSED:
@@ -173,16 +145,8 @@ class ConnectionTable:
         now = self.clock()
         return now - self._members[connection.phase].get(connection, now)
 
-    def watch_writing(self, connection: Connection) -> None:
-        """Begin to measure how quickly the client reads."""
-        self._writing[connection] = self.clock(), connection.unsent()
-
-    def written(self, connection: Connection) -> None:
-        """Stop measuring, because the client has read enough."""
-        self._writing.pop(connection, None)
-
     def sweep(self) -> None:
-        """End all connections whose time is over, that read too slowly, or whose client has left.
+        """End all connections whose time is over, and look at those that work.
 
         Call it every half second, or four times in the shortest timeout.
         """
@@ -193,13 +157,6 @@ class ConnectionTable:
         for phase, seconds in self._timeouts.items():
             for each in list(self._older(phase, now - seconds)):
                 each.expire(phase)
-        for each, (since, unsent) in list(self._writing.items()):
-            if now - since >= WINDOW:
-                left = each.unsent()
-                if left and unsent - left < self._least_read:
-                    each.stalled()
-                else:
-                    self._writing[each] = now, left
 
     def make_room(self, client: Key | None = None) -> bool:
         """Close an idle connection of `client`, or of any client; return whether there was one.
@@ -209,26 +166,14 @@ class ConnectionTable:
         """
         now = self.clock()
         for phase, seconds in VICTIMS:
-            old = self._older(phase, now - seconds)
-            own = (each for each in old if client is None or each.client_key == client)
-            for each in islice(own, LOOKED_AT):
-                if phase is not Phase.IDLE or not each.sends():
+            for each in self._older(phase, now - seconds):
+                own = client is None or each.client_key == client
+                if own and (phase is not Phase.IDLE or not each.sends()):
                     self.ended("evicted")
                     each.evict()
                     self.leave(each)
                     return True
         return False
-
-    async def turn(self) -> None:
-        """Wait until a request may go on that has waited for its body."""
-        while self._turns >= AT_ONCE:  # noqa: ASYNC110 (each turn of the event loop is wanted)
-            await asyncio.sleep(0)
-        if not self._turns:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._turns += 1
-
-    def _next_turn(self) -> None:
-        self._turns = 0
 
     def note(self, reason: str, client: object, detail: str) -> None:
         """Count and log that the server ended a connection because of the client."""

@@ -22,7 +22,7 @@ from app.pipeline.results.timings import Timings
 from app.responses.answers import MANY_LABELS
 from app.responses.inference import InferenceStyle, failure_of, output_tensor, reply_parameters
 from app.routes.image_route import ImageRoute, permit_of
-from app.routes.inference import EXTENSIONS, PLATFORM, answers_of, is_ready, note, style_of
+from app.routes.inference import EXTENSIONS, PLATFORM, answers_of, is_ready, note
 from app.service import missing, service_of
 from models.domain.errors import MalformedRequest, ServiceError
 from models.networks.served import Model
@@ -101,8 +101,8 @@ async def infer(request: Request) -> Response:
     if failure is not None:
         worst, text = failure
         return refused(request.scope, Refusal.of(worst, text), worst.status)
-    style = style_of(model, weights, asked, timings, "")
-    if len(found) * style.width > MANY_LABELS:
+    style = InferenceStyle(model, weights, asked, timings)
+    if len(found) * style.model.width > MANY_LABELS:
         return Response(await asyncio.to_thread(_written, found, style))
     return Response(_written(found, style))
 
@@ -156,11 +156,11 @@ def _answer(method: str, **fields: Any) -> Response:
 def _written(answers: Sequence[Answer], style: InferenceStyle) -> bytes:
     """Return the answer of `ModelInfer`: outputs are raw bytes behind their descriptions."""
     reply = message_class("inference.ModelInferResponse")(
-        model_name=style.model, model_version=style.version, id=style.id
+        model_name=style.model.name, model_version=style.model.version, id=style.asked.id
     )
-    _set(reply.parameters, reply_parameters(answers, style.record))
-    for wanted in style.outputs:
-        tensor = output_tensor(wanted, answers, style.width, style.labels)
+    _set(reply.parameters, reply_parameters(answers, style.weights.record))
+    for wanted in style.asked.outputs:
+        tensor = output_tensor(wanted, answers, style.model.width, style.weights.labels)
         reply.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
         reply.raw_output_contents.append(tensor.raw())
     serialized: bytes = reply.SerializeToString()

@@ -68,24 +68,6 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, and cancel it if the client leaves; the body must have been read.
-
-    Raises Cancelled once the cancelled work has ended.
-    """
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(disconnected(request))
-    try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise Cancelled("the client left")
-    finally:
-        for each in (working, leaving):
-            each.cancel()
-        await asyncio.wait((working, leaving))
-
-
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
     """Await `work`; raises DeadlineExceeded at the deadline, and Draining if the server ends."""
     try:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from app.http.negotiation import JSON
 from app.http.problems import inference_error, retry_after, shortened
 from app.intake.inference.document import WantedOutput
-from app.intake.inference.models import ERROR, SCORES
+from app.intake.inference.inference_request import InferenceRequest
+from app.intake.inference.models import ERROR, SCORES, InferenceModel
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings, server_timing
 from app.responses.answers import MANY_LABELS, PIECE, StreamedBody, in_turns
@@ -23,6 +24,7 @@ from models.api.schemas import ModelRecord
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
+from models.networks.served import Model
 
 _LENGTH = 4
 """Bytes of the length before each element of a BYTES tensor."""
@@ -126,32 +128,27 @@ Libraries ask for every coding that they know by default, and tensors of floats 
 class InferenceStyle:
     """The values with which the answers of an inference request are written.
 
-    `width` is the number of values in a row of its outputs, `accepts` the header Accept-Encoding.
+    `intake` is the time that reading the request took, `accepts` the header Accept-Encoding.
     """
 
-    model: str
-    version: str
-    record: ModelRecord
-    labels: LabelSet
-    width: int
-    outputs: tuple[WantedOutput, ...]
-    takes_errors: bool
-    id: str
+    model: InferenceModel
+    weights: Model
+    asked: InferenceRequest
     intake: Timings
-    accepts: str
+    accepts: str = ""
 
 
 async def inference_reply(answers: Sequence[Answer], style: InferenceStyle) -> Response:
     """Return all outputs, or an error if images failed and the request takes no errors of them."""
     headers = {"Server-Timing": server_timing([style.intake, *(a.stages for a in answers)])}
-    if not style.takes_errors and (failure := failure_of(answers)):
+    if not style.asked.takes_errors and (failure := failure_of(answers)):
         return _failure(*failure, headers)
-    if len(answers) * style.width > MANY_LABELS:
+    if len(answers) * style.model.width > MANY_LABELS:
         head, tail = await asyncio.to_thread(_written, answers, style)
     else:
         head, tail = _written(answers, style)
     body, media_type = head + tail, JSON
-    if any(each.binary for each in style.outputs):
+    if any(each.binary for each in style.asked.outputs):
         media_type = _OCTETS
         headers[HEADER] = str(len(head))
     compress = _COMPRESS.get(style.accepts.strip().lower())
@@ -168,8 +165,8 @@ def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, b
     """Return the JSON, and the tensors that stand behind it."""
     raw: list[bytes] = []
     outputs: list[dict[str, object]] = []
-    for wanted in style.outputs:
-        tensor = output_tensor(wanted, answers, style.width, style.labels)
+    for wanted in style.asked.outputs:
+        tensor = output_tensor(wanted, answers, style.model.width, style.weights.labels)
         shown: dict[str, object] = {
             "name": tensor.name,
             "datatype": tensor.datatype,
@@ -181,10 +178,10 @@ def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, b
         else:
             outputs.append(shown | {"data": tensor.data()})
     reply = {
-        "model_name": style.model,
-        "model_version": style.version,
-        **({"id": style.id} if style.id else {}),
-        "parameters": reply_parameters(answers, style.record),
+        "model_name": style.model.name,
+        "model_version": style.model.version,
+        **({"id": style.asked.id} if style.asked.id else {}),
+        "parameters": reply_parameters(answers, style.weights.record),
         "outputs": outputs,
     }
     return msgspec.json.encode(reply), b"".join(raw)

@@ -42,24 +42,6 @@ async def answers_of(
     return sorted([each async for each in answers], key=lambda each: each.item.index)
 
 
-def style_of(
-    model: InferenceModel, weights: Model, asked: InferenceRequest, intake: Timings, accepts: str
-) -> InferenceStyle:
-    """Return how the answer is written; `accepts` is the header Accept-Encoding."""
-    return InferenceStyle(
-        model.name,
-        model.version,
-        weights.record,
-        weights.labels,
-        model.width,
-        asked.outputs,
-        asked.takes_errors,
-        asked.id,
-        intake,
-        accepts,
-    )
-
-
 def note(
     service: Service, model: InferenceModel, began: float, found: list[Answer], *, failed: bool
 ) -> None:
@@ -112,7 +94,7 @@ async def _answered(
         service.pipeline.spans.stages(timings)
     found = await answers_of(service, permit, asked, began, ClientLeft(request))
     accepts = request.headers.get("accept-encoding", "")
-    response = await inference_reply(found, style_of(model, weights, asked, timings, accepts))
+    response = await inference_reply(found, InferenceStyle(model, weights, asked, timings, accepts))
     note(service, model, began, found, failed=response.status_code != 200)
     return response
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -18,7 +18,98 @@ from models.api.schemas import ModelRecord
 from models.domain.backend import Load
 from models.version import VERSION
 
+log = logging.getLogger("darkroom.metrics")
 
+T = TypeVar("T")
+
+Readings = Sequence[tuple[str, str, Callable[[T], float]]]
+"""Names of gauges, their texts, and how the value of each is read."""
+
+GPU_READINGS: Readings[tuple[Any, Any]] = (
+    (
+        "gpu_memory_used_bytes",
+        "Memory in use on the GPU, by all programs.",
+        lambda gpu: gpu[0].nvmlDeviceGetMemoryInfo(gpu[1]).used,
+    ),
+    (
+        "gpu_memory_total_bytes",
+        "Memory of the GPU.",
+        lambda gpu: gpu[0].nvmlDeviceGetMemoryInfo(gpu[1]).total,
+    ),
+    (
+        "gpu_utilization_ratio",
+        "Share of the last sampling period, 0 to 1, in which a kernel ran.",
+        lambda gpu: gpu[0].nvmlDeviceGetUtilizationRates(gpu[1]).gpu * 0.01,
+    ),
+    (
+        "gpu_jpeg_utilization_ratio",
+        "Share of the last sampling period, 0 to 1, in which the JPEG engines decoded.",
+        lambda gpu: gpu[0].nvmlDeviceGetJpgUtilization(gpu[1])[0] * 0.01,
+    ),
+    (
+        "gpu_power_watts",
+        "Electric power that the GPU draws.",
+        lambda gpu: gpu[0].nvmlDeviceGetPowerUsage(gpu[1]) * 0.001,
+    ),
+    (
+        "gpu_temperature_celsius",
+        "Temperature of the GPU.",
+        lambda gpu: gpu[0].nvmlDeviceGetTemperature(gpu[1], gpu[0].NVML_TEMPERATURE_GPU),
+    ),
+)
+"""What NVML reads of a GPU; the argument is the library and the handle of a device."""
+
+_DEVICE_READINGS: Readings[Load] = (
+    (
+        "device_queue_images",
+        "Images waiting for the device or on it.",
+        lambda load: load.queued_jobs + load.running_jobs,
+    ),
+    (
+        "device_images_per_second",
+        "Images that the device computes in a second while it is busy; 0: not known yet.",
+        lambda load: load.service_rate,
+    ),
+)
+
+_PROCESS_READINGS: Readings[Sequence[ProcessUse]] = (
+    ("processes", "Processes that run.", len),
+    (
+        "process_resident_memory_bytes",
+        "Resident memory; what processes share is counted in each of them.",
+        lambda uses: sum(use.resident for use in uses),
+    ),
+    (
+        "process_open_fds",
+        "Open file descriptors.",
+        lambda uses: sum(use.descriptors for use in uses),
+    ),
+    ("process_threads", "Threads.", lambda uses: sum(use.threads for use in uses)),
+    (
+        "process_start_time_seconds",
+        "Start of the newest process, since 1970; it changes with every restart.",
+        lambda uses: boot_time() + max(use.started for use in uses),
+    ),
+)
+
+
+def _gauges(
+    label: str,
+    items: Iterable[tuple[str, T]],
+    readings: Readings[T],
+    lacking: type[Exception] = KeyError,
+) -> Iterator[Metric]:
+    """Yield a gauge for each reading, with a row for each item; none where it raises `lacking`."""
+    rows = list(items)
+    for name, text, read in readings:
+        family = GaugeMetricFamily(f"darkroom_{name}", text, labels=[label])
+        for value, item in rows:
+            with suppress(lacking):
+                family.add_metric([value], read(item))
+        yield family
+
+
+@dataclass(frozen=True)
 class AtScrape(Collector):
     """Collector of what the whole server does now; functions return what may change.
 
@@ -27,27 +118,15 @@ class AtScrape(Collector):
     with the UUID of a GPU.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Load],
-        usage: Usage,
-        models: Callable[[], Iterable[ModelRecord]],
-        degraded: Callable[[], str | None],
-        devices: Callable[[], Iterable[tuple[Load, str]]] = tuple,
-    ) -> None:
-        self._devices = devices
-        self._load = load
-        self._usage = usage
-        self._models = models
-        self._degraded = degraded
-
-    def describe(self) -> Iterable[Metric]:
-        """Name nothing in advance, so that registering reads no values."""
-        return ()
+    load: Callable[[], Load]
+    usage: Usage
+    models: Callable[[], Iterable[ModelRecord]]
+    degraded: Callable[[], str | None]
+    devices: Callable[[], Iterable[tuple[Load, str]]] = tuple
 
     def collect(self) -> Iterator[Metric]:
         """Yield load, limits and networks as they are now."""
-        load = self._load()
+        load = self.load()
         build = {"version": VERSION, "device": load.device}
         yield InfoMetricFamily("darkroom_build", "The version that runs, and its device.", build)
         for name, text, count in (
@@ -58,46 +137,36 @@ class AtScrape(Collector):
             (
                 "degraded",
                 "1 while it does not compute as it was asked to; /readyz?verbose says why.",
-                self._degraded() is not None,
+                self.degraded() is not None,
             ),
+            *self.usage.gauges(),
         ):
             yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(count))
-        for name, text, value in self._usage.gauges():
-            yield GaugeMetricFamily(f"darkroom_{name}", text, value=value)
-        yield from self._limits()
+        yield from _gauges(
+            "limit",
+            ((use.name, use) for use in self.usage.uses()),
+            (
+                ("limit", "What each limit allows.", lambda use: use.limit),
+                (
+                    "in_use",
+                    "What is in use of each limit, over all front ends.",
+                    lambda use: use.in_use,
+                ),
+            ),
+        )
         yield self._networks()
-        yield from self._each_device()
-
-    def _each_device(self) -> Iterator[Metric]:
-        """Yield the queue and the rate of each device, and the UUID of a GPU."""
         info = InfoMetricFamily("darkroom_device", "The devices.", labels=["device"])
-        text = "Images waiting for the device or on it."
-        queue = GaugeMetricFamily("darkroom_device_queue_images", text, labels=["device"])
-        text = "Images that the device computes in a second while it is busy; 0: not known yet."
-        rate = GaugeMetricFamily("darkroom_device_images_per_second", text, labels=["device"])
-        for each, uuid in self._devices():
+        devices = list(self.devices())
+        for each, uuid in devices:
             info.add_metric([each.device], {"uuid": uuid})
-            queue.add_metric([each.device], each.queued_jobs + each.running_jobs)
-            rate.add_metric([each.device], each.service_rate)
-        yield from (info, queue, rate)
-
-    def _limits(self) -> Iterator[Metric]:
-        """Yield each limit and its use, both for the whole server."""
-        text = "What each limit allows."
-        limits = GaugeMetricFamily("darkroom_limit", text, labels=["limit"])
-        text = "What is in use of each limit, over all front ends."
-        in_use = GaugeMetricFamily("darkroom_in_use", text, labels=["limit"])
-        for use in self._usage.uses():
-            limits.add_metric([use.name], use.limit)
-            in_use.add_metric([use.name], use.in_use)
-        yield limits
-        yield in_use
+        yield info
+        yield from _gauges("device", ((each.device, each) for each, _ in devices), _DEVICE_READINGS)
 
     def _networks(self) -> Metric:
         """Return a row of labels for each network that has weights."""
         text = "The networks, their weights and the precision they compute in."
         networks = InfoMetricFamily("darkroom_network", text, labels=["network"])
-        for each in self._models():
+        for each in self.models():
             row = {
                 "weights": each.name,
                 "sha256": each.sha256,
@@ -115,7 +184,6 @@ _DECODERS = "app.decoders.child.fork_server"
 _MEMBER = "app.processes.member"
 """The word of a command line behind which the name of a member of the server stands."""
 
-
 _DECODERS_OF, _OTHER = "decoders of ", "other"
 """The begin of the name of decoder processes, and the name of processes that are not known."""
 
@@ -131,10 +199,6 @@ class Processes(Collector):
         self._root_name = "server" if root == os.getpid() else "supervisor"
         self._cpu: dict[str, float] = defaultdict(float)
 
-    def describe(self) -> Iterable[Metric]:
-        """Name nothing in advance, so that registering reads no values."""
-        return ()
-
     def collect(self) -> Iterator[Metric]:
         """Read /proc and yield the sums of each name."""
         uses: dict[str, list[ProcessUse]] = defaultdict(list)
@@ -145,7 +209,7 @@ class Processes(Collector):
             name = self._root_name if use.pid == self._root else _name(use, parent)
             names[use.pid] = name
             uses[name].append(use)
-        yield from _families(uses)
+        yield from _gauges("process", uses.items(), _PROCESS_READINGS)
         yield self._cpu_family(uses)
 
     def _cpu_family(self, uses: Mapping[str, Sequence[ProcessUse]]) -> Metric:
@@ -164,36 +228,6 @@ class Processes(Collector):
         return cpu
 
 
-def server_root() -> int:
-    """Return the process that started all others: the parent of a front end, or this one."""
-    return os.getppid() if "PROMETHEUS_MULTIPROC_DIR" in os.environ else os.getpid()
-
-
-def _families(uses: dict[str, list[ProcessUse]]) -> Iterator[Metric]:
-    booted = boot_time()
-    gauge = GaugeMetricFamily
-    count = gauge("darkroom_processes", "Processes that run.", labels=["process"])
-    memory = gauge(
-        "darkroom_process_resident_memory_bytes",
-        "Resident memory; what processes share is counted in each of them.",
-        labels=["process"],
-    )
-    files = gauge("darkroom_process_open_fds", "Open file descriptors.", labels=["process"])
-    threads = gauge("darkroom_process_threads", "Threads.", labels=["process"])
-    started = gauge(
-        "darkroom_process_start_time_seconds",
-        "Start of the newest process, since 1970; it changes with every restart.",
-        labels=["process"],
-    )
-    for name, each in uses.items():
-        count.add_metric([name], len(each))
-        memory.add_metric([name], sum(use.resident for use in each))
-        files.add_metric([name], sum(use.descriptors for use in each))
-        threads.add_metric([name], sum(use.threads for use in each))
-        started.add_metric([name], booted + max(use.started for use in each))
-    yield from (count, memory, files, threads, started)
-
-
 def _name(use: ProcessUse, parent: str) -> str:
     """Return what a process does; `parent` is the name of its parent."""
     if any(_DECODERS in word for word in use.words):
@@ -203,73 +237,22 @@ def _name(use: ProcessUse, parent: str) -> str:
     return _OTHER
 
 
-log = logging.getLogger("darkroom.metrics")
-
-_PERCENT, _MILLIWATTS = 0.01, 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """The name of a gauge, its explanation, and how NVML reads it from a device handle."""
-
-    name: str
-    text: str
-    read: Callable[[Any, Any], float]
-
-
-READINGS = (
-    _Reading(
-        "gpu_memory_used_bytes",
-        "Memory in use on the GPU, by all programs.",
-        lambda nvml, device: nvml.nvmlDeviceGetMemoryInfo(device).used,
-    ),
-    _Reading(
-        "gpu_memory_total_bytes",
-        "Memory of the GPU.",
-        lambda nvml, device: nvml.nvmlDeviceGetMemoryInfo(device).total,
-    ),
-    _Reading(
-        "gpu_utilization_ratio",
-        "Share of the last sampling period, 0 to 1, in which a kernel ran.",
-        lambda nvml, device: nvml.nvmlDeviceGetUtilizationRates(device).gpu * _PERCENT,
-    ),
-    _Reading(
-        "gpu_jpeg_utilization_ratio",
-        "Share of the last sampling period, 0 to 1, in which the JPEG engines decoded.",
-        lambda nvml, device: nvml.nvmlDeviceGetJpgUtilization(device)[0] * _PERCENT,
-    ),
-    _Reading(
-        "gpu_power_watts",
-        "Electric power that the GPU draws.",
-        lambda nvml, device: nvml.nvmlDeviceGetPowerUsage(device) * _MILLIWATTS,
-    ),
-    _Reading(
-        "gpu_temperature_celsius",
-        "Temperature of the GPU.",
-        lambda nvml, device: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU),
-    ),
-)
-
-
 class Gpus(Collector):
-    """Collector of the GPUs that CUDA_VISIBLE_DEVICES leaves, by default all of the machine."""
+    """Collector of the GPUs that CUDA_VISIBLE_DEVICES leaves, by default all of the machine.
+
+    `nvml` is NVIDIA's library for monitoring (NVML API Reference Guide, "Device Queries"), or its
+    binding `pynvml`. No context is created.
+    """
 
     def __init__(self, nvml: Any, visible: str | None) -> None:
         self._nvml = nvml
-        uuids = {}
+        words = None if visible is None else [word.strip() for word in visible.split(",")]
+        self._uuids: dict[str, str] = {}
         for number in range(nvml.nvmlDeviceGetCount()):
             with suppress(nvml.NVMLError):  # this GPU is lost
-                handle = nvml.nvmlDeviceGetHandleByIndex(number)
-                uuids[str(number)] = nvml.nvmlDeviceGetUUID(handle)
-        self._uuids = {
-            number: uuid
-            for number, uuid in uuids.items()
-            if visible is None or _is_visible(visible, number, uuid)
-        }
-
-    def describe(self) -> Iterable[Metric]:
-        """Name nothing in advance, so that registering reads no values."""
-        return ()
+                uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
+                if words is None or any(_names(word, str(number), uuid) for word in words):
+                    self._uuids[str(number)] = uuid
 
     def collect(self) -> Iterator[Metric]:
         """Yield a row for each GPU; a GPU without a value has no row."""
@@ -281,38 +264,28 @@ class Gpus(Collector):
                 device = nvml.nvmlDeviceGetHandleByUUID(uuid)
                 driver, name = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlDeviceGetName(device)
                 info.add_metric([number], {"uuid": uuid, "name": name, "driver": driver})
-                devices[number] = device
+                devices[number] = nvml, device
         yield info
-        for each in READINGS:
-            family = GaugeMetricFamily(f"darkroom_{each.name}", each.text, labels=["gpu"])
-            for number, device in devices.items():
-                with suppress(nvml.NVMLError):  # this GPU does not have it
-                    family.add_metric([number], each.read(nvml, device))
-            yield family
+        yield from _gauges("gpu", devices.items(), GPU_READINGS, nvml.NVMLError)
 
 
-def gpus() -> Gpus | None:
-    """Return the collector, or None where the binding, the driver or a GPU is missing."""
-    try:
-        nvml = import_module("pynvml")
-    except ImportError:
-        return None
-    try:
-        nvml.nvmlInit()
-        return Gpus(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    except nvml.NVMLError as error:
-        log.info("there are no metrics of GPUs: %s", error)
-        return None
-
-
-def _is_visible(visible: str, number: str, uuid: str) -> bool:
-    """Return whether the list, of numbers or of beginnings of UUIDs, names this GPU."""
-    words = [word.strip() for word in visible.split(",")]
-    return any(word == number or (word[:4] == "GPU-" and uuid.startswith(word)) for word in words)
+def _names(word: str, number: str, uuid: str) -> bool:
+    """Return whether a number, or the beginning of a UUID, names this GPU."""
+    return word == number or (word[:4] == "GPU-" and uuid.startswith(word))
 
 
 def system_collectors(with_gpus: bool) -> Iterator[Collector]:
-    """Yield the collector of the server's processes, and with `with_gpus` that of its GPUs."""
-    yield Processes(server_root())
-    if with_gpus and (found := gpus()) is not None:
-        yield found
+    """Yield the collector of the server's processes, and with `with_gpus` that of its GPUs.
+
+    The parent of a front end started all processes. Without the binding of NVML, a driver or a GPU
+    there are no metrics of GPUs.
+    """
+    yield Processes(os.getppid() if "PROMETHEUS_MULTIPROC_DIR" in os.environ else os.getpid())
+    if with_gpus:
+        with suppress(ImportError):
+            nvml = import_module("pynvml")
+            try:
+                nvml.nvmlInit()
+                yield Gpus(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            except nvml.NVMLError as error:
+                log.info("there are no metrics of GPUs: %s", error)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from tritonclient.grpc import InferenceServerClient
 
-from app.connections import body_rate
+from app.connections import limits
 from app.http.negotiation import MOST_PARTS
 from models.exit_codes import ExitCode
 from tests.certificates import self_signed
@@ -114,7 +114,7 @@ def test_headers_that_trickle_end_in_time(hasty: Running) -> None:
 
 
 def test_a_body_that_trickles_is_408(hasty: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_rate, "WINDOW", 0.3)
+    monkeypatch.setattr(limits, "WINDOW", 0.3)
     with opened(hasty.port) as connection:
         head = b"POST /classify HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
         connection.sendall(head + b"Content-Length: 5000\r\n\r\n")

@@ -60,7 +60,7 @@ APP = (
 )
 """The rooms of `app`: each may import only those before it."""
 
-CONNECTIONS = ("limits", "body_rate", "request_head", "listening", "table", "protocol")
+CONNECTIONS = ("limits", "listening", "table", "protocol")
 """What all connections of a process share, then the protocol of one."""
 
 BULK = (

@@ -16,7 +16,7 @@ from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.permits import Usage
 from app.telemetry import collectors
-from app.telemetry.collectors import READINGS, AtScrape
+from app.telemetry.collectors import GPU_READINGS, AtScrape
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Load
 from models.settings import Settings
@@ -41,7 +41,7 @@ def given() -> set[str]:
     )
     text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
-    names = {f"darkroom_{each.name}" for each in READINGS} | set(types)
+    names = {f"darkroom_{name}" for name, _, _ in GPU_READINGS} | set(types)
     histograms = [name for name, kind in types.items() if kind == "histogram"]
     return names | {name + end for name in histograms for end in HISTOGRAM_SAMPLES}
 

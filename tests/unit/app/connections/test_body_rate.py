@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.connections.body_rate import BodyRate
+from app.connections.limits import BodyRate
 from app.http.request import STREAM
 from models.domain.alarms import alarms
 from tests.connection import Line, connected

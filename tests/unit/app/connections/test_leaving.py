@@ -77,7 +77,7 @@ async def connected(
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Yield the client's end of a connection over the loopback interface."""
     loop = asyncio.get_running_loop()
-    table, state = ConnectionTable(LIMITS, Counters()), ServerState()
+    table, state = ConnectionTable(LIMITS, Counters(), list[str]().append), ServerState()
     config = uvicorn.Config(cast(Any, device), ws="none", log_config=None)
     config.load()
     server = await loop.create_server(

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from app.connections.protocol import LITTLE, MOST_AHEAD
-from app.connections.table import AT_ONCE, LINGER, READING, WINDOW, Phase
+from app.connections.table import LINGER, READING, Phase
 from app.http.request import DEPARTURE
 from tests.connection import connected
 
@@ -226,13 +225,10 @@ def test_what_is_no_request_is_400_and_the_end(request_: bytes) -> None:
     run(scenario)
 
 
-def test_a_length_of_thousands_of_zeros_is_400_and_no_fault(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_length_of_thousands_of_zeros_is_no_fault() -> None:
     async def scenario() -> None:
         answer = await connected().send(POST + b"Content-Length: %b1\r\n\r\na" % (b"0" * 5000))
-        assert (status(answer), code(answer)) == (400, "malformed_request")
-        assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert status(answer) == 200
 
     run(scenario)
 
@@ -425,24 +421,6 @@ def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
     run(scenario)
 
 
-def test_requests_whose_bodies_come_together_go_on_in_turns() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app)
-        lines = [connected(app, line) for _ in range(3 * AT_ONCE)]
-        for each in lines:
-            await each.send(POST + b"Content-Length: 1\r\n\r\n")
-        for each in lines:
-            each.protocol.data_received(b"1")
-        await asyncio.sleep(0)
-        assert len(app.bodies) == AT_ONCE
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(app.bodies) == 3 * AT_ONCE
-
-    run(scenario)
-
-
 def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None:
     async def scenario() -> None:
         app = Reader()
@@ -487,31 +465,31 @@ def test_a_connection_keeps_nothing_of_a_body_that_was_not_read() -> None:
     run(scenario)
 
 
-def test_a_client_that_reads_too_slowly_is_ended_and_a_quick_one_is_not() -> None:
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_client_that_does_not_read_its_answer_is_ended(reads: bool) -> None:
     async def scenario() -> None:
-        for rate, ended in ((900, True), (1100, False)):
-            line = connected(min_rate=1024)
-            await line.send(GET)
-            line.transport.unsent = 5_000_000
-            line.protocol.pause_writing()
-            for _ in range(5):
-                line.transport.unsent -= int(rate * WINDOW)
-                await line.wait(WINDOW)
-                if line.transport.closed:
-                    break
-            assert line.transport.aborted is ended
-            assert ("slow_reader" in line.ended) is ended
+        line = connected(Waiting(), body_timeout=0.0)
+        await line.send(GET)
+        line.protocol.pause_writing()
+        if reads:
+            line.protocol.resume_writing()
+        await asyncio.sleep(0.01)
+        await line.wait(1.0)
+        assert line.transport.aborted is not reads
+        assert ("slow_reader" in line.ended) is not reads
+        line.protocol.connection_lost(None)
 
     run(scenario)
 
 
-def test_a_closed_connection_whose_last_bytes_are_not_read_is_ended() -> None:
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+def test_a_connection_whose_last_bytes_are_not_read_is_ended(connection: bytes) -> None:
     async def scenario() -> None:
-        line = connected()
+        line = connected(idle_timeout=10.0)
         line.transport.unsent = 500
-        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert line.transport.closed
-        await line.wait(WINDOW)
+        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: %b\r\n\r\n" % connection)
+        assert line.transport.closed is (connection == b"close")
+        await line.wait(LINGER)
         assert line.transport.aborted
 
     run(scenario)

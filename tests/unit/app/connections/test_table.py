@@ -37,11 +37,6 @@ class Held:
 
     def look(self) -> None: ...
 
-    def unsent(self) -> int:
-        return 0
-
-    def stalled(self) -> None: ...
-
 
 @dataclass
 class House:

@@ -9,6 +9,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
+from app.http.request import DEPARTURE, Departure
 from app.jobs import receiving
 from app.jobs.receiving import THREADS, Received, Receiver, Room, unpack
 from models.domain.errors import Cancelled
@@ -40,26 +41,23 @@ class Sender:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._left = dict[str, asyncio.Event]()
+        self._clients = dict[str, Departure]()
 
     def send(self, name: str, client: str) -> asyncio.Task[Received]:
         """Send one archive; its folder has the name."""
-        left = self._left[name] = asyncio.Event()
         bodies: list[Message] = [{"type": "http.request", "body": packed({"a.jpg": b"1"})}]
 
         async def receive() -> Message:
-            if bodies:
-                return bodies.pop()
-            await left.wait()
-            return {"type": "http.disconnect"}
+            return bodies.pop()
 
+        scope = {**SCOPE, DEPARTURE: self._clients.setdefault(name, Departure())}
         (folder := self._folder / name).mkdir()
         receiver = Receiver(folder, Settings(), b"", 32, ROOM, client)
-        return asyncio.create_task(receiver.receive(Request(SCOPE, receive), "application/zip"))
+        return asyncio.create_task(receiver.receive(Request(scope, receive), "application/zip"))
 
     def leave(self, name: str) -> None:
         """Let the client of an archive close its connection."""
-        self._left[name].set()
+        self._clients[name].happen()
 
 
 def test_archives_of_one_client_leave_a_thread_to_others(

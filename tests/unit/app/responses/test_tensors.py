@@ -5,6 +5,8 @@ import gzip
 import json
 import zlib
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +40,10 @@ ANSWERS = [answer(0, vector(1, 3, 2)), answer(1, BAD), answer(2, vector(0, 0, 0)
 
 def style(*outputs: WantedOutput, takes_errors: bool = True, accepts: str = "") -> InferenceStyle:
     record = ModelRecord.model_validate(RECORD)
-    return InferenceStyle(
-        "m", "v", record, LABELS, 3, outputs, takes_errors, "id", Timings(), accepts
-    )
+    model: Any = SimpleNamespace(name="m", version="v", width=3)
+    weights: Any = SimpleNamespace(record=record, labels=LABELS)
+    asked: Any = SimpleNamespace(outputs=outputs, takes_errors=takes_errors, id="id")
+    return InferenceStyle(model, weights, asked, Timings(), accepts)
 
 
 def test_values_are_rows_and_a_failed_image_has_none() -> None:
