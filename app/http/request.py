@@ -128,31 +128,47 @@ class ClientLeft:
         return disconnected(self._request)
 
 
-async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, and cancel it if the client leaves, where the server tells by a Departure.
+Left = Callable[[], Coroutine[Any, Any, object]]
+"""Return when the client has left, so that the answers are not needed any more."""
 
-    Part of the body may be unread. Raises Cancelled once the cancelled work has ended.
-    """
-    departure: Departure | None = request.scope.get(DEPARTURE)
-    if departure is None:
-        return await work
-    working, gone = asyncio.ensure_future(work), False
+
+async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` in the caller's own task; a client that leaves ends it with Cancelled."""
+    task, gone = asyncio.current_task(), False
+    assert task is not None
 
     def leave() -> None:
         nonlocal gone
-        gone = working.cancel()
+        gone = True
+        task.cancel()
 
-    stop = departure.watch(leave)
+    stop = _watched(left, leave)
     try:
-        return await working
+        return await work
     except asyncio.CancelledError:
-        # A timeout or a shutdown that has cancelled this task too must see its own CancelledError.
-        task = asyncio.current_task()
-        if gone and not (task and task.cancelling()):
+        # uncancel returns how many other requests to cancel this task remain. With any, a timeout
+        # or a shutdown has cancelled it too, and must see its own CancelledError.
+        if gone and not task.uncancel():
             raise Cancelled("the client left") from None
         raise
     finally:
         stop()
+
+
+def _watched(left: Left, call: Callable[[], object]) -> Callable[[], object]:
+    """Call `call` once when the client leaves; return what ends that.
+
+    Where the server does not tell, a task waits for it: asking from time to time would cost more
+    and notice it later.
+    """
+    if isinstance(left, ClientLeft) and left.departure is not None:
+        return left.departure.watch(call)
+
+    async def watch() -> None:
+        await left()
+        call()
+
+    return asyncio.ensure_future(watch()).cancel
 
 
 STREAM = "stream"

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 
 from app.admission import Permit
-from app.http.request import content_type, media_type, unless_left
+from app.http.request import ClientLeft, content_type, media_type, unless_left
 from app.intake import archive_items, multipart
 from app.intake.body import announced, next_piece
 from app.intake.item import Found, Item, Options, check_count, shown_url, url_content
@@ -103,7 +103,8 @@ async def _unpacked(
 ) -> list[Found]:
     """Return the images in an archive; raises Cancelled if the client leaves meanwhile."""
     work = archive_items.unpacked(packed, permit, settings, already)
-    files = await unless_left(request, work)
+    left = ClientLeft(request)  # without a departure, waiting for it would read the body
+    files = await (unless_left(left, work) if left.departure else work)
     return [(content, name, None) for content, name in files]
 
 

@@ -14,7 +14,7 @@ from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
-from app.http.request import unless_left
+from app.http.request import ClientLeft, unless_left
 from app.intake import archive_items
 from app.intake.multipart import filename_of, segments
 from app.jobs.files import ARCHIVE, MANIFEST, private, sync_path
@@ -147,7 +147,7 @@ class Receiver:
         else:
             name = ARCHIVE if kind in archive_items.MEDIA_TYPES else SENT
             await self._save(self.folder / name, request.stream())
-        return await unless_left(request, self._in_turn())
+        return await unless_left(ClientLeft(request), self._in_turn())
 
     async def _in_turn(self) -> Received:
         async with TURNS.hold(self.client):

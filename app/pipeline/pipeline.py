@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from app.admission import Permit, Turn
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
-from app.http.request import StreamWindow
+from app.http.request import Left, StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import (
@@ -43,7 +43,7 @@ from app.pipeline.results.outcomes import (
     VersionAnswer,
 )
 from app.pipeline.results.timings import Timings
-from app.pipeline.runner import Left, run, run_window
+from app.pipeline.runner import run, run_window
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
 from models.domain.errors import ServiceError

@@ -10,14 +10,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from app.http.request import ClientLeft, StreamWindow
+from app.http.request import Left, StreamWindow, unless_left
 from models.domain.errors import Cancelled
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
-
-Left = Callable[[], Coroutine[Any, Any, object]]
-"""Return when the client has left, so that the answers are not needed any more."""
 
 
 async def run(
@@ -28,7 +25,7 @@ async def run(
     One item needs no task of its own: it is worked on while its answer is awaited.
     """
     if len(items) == 1:
-        yield await until(left, work(items[0]))
+        yield await unless_left(left, work(items[0]))
         return
     # The watch is in the same queue as the work, so that one wait notices both; its end, whatever
     # is in the queue before it, ends the iteration.
@@ -125,42 +122,3 @@ class _Tasks:
 
 def _call(ended: Callable[[ItemT], None], item: ItemT, _task: object) -> None:
     ended(item)
-
-
-async def until(left: Left, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` in the caller's own task; a client that leaves ends it with Cancelled."""
-    task, gone = asyncio.current_task(), False
-    assert task is not None
-
-    def leave() -> None:
-        nonlocal gone
-        gone = True
-        task.cancel()
-
-    stop = _watched(left, leave)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        # uncancel returns how many other requests to cancel this task remain. With any, a timeout
-        # or a shutdown has cancelled it too, and must see its own CancelledError.
-        if gone and not task.uncancel():
-            raise Cancelled("the client left") from None
-        raise
-    finally:
-        stop()
-
-
-def _watched(left: Left, call: Callable[[], object]) -> Callable[[], object]:
-    """Call `call` once when the client leaves; return what ends that.
-
-    Where the server does not tell, a task waits for it: asking from time to time would cost more
-    and notice it later.
-    """
-    if isinstance(left, ClientLeft) and left.departure is not None:
-        return left.departure.watch(call)
-
-    async def watch() -> None:
-        await left()
-        call()
-
-    return asyncio.ensure_future(watch()).cancel

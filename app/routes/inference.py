@@ -7,13 +7,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from app.admission import Permit
-from app.http.request import ClientLeft, before
+from app.http.request import ClientLeft, Left, before
 from app.intake.inference.inference_request import InferenceRequest, collect
 from app.intake.inference.models import InferenceModel, TensorSpec, model_named, models_of
 from app.intake.stream import is_stream
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
-from app.pipeline.runner import Left
 from app.responses.inference import InferenceStyle, inference_reply
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, infer_document

@@ -67,7 +67,7 @@ def test_work_ends_when_the_client_leaves() -> None:
     async def scenario() -> None:
         departure, work = Departure(), Work()
         request = Request({"type": "http", DEPARTURE: departure})
-        doing = asyncio.create_task(unless_left(request, work.go_on()))
+        doing = asyncio.create_task(unless_left(ClientLeft(request), work.go_on()))
         await work.begun.wait()
         departure.happen()
         with pytest.raises(Cancelled):
@@ -81,7 +81,7 @@ def test_work_that_is_cancelled_by_others_ends_as_cancelled() -> None:
     async def scenario() -> None:
         departure, work = Departure(), Work()
         request = Request({"type": "http", DEPARTURE: departure})
-        doing = asyncio.create_task(unless_left(request, work.go_on()))
+        doing = asyncio.create_task(unless_left(ClientLeft(request), work.go_on()))
         await work.begun.wait()
         doing.cancel()
         departure.happen()
@@ -92,12 +92,11 @@ def test_work_that_is_cancelled_by_others_ends_as_cancelled() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_work_of_a_client_that_stays_has_its_result(told: bool) -> None:
+def test_work_of_a_client_that_stays_has_its_result() -> None:
     async def result() -> int:
         return 5
 
     departure = Departure()
-    request = Request({"type": "http", DEPARTURE: departure} if told else {"type": "http"})
-    assert asyncio.run(unless_left(request, result())) == 5
+    request = Request({"type": "http", DEPARTURE: departure})
+    assert asyncio.run(unless_left(ClientLeft(request), result())) == 5
     departure.happen()  # it is watched no more

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import pytest
 from starlette.requests import Request
 
-from app.http.request import DEPARTURE, ClientLeft, Departure, StreamWindow
-from app.pipeline.runner import run, run_window, until
+from app.http.request import DEPARTURE, ClientLeft, Departure, StreamWindow, unless_left
+from app.pipeline.runner import run, run_window
 from models.domain.errors import Cancelled
 
 
@@ -109,7 +109,7 @@ def test_an_error_of_the_work_reaches_its_caller() -> None:
             raise KeyError
 
         with pytest.raises(KeyError):
-            await until(never, work())
+            await unless_left(never, work())
 
     asyncio.run(scenario())
 
@@ -119,7 +119,7 @@ def test_a_server_that_tells_of_departures_needs_no_task() -> None:
         departure = Departure()
         left = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
         works = Works("a")
-        task = asyncio.ensure_future(until(left, works("a")))
+        task = asyncio.ensure_future(unless_left(left, works("a")))
         await works.all_started.wait()
         assert asyncio.all_tasks() == {asyncio.current_task(), task}
         departure.happen()
@@ -133,7 +133,7 @@ def test_a_server_that_tells_of_departures_needs_no_task() -> None:
 def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> None:
     async def scenario() -> None:
         works = Works("a")
-        task = asyncio.ensure_future(until(never, works("a")))
+        task = asyncio.ensure_future(unless_left(never, works("a")))
         await works.all_started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
