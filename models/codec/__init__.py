@@ -1,6 +1,7 @@
 """Decode and encode image files; only this folder knows the formats.
 
-Start reading in `decode.py` and `encoder.py`. The module of each format bounds what its files cost.
+Start reading in `decode.py` and `encoder.py`. The module of each format bounds the cost of its
+files.
 May import `models.domain`, numpy, Pillow and simplejpeg.
 """
 

@@ -45,8 +45,8 @@ def check_avif(data: bytes, max_pixels: int) -> float:
 def avif_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
     """Return the bytes of the planes of a picture before they are converted to RGB.
 
-    They are those of the deepest and finest configuration of a decoder (av1C, AV1-ISOBMFF 2.3) in
-    the file, and of 16 bits in full chroma where there is none.
+    The planes have the depth and the chroma of the finest configuration of a decoder (av1C,
+    AV1-ISOBMFF 2.3) in the file, or 16 bits in full chroma where the file has no configuration.
     """
     found = [
         data[start + 2] for name, start, end in _leaves(data) if name == b"av1C" and end > start + 2
@@ -57,7 +57,7 @@ def avif_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
 
 
 def _leaves(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the name, start and end of each box that holds no others; raise if they are many."""
+    """Yield the name, start and end of each box without boxes inside; raise if they are many."""
     boxes = 0
     waiting = [(0, len(data))]
     while waiting:

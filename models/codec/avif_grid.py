@@ -1,9 +1,9 @@
-"""Encode a large image as an AVIF grid: cells that are encoded one after the other.
+"""Encode a large image as an AVIF grid: cells that are encoded in turn.
 
 libaom takes 15 to 37 bytes for each pixel that it encodes at a time, so a whole image of 24
 megapixels took half a gigabyte. A grid is an ordinary AVIF in which a derived image item names the
 cells (ISO/IEC 23008-12, 6.6.2.3.2; MIAF, ISO/IEC 23000-22, 7.3.11.4.2); libavif and browsers read
-it. Boxes are those of ISO/IEC 14496-12.
+it. ISO/IEC 14496-12 defines the boxes.
 """
 
 import math
@@ -74,12 +74,14 @@ class GridLayout:
 
     @classmethod
     def of(cls, height: int, width: int) -> "GridLayout":
-        """Return equal cells with even sides, which 4:2:0 requires; the last ones reach beyond."""
+        """Return equal cells with even sides, which 4:2:0 requires; the last cells reach beyond the
+        image.
+        """
         rows, columns = math.ceil(height / SIDE), math.ceil(width / SIDE)
         return cls(rows, columns, _even(height / rows), _even(width / columns))
 
     def cells(self, pixels: Pixels) -> Iterator[Pixels]:
-        """Yield the cells row by row; the edge is repeated in what lies beyond the image."""
+        """Yield the cells row by row; the edge is repeated beyond the image."""
         for row in range(self.rows):
             for column in range(self.columns):
                 top, left = row * self.height, column * self.width
@@ -165,7 +167,7 @@ class _File:
         return item
 
     def refer(self, kind: bytes, item: int, others: list[int]) -> None:
-        """Add a reference of an item to others."""
+        """Add a reference of an item to further items."""
         named = b"".join(number(each, 2) for each in others)
         self.references.append(box(kind, number(item, 2) + number(len(others), 2) + named))
 

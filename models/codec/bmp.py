@@ -1,5 +1,5 @@
-"""BMP: run lengths, which Pillow reads in Python one by one, and the colour profile, which Pillow
-does not read.
+"""BMP: run lengths, which Pillow reads singly in Python, and the colour profile, which Pillow does
+not read.
 """
 
 from models.codec.refusal import too_many

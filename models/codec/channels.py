@@ -26,7 +26,8 @@ def simplified(image: PillowImage.Image, scale: float = 1.0) -> PillowImage.Imag
 
     Integers of more than 8 bits are 16-bit values, v → round(v / 257), clipped if a 32-bit
     container holds more. Floats are 0…1 if the largest is at most 1, else 0…255; NaN is 0. (Pillow
-    itself keeps only the high byte of 16-bit RGB, at most one level from the rounded value.)
+    itself keeps only the high byte of 16-bit RGB, which differs from the rounded value by a level
+    at most.)
     """
     mode = image.mode
     if not _transparency_is_sound(image):
@@ -47,7 +48,7 @@ def simplified(image: PillowImage.Image, scale: float = 1.0) -> PillowImage.Imag
 def float_scale(image: PillowImage.Image) -> float:
     """Return the white of an image of floats: 1 if its largest value is at most 1, else 255.
 
-    The white of several stripes of one image is the largest of theirs.
+    The white of an image in several stripes is the largest white of a stripe.
     """
     values = np.asarray(image)
     return 1.0 if values[np.isfinite(values)].max(initial=0.0) <= 1 else 255.0

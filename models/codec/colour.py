@@ -1,4 +1,4 @@
-"""Colour profiles: what they cost, those of code points, and conversion to sRGB with LittleCMS.
+"""Colour profiles: their cost, profiles of code points, and conversion to sRGB with LittleCMS.
 
 Layout of profiles: ICC.1:2022, sections 7 and 10. Code points: ITU-T H.273, tables 2 and 3.
 """
@@ -86,9 +86,11 @@ def _is_matrix(profile: bytes) -> bool:
 
 
 def profile_cost(profile: bytes | None) -> float:
-    """Return the CPU seconds that converting by a profile may take beside those of its pixels.
+    """Return the CPU seconds that converting by a profile may take beside the conversion of the
+    pixels.
 
-    Only stages (`D2B0` to `D2B3`) take many: a profile may name one large stage a hundred times.
+    Only stages (`D2B0` to `D2B3`) take many: a profile may name the same large stage a hundred
+    times.
     """
     table = (profile or b"")[_TABLE : _TABLE + _TAG.size * MAX_TAGS]
     names = (table[start : start + 3] for start in range(0, len(table), _TAG.size))
@@ -268,10 +270,10 @@ def is_srgb(profile: bytes | None, *, grey: bool) -> bool:
 
 
 def _cached(build: F) -> F:
-    """Keep the last results of a function of a profile, and one for large profiles.
+    """Keep the last results of a function of a profile, and a single result for large profiles.
 
     The parts of a large image need their transform again and again. A cache holds the profiles too:
-    one of all sizes could take 64 MB in each process.
+    a cache of profiles of all sizes could take 64 MB in each process.
     """
     small, large = lru_cache(maxsize=_CACHED)(build), lru_cache(maxsize=1)(build)
 

@@ -1,4 +1,4 @@
-"""Estimate what decoding and encoding cost before they begin: memory, CPU seconds, and pixels.
+"""Estimate the costs of decoding and encoding before they begin: memory, CPU seconds, and pixels.
 
 Memory is in bytes per pixel, measured by `python -m tests.bench.decoder_memory` and rounded up. The
 figures hold for large images; the tables of a codec and the stripe that is converted come to 10 to
@@ -73,10 +73,10 @@ def decode_memory(
 ) -> int:
     """Estimate the bytes that decoding a file of `size` bytes takes at most, its pixels included.
 
-    `plain_jpeg`: the file is one that `open_plain` opens. `coefficients`: the bytes per pixel that
-    a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4. `buffers`: the
-    bytes of the rows of a PNG, of the strip or tile of a TIFF, or of the planes of an AVIF, which
-    are unpacked at a time.
+    `plain_jpeg`: `open_plain` opens the file. `coefficients`: the bytes per pixel that a JPEG of
+    several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4. `buffers`: the bytes of the
+    rows of a PNG, of the strip or tile of a TIFF, or of the planes of an AVIF, which are unpacked
+    at a time.
     """
     if plain_jpeg:
         return size + info.n_pixels * _PLAIN_JPEG * (1 if info.orientation == 1 else 2)
@@ -382,7 +382,7 @@ def check_encode_memory(
 ) -> None:
     """Raise Unprocessable for an encoding that needs more than `most` bytes by estimate.
 
-    `beside`: bytes of pixels that stay in memory meanwhile, because other answers need them.
+    `beside`: bytes of pixels that stay in memory meanwhile, because further answers need them.
     """
     needed = encode_memory(shape, format, encoding) + beside
     if needed > most:
@@ -395,13 +395,13 @@ def check_encode_memory(
 
 
 def _name(shape: Shape, format: ImageFormat, encoding: Encoding) -> str:
-    """Return the name of a format with what makes it take more memory."""
+    """Return the name of a format with the option that makes it take more memory."""
     kind = "lossless " if encoding.lossless else "progressive " if encoding.progressive else ""
     return f"{kind}{format.name}{' with alpha' if shape[2] == 4 else ''}"
 
 
 def _instead(shape: Shape, most: int) -> str:
-    """Return what to ask for: the formats that are allowed for these pixels, or fewer pixels."""
+    """Return advice: the formats that are allowed for these pixels, or fewer pixels."""
     fitting = [
         each
         for each in ENCODABLE

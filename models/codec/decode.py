@@ -1,8 +1,9 @@
 """Decode image files to upright sRGB pixels.
 
 JPEGs go through simplejpeg (libjpeg-turbo, the same pixels as Pillow in two thirds of the time).
-Files that it refuses, and every other format, go to Pillow, which alone decides what is decodable.
-A file is whole if its pixels are: decoders fill up missing pixels, and say so in a warning at most.
+Files that it refuses, and all further formats, go to Pillow, which alone decides whether a file can
+be decoded. A file is whole if its pixels are: decoders fill up missing pixels, and say so in a
+warning at most.
 """
 
 from dataclasses import dataclass, replace
@@ -42,10 +43,10 @@ def new_pixels(shape: tuple[int, int, int]) -> Pixels:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The first frame of a file; `info` is what the file really contained, size and orientation
-    too.
+    """The first frame of a file; `info` describes the real content of the file, size and
+    orientation too.
 
-    `image` is an Image, or a Jpeg if the caller asked for one; `exif` is as in the file.
+    `image` is an Image, or a Jpeg if the caller asked for a file; `exif` is as in the file.
     """
 
     image: Source
@@ -84,7 +85,9 @@ class Opened:
         )
 
     def describe(self, *, colour: bool) -> Description:
-        """Return what the file contains; with `colour` raises Undecodable as `decode` does."""
+        """Return a description of the content; with `colour` raises Undecodable as `decode`
+        does.
+        """
         return describe(self._data, self._header, colour=colour)
 
     def decode(self, *, writable: bool = True, new_pixels: NewPixels = new_pixels) -> Decoded:
@@ -100,7 +103,7 @@ class Opened:
         return replace(decoded, image=Image(image.pixels.copy()))
 
     def decode_plain(self, new_pixels: NewPixels = new_pixels) -> Decoded | None:
-        """Return the pixels of a fast JPEG, or None for a damaged one, which takes more memory."""
+        """Return the pixels of a fast JPEG, or None for a damaged JPEG, which takes more memory."""
         header = self._header
         with reading(ImageFormat.JPEG):
             pixels = _by_simplejpeg(self._data, header, new_pixels)
@@ -117,13 +120,13 @@ class Opened:
 
 
 def open_file(data: bytes, *, max_pixels: int) -> Opened:
-    """Open an image file whose cost is within bounds; raise what `probe` raises."""
+    """Open an image file whose cost is within bounds; raise the errors of `probe`."""
     return Opened(data, read_header(data, max_pixels))
 
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
-    """Open a certain baseline JPEG, which costs what its pixels cost; return None for all other
-    files, and for one with a colour profile whose cost is not certain.
+    """Open a certain baseline JPEG, whose cost depends on its pixels alone; return None for every
+    file of another kind, and for a colour profile whose cost is not certain.
     """
     found = inspect(data)
     header = None if found is None else plain_header(data, found, max_pixels)
@@ -136,8 +139,8 @@ def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
 def decode(data: bytes, *, max_pixels: int) -> Decoded:
     """Return the pixels of an image file: upright, sRGB, 8 bits; 1, 3 or 4 channels; C-contiguous.
 
-    The GIL is released while decoding. Raises what `probe` raises, and Undecodable for a file whose
-    pixels are corrupt or truncated.
+    The GIL is released while decoding. Raises the errors of `probe`, and Undecodable for a file
+    whose pixels are corrupt or truncated.
     """
     return open_file(data, max_pixels=max_pixels).decode()
 
@@ -211,7 +214,7 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
 
 
 def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
-    """Return what `read_header` returns; Pillow's parser (0.05 ms) runs only for EXIF and
+    """Return the same header as `read_header`; Pillow's parser (0.05 ms) runs only for EXIF and
     profiles.
     """
     if found.described or found.width * found.height > max_pixels:
@@ -225,12 +228,12 @@ def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
 def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     """Return a baseline sRGB JPEG, whole and well formed; None for files that must be decoded here.
 
-    All JPEGs with restart markers must be. Surplus bytes before such a marker cannot be seen
-    without decoding; a hardware decoder silently makes other pixels of them than libjpeg-turbo, and
-    a check by decoding at an eighth of the size takes 71 % of the time of decoding. Of 196 photos
-    13 have such markers.
+    All JPEGs with restart markers must be decoded here. Surplus bytes before a restart marker
+    cannot be seen without decoding; a hardware decoder silently makes pixels of them that differ
+    from libjpeg-turbo's, and a check by decoding at an eighth of the size takes 71 % of the time of
+    decoding. Of 196 photos 13 have restart markers.
 
-    Raises what `probe` raises.
+    Raises the errors of `probe`.
     """
     found = inspect(data)
     if found is None or found.restarts:

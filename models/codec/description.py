@@ -54,7 +54,7 @@ ExifValue = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description of a file. `width` and `height` are those of the upright image, in pixels.
+    """Description of a file. `width` and `height` describe the upright image, in pixels.
 
     `frames` is None where there are several and the header has no count (GIF, TIFF). `profile` is
     the name of the colour profile. `colour` is `#rrggbb` in sRGB, None if it was not asked for, or
@@ -175,8 +175,8 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
 def _reduced(rows: Rows) -> PillowImage.Image:
     """Return means of pixels, at least SIDE of them on the longer side of a larger picture.
 
-    They are computed box by box: a picture of a mode that is not in `_REDUCIBLE` never exists as a
-    whole in one that is, which would take up to 8 bytes per pixel more.
+    They are computed box by box: a whole picture is never converted to a mode of `_REDUCIBLE`,
+    which would take up to 8 bytes per pixel more.
     """
     width, height = rows.size
     factor = max(1, max(width, height) // SIDE)

@@ -173,8 +173,8 @@ def encode(
 
     By default JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey stays grey in all
     formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
-    written, or, with metadata="keep", what `exif.py` keeps of the source's `exif`. `taken` is
-    called with pixels of a large image that the encoder has copied: the caller may give their
+    written, or, with metadata="keep", the part of the source's `exif` that `exif.py` keeps. `taken`
+    is called with pixels of a large image that the encoder has copied: the caller may give their
     memory back.
 
     Raises InvalidParameter for options that the format does not have, and Unprocessable for an
@@ -267,7 +267,7 @@ def _avif_grid(image: Image, encoding: Encoding, exif: bytes) -> bytes:
 
 
 def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
-    """Return Pillow's options for a format other than JPEG."""
+    """Return Pillow's options for a format that is not JPEG."""
     if format_ is ImageFormat.PNG:
         level = encoding.png_level
         return _RUN_LENGTH if level is None else {"compress_level": level}
@@ -305,8 +305,8 @@ def _by_pillow(
 class _Borrowed(PillowImage.Image):
     """An image for Pillow's writer of AVIF, which asks for nothing but size, mode and bytes.
 
-    It gives the array itself as its bytes. Pillow's own image would be one copy of the pixels and
-    its bytes another, beside an encoder that needs 21 bytes for each pixel.
+    It gives the array itself as its bytes. Pillow's own image and its bytes would be two copies of
+    the pixels, beside an encoder that needs 21 bytes for each pixel.
     """
 
     def __init__(self, pixels: Pixels) -> None:
@@ -335,10 +335,10 @@ _FEATURES = ("pil", "libjpeg_turbo", "zlib", "zlib_ng", "libtiff", "webp", "avif
 
 @functools.cache
 def codec_versions() -> Mapping[str, str | None]:
-    """Return the version of each library by its name, None for those that are missing, and how
-    AVIF grids are written.
+    """Return the version of each library by its name, None for a missing library, and the form of
+    AVIF grids.
 
-    Another version of an encoder may write other bytes for the same pixels.
+    Another version of an encoder may write different bytes for the same pixels.
     """
     found = {name: features.version(name) for name in _FEATURES}
     return {**found, "simplejpeg": simplejpeg.__version__, "avif_grid": avif_grid.FORM}

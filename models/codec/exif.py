@@ -1,4 +1,5 @@
-"""EXIF: the entries of a directory as a table, what reading a block costs, and what is kept of it.
+"""EXIF: the entries of a directory as a table, the cost of reading a block, and the part that is
+kept.
 
 Layout: TIFF 6.0, section 2, where BigTIFF has 8 bytes in place of 2 or 4; Exif 2.32 (CIPA DC-008).
 """
@@ -104,7 +105,7 @@ _SRGB = 1
 
 
 class _Field(NamedTuple):
-    """One entry of a directory, its values in the byte order of the block."""
+    """An entry of a directory, its values in the byte order of the block."""
 
     tag: int
     kind: int
@@ -157,14 +158,16 @@ def _fields(tiff: bytes, order: str, start: int) -> Iterator[_Field]:
 
 
 def _below(tiff: bytes, order: str, first: dict[int, _Field], tag: int) -> Iterator[_Field]:
-    """Yield the entries of the directory that the first one points to with `tag`."""
+    """Yield the entries of the directory to which the first directory points with `tag`."""
     pointer = first.get(tag)
     if pointer is not None and (pointer.kind, pointer.number) == (_LONG, 1):
         yield from _fields(tiff, order, struct.unpack(order + "I", pointer.values)[0])
 
 
 def _directories(order: str, fields: list[_Field], others: dict[int, list[_Field]]) -> bytes:
-    """Return the first directory, 8 bytes after the start of the block, and those it points to."""
+    """Return the first directory, 8 bytes after the start of the block, and the directories to
+    which it points.
+    """
 
     def pointers(at: int) -> Iterator[_Field]:
         for tag, entries in others.items():

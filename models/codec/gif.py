@@ -58,17 +58,20 @@ def check_gif(data: bytes, max_pixels: int) -> float:
 
 
 def _next(data: bytes, at: int) -> int:
-    """Return where the next extension, frame or end begins; all other bytes are skipped."""
+    """Return where the next extension, frame or end begins; bytes of any further kind are
+    skipped.
+    """
     found = _NEXT.search(data, at)
     return found.start() if found else len(data)
 
 
 def _content(data: bytes, at: int, blocks: int, *, first_frame: bool) -> tuple[int, int]:
-    """Return where the parser begins to read the blocks of an extension at `at` up to an empty one.
+    """Return where the parser begins to read the blocks of an extension at `at` up to an empty
+    block.
 
     The second number is how many of `blocks` are left. Only a comment ends with its first empty
-    block: before the chain of any other extension the parser reads one block, and the repetitions
-    of an animation, whether they are empty or not.
+    block: before the chain of an extension of any further kind the parser reads a block, and the
+    repetitions of an animation, whether they are empty or not.
     """
     label, at = data[at + 1 : at + 2], at + 2
     if label == _COMMENT:

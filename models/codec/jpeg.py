@@ -1,9 +1,9 @@
 """JPEG: plain baseline files for decode engines, files with all their pixels, and bounds of cost.
 
 `inspect` checks the whole stream of a JPEG without decoding it, and any doubt gives None:
-libjpeg-turbo takes those files. Bit errors inside the Huffman data cannot be seen: codes that no
-table has, too many coefficients in a block, data that end before the last block or continue after
-it, values out of range. An engine meets those by itself; with restart markers each interval may be
+libjpeg-turbo takes the file. Bit errors inside the Huffman data cannot be seen: codes that no table
+has, too many coefficients in a block, data that end before the last block or continue after it,
+values out of range. An engine meets bit errors by itself; with restart markers each interval may be
 wrong that way.
 """
 
@@ -76,12 +76,12 @@ _MCU = {
 
 @dataclass(frozen=True, slots=True)
 class BaselineJpeg:
-    """A JPEG of one plane, or of Y, Cb and Cr; width and height are those stored.
+    """A JPEG of a single plane, or of Y, Cb and Cr; width and height are as stored.
 
-    `length` counts its bytes from SOI to EOI: what a file has behind them is no decoder's business.
-    `described`: it has segments that may hold EXIF or a colour profile. `restarts`: its scan has
-    restart markers; what stands before each of them need not be what the blocks there need, and
-    decoders differ on what is too much or too little.
+    `length` counts its bytes from SOI to EOI: no decoder reads the bytes behind them. `described`:
+    it has segments that may hold EXIF or a colour profile. `restarts`: its scan has restart
+    markers; the data before a marker may be longer or shorter than its blocks need, and decoders
+    differ on surplus and missing data.
     """
 
     width: int
@@ -98,7 +98,7 @@ class _Unfit(Exception):
 
 @dataclass(slots=True)
 class _Header:
-    """What the segments before the scan have defined; `shortest` codes are by class and number."""
+    """Definitions in the segments before the scan; `shortest` codes are by class and number."""
 
     frame: bytes = b""
     interval: int | None = None
@@ -109,7 +109,7 @@ class _Header:
 
 
 def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
-    """Return what the engines need to know of a JPEG that they accept, or None; never raise.
+    """Return the properties of a JPEG that the engines accept, or None; never raise.
 
     Three components are YCbCr by libjpeg's own rule; if the JFIF and Adobe markers and the
     component ids do not all agree, that is a doubt.
@@ -195,7 +195,9 @@ def _read_application(header: _Header, marker: int, head: bytes) -> None:
 
 @lru_cache(maxsize=_CACHED)
 def _quantization_tables(body: bytes) -> frozenset[int]:
-    """Return the number of each table; the upper four bits of a larger one mean 16 bits a value."""
+    """Return the number of each table; the upper four bits of a larger number mean 16 bits a
+    value.
+    """
     _require(len(body) % 65 == 0)
     names = frozenset(body[::65])
     _require(max(names, default=0) <= 3 and len(names) * 65 == len(body))
@@ -207,7 +209,8 @@ def _quantization_tables(body: bytes) -> frozenset[int]:
 def _huffman_tables(body: bytes) -> Mapping[int, int]:
     """Class and number of each table, and the bits of its shortest code.
 
-    Symbols are those baseline needs and come once each: no table outgrows one made for baseline.
+    Baseline files need no further symbols, and each comes once: no table outgrows a table made for
+    baseline.
     """
     tables: dict[int, int] = {}
     start = 0
@@ -255,7 +258,7 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
 
 
 def _least_bits(header: _Header, selector: int) -> int:
-    """Return the bits of a block coded by these two tables, at least: one DC and one AC code."""
+    """Return the bits of a block coded by these two tables, at least: a DC code and an AC code."""
     try:
         return header.shortest[selector >> 4] + header.shortest[selector & 15 | 0x10]
     except KeyError:
@@ -348,9 +351,7 @@ def _marks(stream: bytes, first: int) -> NDArray[np.bool_]:
 
 
 def _first_marker(stream: bytes, start: int) -> int:
-    """Return the place of the first 0xFF from `start` on that a byte other than 0 follows, or
-    -1.
-    """
+    """Return the place of the first 0xFF from `start` on that no 0 follows, or -1."""
     for first in range(start, len(stream) - 1, _BLOCK):
         marks = _marks(stream, first)
         place = int(marks.argmax())
@@ -362,8 +363,8 @@ def _first_marker(stream: bytes, start: int) -> int:
 def _behind_restarts(stream: bytes, start: int, restarts: int, bits: int) -> int | None:
     """Return the place behind the last of the restart markers of a scan.
 
-    None: another marker comes before, they are not numbered in their order, or there are fewer than
-    `bits` bits before one of them.
+    None: a marker of another kind comes before, the markers are not numbered in their order, or
+    fewer than `bits` bits stand before a marker.
     """
     passed, behind = 0, start
     for first in range(start, len(stream) - 1, _BLOCK):
@@ -388,7 +389,9 @@ _MISSING = re.compile("premature end of data segment|found marker 0xd9 instead o
 
 
 def closed(data: bytes) -> bytes:
-    """Return a JPEG that ends with an EOI behind its last scan; raises Undecodable if one lacks."""
+    """Return a JPEG that ends with an EOI behind its last scan; raises Undecodable if a scan is
+    missing.
+    """
     stream = whole_stream(data)
     if stream is None:
         raise _cut()
@@ -446,7 +449,7 @@ _SEQUENTIAL_FRAMES = frozenset({0xC0, 0xC1, 0xC3, 0xC9})
 def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float:
     """Return CPU seconds a pixel; raise Undecodable for a file that costs more than its pixels do.
 
-    `one_scan`: the caller has seen that there is only one; then its data are not searched.
+    `one_scan`: the caller has seen that there is a single scan; then its data are not searched.
     """
     at, fill, segments, pixels, planes = 2, 0, 0, 0, 0
     exif: list[bytes] = []
@@ -479,7 +482,7 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
 
 
 def has_several_scans(cost: float) -> bool:
-    """Return whether a JPEG that takes `cost` CPU seconds a pixel has more scans than one."""
+    """Return whether a JPEG that takes `cost` CPU seconds a pixel has several scans."""
     return cost > _PER_PIXEL + 1.5 * _PER_SCAN
 
 
@@ -522,8 +525,8 @@ def _pixels(size: bytes, max_pixels: int) -> int:
 def _check_metadata(segment: bytes, exif: list[bytes]) -> None:
     """Raise Undecodable for a directory that takes long to read; `exif` collects its segments.
 
-    Pillow joins those of EXIF, so the directory may stand in any of them. It reads that of an MPF,
-    an index of further images in the file, as it does EXIF's.
+    Pillow joins the segments of EXIF, so the directory may stand in any of them. It reads the
+    directory of an MPF, an index of further images in the file, as it does EXIF's.
     """
     if segment.startswith(b"Exif\0\0"):
         exif.append(segment[6:])

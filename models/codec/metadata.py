@@ -24,8 +24,8 @@ _COPYRIGHT = 0x8298
 class Metadata(NamedTuple):
     """Orientation as in EXIF (1 is upright, 5 to 8 swap width and height), and the copyright.
 
-    `exif` is the block as it is in the file, unchecked; None in formats that have no such block,
-    and for one that is too large to be kept.
+    `exif` is the block as it is in the file, unchecked; None in formats without EXIF, and for a
+    block that is too large to be kept.
     """
 
     orientation: int = 1
@@ -34,7 +34,7 @@ class Metadata(NamedTuple):
 
 
 def read_metadata(image: PillowImage.Image) -> Metadata:
-    """Return what Pillow has read of `image` so far; decode no pixels."""
+    """Return the metadata that Pillow has read of `image` so far; decode no pixels."""
     _set_xmp_aside(image)
     block = image.info.get("exif")
     if isinstance(block, bytes) and not affordable(block):

@@ -2,7 +2,7 @@
 
 Pillow's own pixel ceiling (`Image.MAX_IMAGE_PIXELS`, errors above twice that: 178,956,970 pixels)
 stays in force for the whole process and is answered as TooManyPixels, so the effective limit is the
-smaller of the two. It is not lifted here: it is a global, and other users of Pillow rely on it.
+smaller of the two. It is not lifted here: it is a global, and further users of Pillow rely on it.
 """
 
 import re
@@ -68,8 +68,9 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
     """Return Pillow's view of the header of `data`, which must be of that format; decode no
     pixels.
 
-    What Pillow does not read is noted in its `info`: the profile that a file names otherwise than
-    by an embedded one, the part of an AVIF that is shown, and the layout of a TIFF.
+    The `info` of the image notes facts that Pillow does not read: the profile of colours that a
+    file names without embedding a profile, the part of an AVIF that is shown, and the layout of a
+    TIFF.
     """
     layout = None
     if format is ImageFormat.TIFF:
@@ -98,7 +99,7 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
 def writing_at_once(n_bytes: int) -> Iterator[None]:
     """Give Pillow's buffers room for a file of this number of bytes inside the block.
 
-    Their size is a global of Pillow's: one thread at a time, and the chunks of a PNG that another
+    Their size is a global of Pillow's: threads take turns, and the chunks of a PNG that another
     thread writes meanwhile are larger, of the same pixels.
     """
     with _BUFFERS:
@@ -114,8 +115,8 @@ def _quiet() -> Iterator[None]:
     """Ignore the warnings of Pillow's modules, where warnings are errors as well.
 
     `warnings.catch_warnings` saves and restores the whole list of filters and is not thread-safe.
-    Here every block puts one entry of its own into the list and takes one equal entry out: both are
-    atomic, blocks of several threads overlap freely, and no other filter is touched.
+    Here every block puts an entry of its own into the list and takes an equal entry out: both are
+    atomic, blocks of several threads overlap freely, and no foreign filter is touched.
     """
     filters = cast(list[_Filter], warnings.filters)
     filters.insert(0, _IGNORE)

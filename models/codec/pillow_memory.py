@@ -43,10 +43,11 @@ _Array._fields_ = (
 
 @contextmanager
 def in_one_block(pixels: int) -> Iterator[None]:
-    """Let Pillow put pictures of this size into one block of memory, which it can show.
+    """Let Pillow put pictures of this size into a single block of memory, which it can show.
 
-    The switch is a global of Pillow's. Where threads overlap, a picture of another one lands in one
-    block too, or this one does not: then nothing is released, and the pixels are the same.
+    The switch is a global of Pillow's. Where threads overlap, the picture of another thread lands
+    in a single block too, or this picture does not: then nothing is released, and the pixels are
+    the same.
     """
     if pixels < LARGE:
         yield

@@ -156,7 +156,7 @@ def check_rows(data: bytes, image: ImageFile) -> None:
 
 
 def has_wide_transparency(data: bytes, image: ImageFile) -> bool:
-    """Return whether pixels of 16-bit RGB of one colour are transparent."""
+    """Return whether a colour of 16-bit RGB is transparent."""
     wide = data[24:26] == bytes((16, _RGB))
     return wide and isinstance(image.info.get("transparency"), tuple)
 

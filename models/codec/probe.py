@@ -35,11 +35,11 @@ _COLOUR = frozenset(("RGB", "CMYK", "YCbCr", "LAB", "HSV"))
 class ImageInfo:
     """The properties of an image file by its header.
 
-    `width` and `height` are those of the upright image, in pixels; `orientation` is EXIF's, 1…8.
-    `frames` is the header's count; GIF and TIFF have none, for them 2 means "more than one". `mode`
+    `width` and `height` describe the upright image, in pixels; `orientation` is EXIF's, 1…8.
+    `frames` is the header's count; GIF and TIFF have no count, for them 2 means "several". `mode`
     is Pillow's name for the stored pixels. `fast_jpeg`: a grey or three-component 8-bit JPEG, which
-    a JPEG decoder may read without Pillow's help. `transparent`: the pixels get alpha whatever
-    the mode is, as of a PNG or a GIF that names a transparent colour.
+    a JPEG decoder may read without Pillow's help. `transparent`: the pixels get alpha whatever the
+    mode is, as of a PNG or a GIF that names a transparent colour.
     """
 
     format: ImageFormat
@@ -196,7 +196,7 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
 def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> int:
     """Return the bytes that a decoder allocates beside its picture of `pixels` pixels.
 
-    They are those that follow from the container, and not from the number of pixels and the mode.
+    The bytes follow from the container, and not from the number of pixels and the mode.
     """
     match format:
         case ImageFormat.PNG:

@@ -1,4 +1,4 @@
-"""The errors of files that would cost too much: what was found, what is allowed, what to do."""
+"""The errors of files that would cost too much: the finding, the limit, and advice."""
 
 from models.domain.errors import TooManyPixels, Undecodable
 

@@ -36,11 +36,11 @@ class Rows(Protocol):
 def boxes(width: int, height: int, most: int, cell: int = 1) -> Iterator[Box]:
     """Yield boxes of at most `most` pixels, in the order in which the pixels are stored.
 
-    They are whole rows, or parts of one row where a row has more pixels than that. So each is one
-    piece of memory that begins where the one before it ends.
+    Boxes are whole rows, or parts of a row where a row has more pixels. So each box is a piece of
+    memory that begins where the box before it ends.
 
     With a `cell` they consist of whole squares of that side, except at the right and the bottom, so
-    a box has the pixels of one square at least. Parts of several rows are possible then.
+    a box has the pixels of a square at least. Parts of several rows are possible then.
     """
     rows = min(height, max(1, most // width // cell) * cell)
     columns = min(width, max(1, most // rows // cell) * cell)

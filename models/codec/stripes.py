@@ -1,9 +1,9 @@
 """Convert a decoded picture to upright sRGB pixels stripe by stripe.
 
 Pillow keeps four bytes for each pixel of a colour image, and copies it once more for every
-conversion and twice to hand its pixels out. In stripes only one such copy of the whole image exists
-beside the result, and the rows of a large one are released as they are converted. A stripe has
-several rows, or a part of one where rows are very long (`rows.py`). All conversions here work on
+conversion and twice to hand its pixels out. In stripes a single copy of the whole image exists
+beside the result, and the rows of a large picture are released as they are converted. A stripe has
+several rows, or a part of a row where rows are very long (`rows.py`). All conversions here work on
 each pixel by itself, so stripes do not change the result.
 """
 
@@ -74,11 +74,11 @@ class _Raw:
         return image
 
     def release(self, pixels: int) -> None:
-        """Do nothing: the bytes are one object."""
+        """Do nothing: the bytes are a single object."""
 
 
 def loaded(image: ImageFile) -> Rows:
-    """Return the rows of an image; raises what Pillow raises for a file that is corrupt.
+    """Return the rows of an image; raises the errors of Pillow for a file that is corrupt.
 
     The decoders of AVIF and WebP are asked directly: Pillow's `load` would keep the decoder with
     its two canvases, the bytes that it gave, and the copy of these bytes, all at the same time.
@@ -117,7 +117,9 @@ def rows_of(image: PillowImage.Image) -> Rows:
 
 
 def frame_of(image: ImageFile) -> Box | None:
-    """Return the first frame of a GIF that leaves pixels open, None for all other images."""
+    """Return the first frame of a GIF that leaves pixels open, None for images of any further
+    kind.
+    """
     if image.format != "GIF" or not image.tile or "transparency" in image.info:
         return None
     left, top, right, bottom = image.tile[0].extents or (0, 0, *image.size)
@@ -130,7 +132,7 @@ def converted(
 ) -> Pixels:
     """Return the pixels in sRGB, turned as EXIF `orientation` (1…8) requires.
 
-    A large image is written into an array of `new_pixels`, a small one may be in any array.
+    A large image is written into an array of `new_pixels`, a small image may be in any array.
     """
     width, height = rows.size
     grey = is_grey(rows.mode)
@@ -186,12 +188,12 @@ def _empty(shape: tuple[int, int, int]) -> Pixels:
 
 
 def _items(pixels: Pixels) -> Any:
-    """Return a view with one item per pixel: they move twice as fast as three bytes on an axis."""
+    """Return a view with an item per pixel: they move twice as fast as three bytes on an axis."""
     return np.ascontiguousarray(pixels).view(f"V{pixels.shape[2]}")[..., 0]
 
 
 def _as_stored(target: Pixels, orientation: int) -> Any:
-    """Return a view of upright pixels, one item per pixel, in the order of the stored ones."""
+    """Return a view of upright pixels, an item per pixel, in the order of the stored pixels."""
     turned = target.view(f"V{target.shape[2]}")[..., 0]
     # Orientations 5 to 8 exchange the axes as well, hence the transposition at the end: each of the
     # eight is a choice of two mirrorings and a transposition.
@@ -215,7 +217,7 @@ _FORMATS = ("BMP", "TIFF")
 
 
 def read_growing(image: ImageFile) -> None:
-    """Let Pillow read the pixels of an image that has not been loaded in such pieces."""
+    """Let Pillow read the pixels of an image that has not been loaded in growing pieces."""
     if image.format in _FORMATS:
         pieces = _Pieces(image.fp)
         hooks: Any = image
@@ -223,7 +225,7 @@ def read_growing(image: ImageFile) -> None:
 
 
 class _Pieces:
-    """Reader of one strip after the other: each piece has as many bytes as all before it."""
+    """Reader of strips in turn: each piece has as many bytes as all before it."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -111,7 +111,7 @@ def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]
 
 
 def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
-    """Return the numbers of entries that have one, and the largest depth of a sample."""
+    """Return the numbers of entries with a single number, and the largest depth of a sample."""
     values = tag_values(data, entries)
     found = {tag: numbers[0] for tag, numbers in values.items() if len(numbers) == 1}
     told = values.get(_BITS, (_MOST_BITS if (entries["tag"] == _BITS).any() else 1,))
@@ -243,7 +243,9 @@ def layout_of(image: ImageFile) -> SampleLayout | None:
 
 
 def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | None:
-    """Return the layout of samples that Pillow does not read rightly, None for all other files."""
+    """Return the layout of samples that Pillow does not read rightly, None for files that Pillow
+    reads.
+    """
 
     def value(tag: int, default: int) -> int:
         return tags.get(tag, (default,))[0]
@@ -348,7 +350,9 @@ def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8
 
 
 def _samples(tiles: NDArray[np.uint8], layout: SampleLayout) -> NDArray[Any]:
-    """Return the samples of rows of tiles; those that fill no whole bytes begin with high bits."""
+    """Return the samples of rows of tiles; samples that fill no whole bytes begin with high
+    bits.
+    """
     if layout.bits in (8, 16, 32):
         return (
             np.ascontiguousarray(tiles)
@@ -403,7 +407,9 @@ _MAKE_BYTES = 32
 
 
 def camera_raw(data: bytes) -> str | None:
-    """Return the kind of a camera raw file, as its extension names it; None for all other files."""
+    """Return the kind of a camera raw file, as its extension names it; None for a file of another
+    kind.
+    """
     if match := _BY_MAGIC.match(data):
         return match.lastgroup
     entries = first_directory(data)

@@ -33,7 +33,7 @@ _SIDE = 16
 
 
 def warm_up() -> None:
-    """Decode and encode a small picture in every format; AVIF uses one thread only."""
+    """Decode and encode a small picture in every format; AVIF uses a single thread."""
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1
     for name in _TEXT_CODECS:
         codecs.lookup(name)

@@ -30,8 +30,8 @@ DTYPES = {
 def on_one_thread() -> Iterator[None]:
     """Let torch compute the block on the calling thread alone; usable as a decorator.
 
-    Weights are read and laid out by hundreds of small operations. Spread over all cores, each of
-    them wakes threads that then wait for the next one in a loop: 4 s of CPU time in place of 0.4.
+    Weights are read and laid out by hundreds of small operations. Spread over all cores, each layer
+    wakes threads that then wait for the next layer in a loop: 4 s of CPU time in place of 0.4.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -113,7 +113,9 @@ def folded(network: nn.Module) -> nn.Module:
 
 
 def normalisation_table(preprocessing: Preprocessing) -> NDArray[np.float32]:
-    """Return what torchvision's transform makes of every level of every channel: (1, 256, 3)."""
+    """Return the result of torchvision's transform for every level of every channel: (1, 256,
+    3).
+    """
     levels = torch.arange(256, dtype=torch.float32).view(1, 256, 1).div_(255)
     mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
     return (levels - mean).div_(std).numpy()

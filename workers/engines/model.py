@@ -78,7 +78,7 @@ def load_state(path: Path, n_labels: int, spec: NetworkSpec = RESNET18) -> State
 def random_state(seed: int, n_classes: int, spec: NetworkSpec = RESNET18) -> State:
     """Draw untrained weights by torchvision's own initialisation: the same for the same seed.
 
-    The numbers come from torch's CPU generator, which is put back as it was. No other thread may
+    The numbers come from torch's CPU generator, which is put back as it was. No second thread may
     draw meanwhile.
     """
     with torch.random.fork_rng(devices=[]):
@@ -163,7 +163,7 @@ def _problems(state: State, spec: NetworkSpec) -> Iterator[str]:
 
 
 def _recognised(state: State, spec: NetworkSpec) -> str:
-    """Return what a state dict that does not fit is, and what to do; empty if it is not known."""
+    """Return the kind of a state dict that does not fit, and advice; empty if it is not known."""
     for prefix in _PREFIXES:
         if state and all(name.startswith(prefix) for name in state):
             return (
@@ -205,7 +205,7 @@ __all__ = ["Loaded", "State", "load_model", "load_models"]
 
 
 class Network(Protocol):
-    """What `build` makes of weights."""
+    """A network that `build` makes of weights."""
 
     @property
     def precision(self) -> Precision:
@@ -225,9 +225,9 @@ class Loaded(Generic[NetworkT]):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Opened weights; `sha256` is the file's, or for random ones that of the tensors.
+    """Opened weights; `sha256` is the file's, or the digest of random tensors.
 
-    `warning` says why its labels are not what one would expect; it is None when they are.
+    `warning` says why its labels differ from the expected labels; it is None when they are.
     """
 
     name: str
@@ -242,7 +242,7 @@ def load_models(
 ) -> list[Loaded[NetworkT]]:
     """Load every network that the settings ask for, the default first.
 
-    ValueError says what is wrong with the settings.
+    ValueError names the fault of the settings.
     """
     return [load_model(settings, spec, device, build) for spec in served_specs(settings)]
 
@@ -253,7 +253,7 @@ def load_model(
     device: str,
     build: Callable[[NetworkSpec, State], NetworkT],
 ) -> Loaded[NetworkT]:
-    """Load one network for `device`; ValueError says what is wrong with the settings."""
+    """Load a network for `device`; ValueError names the fault of the settings."""
     source = resolve(settings, spec)
     try:
         weights = _open(source, spec, WeightsStore(settings.cache_folder))
@@ -302,7 +302,7 @@ def _open(source: WeightsSource, spec: NetworkSpec, store: WeightsStore) -> Weig
 def _preferred(
     preferred: Published, fallback: Bundled, spec: NetworkSpec, store: WeightsStore
 ) -> Weights:
-    """Open what `auto` finds; a fallback never comes silently."""
+    """Open the weights that `auto` finds; a fallback never comes silently."""
     try:
         return _open(preferred, spec, store)
     except WeightsUnavailable as error:

@@ -42,8 +42,8 @@ class BasicBlock(nn.Module):
 class BottleneckBlock(nn.Module):
     """Convolutions of 1 × 1, 3 × 3 and 1 × 1 beside a shortcut.
 
-    The first reduces the channels to `width`, the last one expands them to 4 · `width`. The stride
-    is in the 3 × 3 convolution, as torchvision has it; the paper has it in the first 1 × 1.
+    The first reduces the channels to `width`, the last expands them to 4 · `width`. The stride is
+    in the 3 × 3 convolution, as torchvision has it; the paper has it in the first 1 × 1.
     """
 
     expansion = 4
@@ -81,7 +81,7 @@ BLOCKS: dict[str, type[BasicBlock] | type[BottleneckBlock]] = {
 
 
 class ResidualNetwork(nn.Module):
-    """Map (n, 3, h, w) to logits (n, classes); fresh weights are those torchvision would draw."""
+    """Map (n, 3, h, w) to logits (n, classes); fresh weights equal torchvision's."""
 
     def __init__(
         self, block: type[BasicBlock] | type[BottleneckBlock], depths: Sequence[int], n_classes: int

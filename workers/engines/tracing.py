@@ -15,7 +15,7 @@ _TRACING = threading.Event()
 
 @contextmanager
 def traced(path: Path) -> Iterator[None]:
-    """Write what the block does to `path`: kernels and copies by stream, stages by thread.
+    """Write the work of the block to `path`: kernels and copies by stream, stages by thread.
 
     Threads that run already are traced as well, which torch does only where it is asked to.
     """

@@ -6,9 +6,9 @@ then gives the same bytes as the whole image. If the caller needs the input no l
 takes its place.
 
 Bands are made of rows, which are contiguous in memory. They are made of columns where rows are
-longer than `WIDEST`, because filters take temporary arrays of at least one row, and where a band of
-rows would take more than `BAND_BYTES` and one of columns takes less. The shorter side of an image
-of 50 megapixels has at most 7,071 pixels, so a band across it is never large.
+longer than `WIDEST`, because filters take temporary arrays of at least a row, and where a band of
+rows would take more than `BAND_BYTES` and a band of columns takes less. The shorter side of an
+image of 50 megapixels has at most 7,071 pixels, so a band across it is never large.
 
 Filters that depend on the whole image, or on the place of a pixel, are not divided here. Some write
 their results piece by piece (`Filter.in_pieces`), and may then overwrite the input as well.
@@ -61,7 +61,7 @@ class _Division:
 
 
 def apply(step: ChainStep, pixels: Pixels, *, overwrite: bool) -> Pixels:
-    """Return the result of one step, uint8 (H, W, C).
+    """Return the result of a step, uint8 (H, W, C).
 
     `overwrite`: nothing else needs the input, so that the result may be written over it.
     """
@@ -142,10 +142,11 @@ def _division(step: ChainStep, shape: Shape) -> _Division | None:
 
 
 def _bands(step: ChainStep, shape: Shape, axis: int, reach: int) -> _Division:
-    """Return bands of as many lines as fit, at least as many as those around them on one side.
+    """Return bands of as many lines as fit, at least as many as the lines around them on a side.
 
-    With fewer, the work on lines that belong to other bands would be more than three times the
-    work itself. No row of a band of columns is longer than `WIDEST`, without those around it.
+    With fewer, the work on lines that belong to neighbouring bands would be more than three times
+    the work itself. No row of a band of columns is longer than `WIDEST`, without the columns around
+    it.
     """
     across, channels = shape[1 - axis], shape[2]
     line = across * (step.memory((_PER_PIXEL, _PER_PIXEL, channels)) // _PER_PIXEL**2 + channels)

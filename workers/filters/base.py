@@ -1,5 +1,5 @@
-"""The base class of all filters: one frozen pydantic model that holds the parameters of a filter
-and its CPU specification.
+"""The base class of all filters: a frozen pydantic model that holds the parameters of a filter and
+its CPU specification.
 
 All filters follow these rules. Input and output are uint8 arrays of shape (H, W, C), where C is 1
 for grey, 3 for RGB and 4 for RGB with straight alpha. The result has the shape of the input unless
@@ -60,7 +60,7 @@ Odd = Annotated[int, AfterValidator(_odd)]
 
 
 class RowStep(Protocol):
-    """What `bands.py` applies to the bands of an image."""
+    """A step that `bands.py` applies to the bands of an image."""
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the result, uint8 (H, W, C)."""
@@ -79,18 +79,18 @@ class Filter(BaseModel):
 
     - `example`: a valid request for this filter, which documents it and draws its thumbnail.
     - `alpha_rule`: "point" filters colours without regard to alpha, "premul" filters colour times
-      alpha, "plane" filters alpha as one more plane, "keep" copies alpha, "drop" removes it.
+      alpha, "plane" filters alpha as a further plane, "keep" copies alpha, "drop" removes it.
     - `border`: how the pixels outside the image are defined; None if no result depends on them.
     - `result_shape`: "same", "colour" (grey becomes RGB), "no alpha", "turned", or "resized".
     - `tolerance`: the distance to the reference implementation that the tests enforce, in words.
-    - `device_tolerance`: the share of samples that a GPU may return one level off the CPU result.
+    - `device_tolerance`: the share of samples that a GPU may return a level off the CPU result.
     - `cpu_bytes_per_pixel`: the bytes of memory that the result and temporary arrays take at a time
       on a CPU, for grey or RGB and for RGBA, measured by `tests/bench/filter_memory.py`. A filter
       that is a table takes its result only.
     - `row_reach`: how many rows above and below its own, and columns beside it, a pixel of the
       result depends on, where that does not depend on parameters; None for more, and for filters
       that override `rows_around`.
-    - `counts_first`: `counted` reduces the filter to one that computes each pixel by itself.
+    - `counts_first`: `counted` reduces the filter to a filter that computes each pixel by itself.
     - `in_pieces`: `write` is defined, and the result has the shape of the input.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
@@ -176,7 +176,7 @@ class Filter(BaseModel):
         """Return the new value of each level of a colour sample: 256 × uint8, or None.
 
         None means that the result depends on more than the level. Neighbours in a chain that have
-        tables run as one table (see `lookup_tables.py`).
+        tables run as a single table (see `lookup_tables.py`).
         """
         return None
 

@@ -1,7 +1,7 @@
-"""Compose neighbouring table filters of a chain into one table, which gives the same bytes.
+"""Compose neighbouring table filters of a chain into a single table, which gives the same bytes.
 
 Matrices and blends of several channels cannot be composed: levels are rounded and clamped between
-two of them, which no single matrix repeats. They run one by one.
+two of them, which no single matrix repeats. They run singly.
 """
 
 import math
@@ -23,7 +23,7 @@ from workers.kernels.items import Pass, Shape
 
 
 class ChainStep(Protocol):
-    """One step of a chain as an engine runs it: a filter, or one table that stands for several."""
+    """A step of a chain as an engine runs it: a filter, or a table that stands for several."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class ChainStep(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComposedTables:
-    """A step that maps every colour sample by one table, uint8 (256,); alpha is copied."""
+    """A step that maps every colour sample by a table, uint8 (256,); alpha is copied."""
 
     table: NDArray[np.uint8]
 
@@ -86,7 +86,7 @@ class ComposedTables:
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return one pass, however many filters the table stands for."""
+        """Return a single pass, however many filters the table stands for."""
         return TABLE_PASSES
 
     @property
@@ -122,7 +122,7 @@ class ComposedTables:
         return math.prod(shape)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return uint8 (H, W, C) after one look-up for each colour sample."""
+        """Return uint8 (H, W, C) after a look-up for each colour sample."""
         return through_table(pixels, self.table)
 
     def device_data(self, _shape: Shape) -> bytes:
@@ -149,7 +149,7 @@ class ChannelTables:
         return math.prod(shape)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return uint8 (H, W, C) after one look-up for each sample."""
+        """Return uint8 (H, W, C) after a look-up for each sample."""
         tables = cv2.merge([np.ascontiguousarray(each[None]) for each in self.tables])
         mapped = cv2.LUT(np.ascontiguousarray(pixels), tables)
         return np.asarray(mapped, np.uint8).reshape(pixels.shape)
@@ -160,7 +160,7 @@ class ChannelTables:
 
 
 def steps(filters: Sequence[Filter]) -> tuple[ChainStep, ...]:
-    """Return the filters in order, each run of neighbours that have tables as one step."""
+    """Return the filters in order, each run of neighbours that have tables as a single step."""
     return tuple(_steps(filters))
 
 
@@ -199,7 +199,9 @@ def tables_by_pillow(
 
 
 class _Counted:
-    """What `PIL.ImageOps` asks of an image: its mode, its histogram, and to apply tables."""
+    """The part of an image that `PIL.ImageOps` uses: its mode, its histogram, and to apply
+    tables.
+    """
 
     def __init__(self, pixels: Pixels, *, as_luma: bool = False) -> None:
         self._pixels = pixels

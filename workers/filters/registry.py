@@ -71,7 +71,9 @@ _SPOKEN = ("px", "%")
 
 
 def wrong_name(given: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown filter: all known names, and the one closest to `given`."""
+    """Return the message for an unknown filter: all known names, and the name closest to
+    `given`.
+    """
     names = list(known)
     if not isinstance(given, str):
         return f'a filter\'s "name" is needed, not {reprlib.repr(given)}: {", ".join(names)}'
@@ -83,8 +85,8 @@ def wrong_parameter(
 ) -> str:
     """Return the message for a wrong parameter.
 
-    For a known parameter it states the allowed range and unit, for an unknown one the parameters of
-    the filter.
+    For a known parameter it states the allowed range and unit, for an unknown parameter the
+    parameters of the filter.
     """
     if name not in parameters:
         there = f"takes {', '.join(parameters)}" if parameters else "takes no parameters"
@@ -213,9 +215,9 @@ def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
 
 
 def parse_one(name: str, parameters: Mapping[str, Any]) -> AnyFilter:
-    """Parse one filter by its name.
+    """Parse a filter by its name.
 
-    Numbers may be text, because queries and forms have no other type. Raises InvalidParameter.
+    Numbers may be text, because queries and forms have no further type. Raises InvalidParameter.
     """
     return _parse({**parameters, "name": name}, "", text=True)
 
@@ -244,7 +246,7 @@ def _parameters(filter_: type[Filter]) -> dict[str, Any]:
 
 
 def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
-    """Parse one filter; `text` states whether numbers may be written as text."""
+    """Parse a filter; `text` states whether numbers may be written as text."""
     prefix = f"{path}." if path else ""
     if not isinstance(op, Mapping):
         raise _invalid([FieldError(path, 'an object with a "name" is needed', op)])
@@ -309,5 +311,5 @@ _SLOW: dict[str, Callable[[Any], float]] = {
 
 
 def nanoseconds(filters: Sequence[Any]) -> float:
-    """Return the expected nanoseconds a pixel of filters that are applied one after the other."""
+    """Return the expected nanoseconds a pixel of filters that are applied in turn."""
     return sum([_SLOW[each.name](each) if each.name in _SLOW else USUAL for each in filters])

@@ -9,8 +9,8 @@ The grammar, where spaces around names and values do not count:
 A piece with `=` before any `:` belongs to the filter before it, so commas separate both filters and
 parameters. Commas within brackets or within double quotes belong to a value.
 
-The declaration of a parameter determines the type of its value. What cannot be converted stays
-text, and names are not checked: `parse_chain` refuses both and says what is allowed.
+The declaration of a parameter determines the type of its value. A value that cannot be converted
+stays text, and names are not checked: `parse_chain` refuses both and names the allowed values.
 """
 
 import json
@@ -106,7 +106,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _schema(filter_: str, parameter: str) -> Mapping[str, Any]:
-    """Return the JSON Schema of a parameter; it is empty for an unknown one."""
+    """Return the JSON Schema of a parameter; it is empty for an unknown filter."""
     if filter_ not in FILTERS:
         return {}
     found: Mapping[str, Any] = describe(FILTERS[filter_])["parameters"].get(parameter, {})

@@ -1,7 +1,7 @@
 """Compile the modules that no cubin on disk stands for: in parallel, and once on each host.
 
-NVRTC compiles on as many threads as call it. A process that finds another one compiling waits and
-loads what that one made, so that two workers of a GPU do not compile the same.
+NVRTC compiles on as many threads as call it. A process that finds another process compiling waits
+and loads its cubins, so that two workers of a GPU do not compile the same.
 """
 
 import logging
@@ -32,7 +32,9 @@ class Compiler(Protocol):
 
 
 def options(architecture: str) -> tuple[str, ...]:
-    """Return the compiler's options for an architecture such as `sm_90`: those CuPy would give."""
+    """Return the compiler's options for an architecture such as `sm_90`: the options that CuPy
+    would give.
+    """
     extra = ("-ftz=true", "--device-as-default-execution-space")
     return (*OPTIONS, *extra, f"-arch={architecture}")
 
@@ -42,7 +44,7 @@ def compiled(
 ) -> Mapping[str, bytes]:
     """Return the cubin of each module by its name, from `store` as far as it has them.
 
-    What is missing is compiled and added to the store. Raises RuntimeError with the compiler's
+    A missing cubin is compiled and added to the store. Raises RuntimeError with the compiler's
     messages when a module cannot be compiled.
     """
     names = [_name(module, architecture, compiler) for module in modules]

@@ -1,10 +1,10 @@
-"""Compiled modules (cubins) on disk, found by what they were compiled from.
+"""Compiled modules (cubins) on disk, found by their sources.
 
 A file is called `sm_90/filters.tone.point-KEY-SHA256.cubin`. KEY is a digest of the text, the
-options, the architecture and the version of the compiler: whatever changes one of them looks for
-another file. SHA256 is a digest of the content, so that a damaged file is compiled again instead
-of being loaded. Digests are cut to 32 hexadecimal digits. A file appears under its name only when
-it is complete.
+options, the architecture and the version of the compiler: a change of any of them leads to a new
+file. SHA256 is a digest of the content, so that a damaged file is compiled again instead of being
+loaded. Digests are cut to 32 hexadecimal digits. A file appears under its name only when it is
+complete.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class CubinName:
-    """What a cubin is found by: its module, the architecture as `sm_90`, and the key."""
+    """The name of a cubin: its module, the architecture as `sm_90`, and the key."""
 
     module: str
     architecture: str
@@ -51,14 +51,16 @@ def shipped(cache_folder: Path) -> Path:
 
 
 def folders(cache_folder: Path, user_folder: Path) -> tuple[Path, ...]:
-    """Return the folders of a store: the one that images ship, then one that its user can write."""
+    """Return the folders of a store: the folder that images ship, then a folder that its user can
+    write.
+    """
     return tuple(dict.fromkeys([shipped(cache_folder), shipped(user_folder)]))
 
 
 class CubinStore:
-    """Cubins in several folders: looked for in each of them, kept in the first writable one.
+    """Cubins in several folders: looked for in each folder, kept in the first writable folder.
 
-    The first folder may be a read-only one that came with an image. A folder that is missing is
+    The first folder may be a read-only folder that came with an image. A folder that is missing is
     empty. A folder that cannot be written is no error: the cubins are then compiled at each start.
     """
 
@@ -96,8 +98,8 @@ class CubinStore:
         return False
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Wait until no other process of this host compiles. To compile twice does no harm, because
-        `add` replaces whole files.
+        """Wait until no process of this host compiles. To compile twice does no harm, because `add`
+        replaces whole files.
         """
         return host_lock(self._folders, "lock", "compiles kernels")
 

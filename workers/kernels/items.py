@@ -40,11 +40,11 @@ Shape = tuple[int, int, int]
 
 
 class Pass(NamedTuple):
-    """One launch of a filter.
+    """A launch of a filter.
 
     `channels`: only images with these numbers of channels get blocks. `of_result`: the blocks cover
     the result instead of the source. `own_grid` is for the few kernels whose grid depends on
-    parameters; all others have the grid that the CUDA text states.
+    parameters; all further passes have the grid that the CUDA text states.
     """
 
     kernel: str

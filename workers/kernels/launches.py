@@ -1,9 +1,9 @@
 """Read from the CUDA text how its kernels are launched, so that tile sizes are stated only there.
 
-Every kernel is followed by one line that states its grid:
+Every kernel is followed by a line that states its grid:
 
     LAUNCHED_BY_TILES(kernel, width, height);  a block for every tile of an image, in pixels
-    LAUNCHED_BY_LINES(kernel, samples);        a block for every piece of an image as one line
+    LAUNCHED_BY_LINES(kernel, samples);        a block for every piece of an image as a single line
     LAUNCHED_BY_BLOCKS(kernel, blocks);        the same number of blocks for every image
 
 The numbers are integers, sums and products of integers, and constants of the text that are declared
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
     """How the blocks of a launch cover an image.
 
     There is a block for every tile of `width` by `height` pixels. `flat`: for every `width` samples
-    of the image as one line. `each`: this number of blocks for an image of any size.
+    of the image as a single line. `each`: this number of blocks for an image of any size.
     """
 
     width: int = 0
@@ -51,7 +51,7 @@ class Grid(NamedTuple):
 def grid_of(kernel: str) -> Grid:
     """Return the grid that the CUDA text states for a kernel.
 
-    Raises ValueError for a kernel without such a line, and for a number that cannot be computed.
+    Raises ValueError for a kernel without this line, and for a number that cannot be computed.
     """
     launches, constants = _declarations()
     if kernel not in launches:

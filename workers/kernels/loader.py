@@ -1,11 +1,11 @@
 """The CUDA text of all filters and of the network's crops, as the modules of an engine.
 
-Files name what they need by `#include "..."` with paths in `workers`. These lines are resolved
-here, so that a compiler gets a single text: NVRTC needs no folder to search, and the key of a
-cache on disk, which is made from the text, changes with every header. Nothing is compiled for a
-parameter. Each `.cu` file is a module of its own, so that several threads compile at a time
-(`compilation.py`); `source` is the text of all of them as one. CuPy is not imported here: an
-engine launches `KERNELS` as `workers.kernels.items` describes.
+Files name their needs by `#include "..."` with paths in `workers`. These lines are resolved here,
+so that a compiler gets a single text: NVRTC needs no folder to search, and the key of a cache on
+disk, which is made from the text, changes with every header. Nothing is compiled for a parameter.
+Each `.cu` file is a module of its own, so that several threads compile at a time
+(`compilation.py`); `source` is the joined text of all files. CuPy is not imported here: an engine
+launches `KERNELS` as `workers.kernels.items` describes.
 """
 
 import functools
@@ -26,7 +26,7 @@ _KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\
 
 @dataclass(frozen=True, slots=True)
 class CudaModule:
-    """One `.cu` file, by its path below `workers`: its whole text and the names of its kernels."""
+    """A `.cu` file, by its path below `workers`: its whole text and the names of its kernels."""
 
     name: str
     text: str
@@ -49,13 +49,13 @@ def expanded(text: str, folder: Path = FOLDER) -> str:
 
 @functools.cache
 def source() -> str:
-    """Return the text of all modules as one."""
+    """Return the joined text of all modules."""
     return expanded(root())
 
 
 @functools.cache
 def modules() -> tuple[CudaModule, ...]:
-    """Return one module for each `.cu` file, ordered by path."""
+    """Return a module for each `.cu` file, ordered by path."""
     return tuple(
         CudaModule(name, expanded(f'#include "{name}"\n'), _kernels(FOLDER / name))
         for name in _names(FOLDER)

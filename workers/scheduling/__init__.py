@@ -1,4 +1,4 @@
-"""Form batches of accepted jobs, which an engine runs: queues, micro-batches, one worker.
+"""Form batches of accepted jobs, which an engine runs: queues, micro-batches, a worker.
 
 Start reading at `worker.py`.
 May import `models` and `workers.operations`.

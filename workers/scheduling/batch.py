@@ -27,9 +27,10 @@ Observer = Callable[["Batch", BatchResult], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Jobs with one batch key, with the reason and the moment of their release.
+    """Jobs with the same batch key, with the reason and the moment of their release.
 
-    `id` names the batch among those of all workers; the halves of a failed one have new ids.
+    `id` names the batch among the batches of all workers; the halves of a failed batch have new
+    ids.
     """
 
     tickets: Sequence[Ticket]
@@ -53,7 +54,7 @@ class Batch:
                 ticket.on_device(has_it)
 
     def counted(self, result: BatchResult) -> "tuple[Batch, BatchResult] | None":
-        """Return the batch and its result without the server's own jobs; None without others."""
+        """Return the batch and its result without the server's own jobs; None if no job is left."""
         if all(ticket.job.counted for ticket in self.tickets):
             return self, result
         left = [n for n, ticket in enumerate(self.tickets) if ticket.job.counted]

@@ -15,11 +15,11 @@ from workers.scheduling.ticket import Ticket
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Limits of one micro-batch; after `ageing`, a waiting bulk job counts as interactive.
+    """Limits of a micro-batch; after `ageing`, a waiting bulk job counts as interactive.
 
     Times are in seconds. A single image over `max_batch_pixels` is a batch of its own, and so is
-    every job that is `alone`: it gains nothing from a larger batch, and would only wait for the
-    others.
+    every job that is `alone`: it gains nothing from a larger batch, and would only wait for further
+    jobs.
     """
 
     max_batch_size: int
@@ -29,7 +29,7 @@ class BatchLimits:
     alone: Callable[[Job], bool] = lambda _job: False
 
     def within(self, size: int, pixels: int, delay: float) -> "BatchLimits":
-        """Return other limits, none above these; a size of 0 means this one."""
+        """Return new limits, none above these; a size of 0 means the present size."""
         return replace(
             self,
             max_batch_size=min(size or self.max_batch_size, self.max_batch_size),
@@ -58,7 +58,7 @@ _NOTHING = Picked([], ReleaseReason.IDLE, [], None)
 
 
 class _Lane:
-    """Jobs of one batch key and one priority, oldest first; `single`: each is a batch of its own.
+    """Jobs of the same batch key and priority, oldest first; `single`: each is a batch of its own.
 
     It is ordered and linked, so that a cancelled job leaves in O(1) and releases its image.
     """
@@ -77,7 +77,7 @@ class MicroBatcher:
 
     A job costs O(1) over its life, however it ends; `pick` looks once at every lane's head.
     `limits` may be replaced at any time by the thread that calls `pick`, or under its lock. Jobs
-    whose ticket is `alone` (a worker died while it held them) get the whole device, one at a time.
+    whose ticket is `alone` (a worker died while it held them) get the whole device, each in turn.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
@@ -118,7 +118,8 @@ class MicroBatcher:
 
     def pick(self, now: float, idle: bool = True, kinds: Collection[Lane] = ALL) -> Picked:
         """Return the next batch to run at `now`, or when to ask again; `idle`: the device has no
-        batch. It is of one of `kinds`; a suspect is picked by those who take interactive jobs.
+        batch. The batch is of any of `kinds`; a suspect is picked by threads that take interactive
+        jobs.
         """
         if self.suspects:
             return self._pick_suspect(now, idle) if Lane.INTERACTIVE in kinds else _NOTHING
@@ -183,7 +184,7 @@ class MicroBatcher:
         return len(lane.tickets) >= self._most(lane) or lane.pixels >= self.limits.max_batch_pixels
 
     def _head(self, lane: _Lane, now: float, dropped: list[Ticket]) -> Ticket | None:
-        """Return the oldest job of a lane that is not over; drop those before it."""
+        """Return the oldest job of a lane that is not over; drop the jobs before it."""
         while lane.tickets:
             head = next(iter(lane.tickets))
             if not head.is_over(now):

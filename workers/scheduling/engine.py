@@ -16,7 +16,7 @@ class EngineLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of one micro-batch: `values` in job order, stage times in seconds."""
+    """The result of a micro-batch: `values` in job order, stage times in seconds."""
 
     values: Sequence[Result | ServiceError]
     upload: float
@@ -26,11 +26,12 @@ class BatchResult:
 
 
 class Engine(Protocol[SlotT]):
-    """Protocol of what computes micro-batches in staging slots; a slot owns a batch's resources.
+    """Protocol of engines, which compute micro-batches in staging slots; a slot owns a batch's
+    resources.
 
     The launch thread calls `acquire` and `launch`, the collect thread `collect`; `release` comes
-    from either. All jobs of a batch have one batch key. A call that raises affects only its batch:
-    the worker releases the slot and runs the halves, so the guilty job fails alone. After
+    from either. All jobs of a batch have the same batch key. A call that raises affects only its
+    batch: the worker releases the slot and runs the halves, so the guilty job fails alone. After
     EngineLost the worker answers all jobs with WorkerLost and ends.
     """
 
@@ -44,18 +45,18 @@ class Engine(Protocol[SlotT]):
 
     @property
     def collectors(self) -> int:
-        """Return the number of collect threads: one if the device computes, one a core if they
-        compute.
+        """Return the number of collect threads: a single thread if the device computes, a thread
+        for each core if the threads compute.
         """
 
     def acquire(self) -> SlotT | None:
-        """Return a free staging slot, waiting for one; None once the engine is closed."""
+        """Wait for a free staging slot and return it; None once the engine is closed."""
 
     def launch(self, slot: SlotT, jobs: Sequence[Job]) -> None:
         """Start the batch; return as soon as it is submitted to the device."""
 
     def collect(self, slot: SlotT) -> BatchResult:
-        """Wait for the batch: one value per job, in order. The only place that waits for it."""
+        """Wait for the batch: a value per job, in order. The only place that waits for it."""
 
     def release(self, slot: SlotT) -> None:
         """Give the slot back."""

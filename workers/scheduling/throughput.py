@@ -19,7 +19,8 @@ class Throughput:
         self._last_done = 0.0
 
     def add(self, jobs: int, launched_at: float, done_at: float, decode: float = 0.0) -> None:
-        """Add a finished batch; it took from the one before, or from its launch on an idle device.
+        """Add a finished batch; its time begins with the end of the batch before, or with its
+        launch on an idle device.
 
         `decode` seconds of that, and perhaps of the time before, went into decoding.
         """
@@ -39,7 +40,7 @@ class BusyTime:
         self._last_done = 0.0
 
     def add(self, launched_at: float, done_at: float) -> float:
-        """Return the seconds that a finished batch adds to those before it."""
+        """Return the seconds that a finished batch adds to the batches before it."""
         with self._lock:
             seconds = done_at - max(self._last_done, launched_at)
             self._last_done = max(self._last_done, done_at)

@@ -16,7 +16,7 @@ class Ticket:
     `tag` belongs to the caller; `queued` and `enqueued_at` belong to the batcher. `on_device` is
     called with True right before the device is given the job, and with False when it is done with
     it, before it is given another batch; between these it is `launched`. A job that is `alone`
-    shares the device with no other.
+    shares the device with no second job.
     """
 
     __slots__ = (

@@ -100,8 +100,8 @@ class EngineLine(Generic[SlotT]):
     """An engine that computes the batches of lanes of some `kinds`.
 
     `changed` is notified, under the lock of the worker, when there may be a batch for it; `waiting`
-    says that its launch thread waits for that. Where it `yields`, its threads have
-    a lower priority than all others.
+    says that its launch thread waits for that. Where it `yields`, its threads have a lower priority
+    than all threads beside them.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class EngineLine(Generic[SlotT]):
         launch: "Callable[[EngineLine[SlotT]], None]",
         collect: "Callable[[EngineLine[SlotT]], None]",
     ) -> None:
-        """Start one thread that launches batches, and those that collect them.
+        """Start a thread that launches batches, and the threads that collect them.
 
         Each thread calls `guarded` with its loop.
         """
@@ -178,7 +178,9 @@ def notify(lines: Iterable[EngineLine[SlotT]]) -> None:
 
 
 def time_left(timeout: float | None, clock: Callable[[], float]) -> Callable[[], float | None]:
-    """Return what returns the seconds of a timeout that are left, or None without one."""
+    """Return a function that returns the remaining seconds of a timeout, or None without a
+    timeout.
+    """
     until = None if timeout is None else clock() + timeout
     return lambda: None if until is None else max(0.0, until - clock())
 
@@ -186,7 +188,9 @@ def time_left(timeout: float | None, clock: Callable[[], float]) -> Callable[[],
 def lines_of(
     engine: Engine[SlotT], background: Engine[SlotT] | None, lock: threading.RLock
 ) -> list[EngineLine[SlotT]]:
-    """Return the engines of a worker: without one for the background, one for all lanes."""
+    """Return the engines of a worker: without an engine for the background, a single engine
+    for all lanes.
+    """
     if background is None:
         return [EngineLine(engine, ALL, lock, yields=False)]
     behind = frozenset({Lane.BACKGROUND})
@@ -204,7 +208,7 @@ class Worker(Generic[SlotT]):
     jobs, on a collect thread.
 
     `progress` grows while a batch that is not finished gets work done. Jobs in the background are
-    computed by `background`, if there is one, beside all others, on threads of low priority.
+    computed by `background`, if it exists, beside all further jobs, on threads of low priority.
     """
 
     def __init__(
@@ -279,19 +283,21 @@ class Worker(Generic[SlotT]):
         )
 
     def set_batching(self, size: int, pixels: int, delay: float) -> None:
-        """Form batches by other limits from now on, within those that the engine was made for."""
+        """Form batches by new limits from now on, within the limits that the engine was made
+        for.
+        """
         with self._lock:
             self._batcher.limits = self._made_for.within(size, pixels, delay)
             notify(self._lines)
 
     def release(self) -> None:
-        """Let the jobs that wait for others to fill their batch wait no longer."""
+        """Release the jobs that wait for their batch to fill."""
         with self._lock:
             self._batcher.release(self._clock())
             notify(self._lines)
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Refuse new jobs, finish the accepted ones, end the threads and the engine.
+        """Refuse new jobs, finish the accepted jobs, end the threads and the engine.
 
         After `timeout` seconds the rest fails with WorkerLost, and False is returned: threads and
         engine are abandoned, and may still use the images of jobs that are `launched`.
@@ -340,7 +346,7 @@ class Worker(Generic[SlotT]):
             del batch  # or its images would stay until the next one
 
     def _next_batch(self, line: EngineLine[SlotT]) -> Batch | None:
-        """Return the next batch, waiting for one; None when nothing is left or nothing may run."""
+        """Wait for the next batch and return it; None when nothing is left or nothing may run."""
         while True:
             batch = None
             with self._lock:

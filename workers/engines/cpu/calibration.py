@@ -1,7 +1,7 @@
 """The precision that was measured to be the fastest on this machine, kept on disk between starts.
 
-Measuring takes more than half of the CPU time of a start. A measurement counts for one network, one
-model of processor, one number of cores and one release of torch. It is repeated after a month, and
+Measuring takes more than half of the CPU time of a start. A measurement counts for a network, a
+model of processor, a number of cores and a release of torch. It is repeated after a month, and
 whenever the file `calibration.json` is deleted.
 """
 
@@ -46,7 +46,7 @@ class Calibration:
         self._machine = f"{processor()}; {cores} cores; torch {importlib.metadata.version('torch')}"
 
     def find(self, network: str) -> Precision | None:
-        """Return what was measured for a network on such a machine; None if it must be measured."""
+        """Return the measurement of a network on such a machine; None if it must be measured."""
         for file in self._files:
             entry = _entries(file).get(self._key(network))
             with contextlib.suppress(TypeError, KeyError, ValueError):
@@ -89,7 +89,7 @@ def processor(cpuinfo: Path = _CPUINFO) -> str:
 
 
 def _entries(file: Path) -> Mapping[str, Any]:
-    """Return what a file holds; a damaged one, or one of another program, holds nothing."""
+    """Return the content of a file; a damaged or foreign file has none."""
     with contextlib.suppress(OSError, ValueError):
         found: object = json.loads(file.read_text("utf-8"))
         if isinstance(found, dict):
@@ -98,7 +98,7 @@ def _entries(file: Path) -> Mapping[str, Any]:
 
 
 def _write(file: Path, entries: Mapping[str, Any]) -> None:
-    """Write a file that other processes see whole or not at all."""
+    """Write a file that further processes see whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".part")
     try:

@@ -1,13 +1,14 @@
 """The engine of a machine without a GPU, and the specification the kernels are tested against.
 
-A batch is computed by the collect thread that waits for it, on one core; every core has such a
-thread. Side by side they never wait for each other, as OpenMP threads do at every layer, and a slow
-filter holds one core, not its neighbours. Only an image alone is spread over all cores: by a
-thread that keeps their OpenMP team warm, and by OpenCV, whose threads serve one call at a time.
+A batch is computed by the collect thread that waits for it, on its core; every core has a collect
+thread. Batches side by side never wait for each other, as OpenMP threads do at every layer, and a
+slow filter holds one core, not its neighbours. Only an image alone is spread over all cores: by a
+thread that keeps their OpenMP team warm, and by OpenCV, whose threads serve a single call at a
+time.
 
-Vectors (logits and embeddings) are computed one image after the other, on the core of the thread.
-The last bits of a sum depend on the batch size and on the number of cores, and the same image must
-always give the same vector, whatever else the server is doing.
+Vectors (logits and embeddings) are computed image by image, on the core of the thread. The last
+bits of a sum depend on the batch size and on the number of cores, and the same image must always
+give the same vector, whatever else the server is doing.
 """
 
 import queue
@@ -50,7 +51,7 @@ Crops = Pixels | NDArray[np.float32]
 
 @dataclass(slots=True, eq=False)
 class CpuSlot:
-    """A staging slot: the crops of one batch, uint8 (n, crop, crop, 3), and its jobs.
+    """A staging slot: the crops of a batch, uint8 (n, crop, crop, 3), and its jobs.
 
     `memory` has room for the crops of the largest batch of any network. Crops that came
     preprocessed are float32 (n, 3, crop, crop), in memory of their own.
@@ -86,8 +87,8 @@ def start_filter_threads() -> None:
     """Start the threads of OpenCV with the priority of the calling thread.
 
     OpenCV starts them with the first image that is large enough and keeps them, and Linux gives a
-    thread the priority of the one that starts it. If that were a thread of the background, filters
-    of requests would be computed with a low priority for as long as the process runs.
+    thread the priority of the thread that starts it. If that were a thread of the background,
+    filters of requests would be computed with a low priority for as long as the process runs.
     """
     cv2.LUT(np.zeros((SIDE, SIDE), np.uint8), np.arange(256, dtype=np.uint8))
 
@@ -126,9 +127,9 @@ class CpuEngine:
 
     At most `most` images are in a batch. In the `background` no network spreads an image over all
     cores; OpenCV does, by threads of the usual priority. With `full_batches` every batch of a
-    network is computed as one of `most`, on one core: oneDNN has other kernels for small batches
-    (below 4 on an AMD EPYC), which add up in another order, so that scores would depend on the
-    batch. An image alone then takes as long as a full batch.
+    network is computed as a batch of `most`, on a core: oneDNN has different kernels for small
+    batches (below 4 on an AMD EPYC), which add up in a different order, so that scores would depend
+    on the batch. An image alone then takes as long as a full batch.
     """
 
     device = "cpu"
@@ -215,7 +216,9 @@ class CpuEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Run every network on one image and on the largest batch: no request pays for that."""
+        """Run every network on a single image and on the largest batch: no request pays for
+        that.
+        """
         slot = self.acquire()
         if slot is None:
             return
@@ -254,7 +257,7 @@ class CpuEngine:
         return self._vectors(network.logits if vectors else network.features, slot.crops)
 
     def _logits(self, network: "CpuNetwork", crops: Crops) -> NDArray[np.float32]:
-        """Compute on this core, or one image on all cores while nothing else is computed."""
+        """Compute on this core, or a single image on all cores while nothing else is computed."""
         assert self._passes is not None
         crowded = len(self._computing) > 1 or time.monotonic() - self._crowded_at < CROWDED
         if len(crops) == 1 and not crowded and self._spreads:

@@ -36,10 +36,10 @@ Forward = Callable[[Crops], NDArray[np.float32]]
 
 
 class ForwardPasses:
-    """Runs forward passes of any network; `threads` cores share one that runs alone.
+    """Runs forward passes of any network; `threads` cores share a pass that runs alone.
 
     The thread of single passes keeps its OpenMP team warm. The team belongs to the calling thread,
-    so the passes of other threads stay on their own core. All networks share that thread: every
+    so the passes of further threads stay on their own core. All networks share that thread: every
     team would otherwise keep threads of its own.
     """
 
@@ -120,7 +120,7 @@ class FusedFeatures:
 
 
 class _Block:
-    """All convolutions but the last one in order, the last one added to the shortcut."""
+    """All convolutions but the last in order, the last added to the shortcut."""
 
     def __init__(self, block: Block, side: int) -> None:
         shortcut = None if block.downsample is None else cast(nn.Conv2d, block.downsample[0])
@@ -145,9 +145,9 @@ class _Block:
 class _Convolution:
     """A convolution of square inputs of `side` pixels, with its weights laid out for them.
 
-    oneDNN compares the layout with the one that it wants in each pass, and converts the weights if
-    they differ. With AVX-512 one layout serves all sizes, and is the one of an unknown size. With
-    AVX2 the wanted layout depends on the side, but not on the number of images.
+    oneDNN compares the layout with its wanted layout in each pass, and converts the weights if they
+    differ. With AVX-512 a single layout serves all sizes, and is the layout of an unknown size.
+    With AVX2 the wanted layout depends on the side, but not on the number of images.
     """
 
     def __init__(self, conv: nn.Conv2d, side: int) -> None:
@@ -200,7 +200,7 @@ class CpuNetwork:
     def normalised(self, crops: Pixels) -> Tensor:
         """Return the network's input, float32 (n, 3, crop, crop).
 
-        It is bit-equal to what torchvision's transform gives.
+        It is bit-equal to the result of torchvision's transform.
         """
         n, height, width, channels = crops.shape
         found = cv2.LUT(crops.reshape(n * height, width, channels), self._table)

@@ -1,5 +1,5 @@
-"""Put a batch of images through one network: crops of any sizes in one launch, a forward pass, and
-labels or vectors.
+"""Put a batch of images through a network: crops of any sizes in a single launch, a forward pass,
+and labels or vectors.
 """
 
 import math
@@ -146,7 +146,7 @@ class Classifying:
     def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
         """Upload and decode, crop and compute, download: each on its own stream.
 
-        Scores carry the logits of all classes, so logits need no other pass than labels do.
+        Scores carry the logits of all classes, so logits and labels need the same pass.
         """
         n, outputs = len(jobs), slot.outputs[self.network.spec.name]
         embeds = _operation(jobs).output is NetworkOutput.EMBEDDING
@@ -169,7 +169,7 @@ class Classifying:
                 outputs.scores_host[:n].copy_(outputs.scores[:n], non_blocking=True)
 
     def _uploaded(self, slot: Slot, images: Sequence[Source]) -> Callable[[], object]:
-        """Start to upload images; return what makes the network's input of them."""
+        """Start to upload images; return a function that makes the network's input of them."""
         given = [image.values for image in images if isinstance(image, NetworkInput)]
         target, n = self.network.input, len(images)
         if given:
@@ -214,14 +214,14 @@ def _values_on_device(slot: Slot, given: Sequence[NDArray[np.float32]]) -> Tenso
 
 
 def _operation(jobs: Sequence[Job]) -> Classify:
-    """Return the operation of a batch; what it does to all jobs is part of the batch key."""
+    """Return the operation of a batch; its effect on all jobs is part of the batch key."""
     operation = jobs[0].operation
     assert isinstance(operation, Classify)
     return operation
 
 
 def _labels(scores: NDArray[np.float32], job: Job) -> Labels:
-    """Return the labels of one image from its (3, classes) scores."""
+    """Return the labels of an image from its (3, classes) scores."""
     assert isinstance(job.operation, Classify)
     best = slice(job.operation.top_k)
     values = scores[LOGITS, best]

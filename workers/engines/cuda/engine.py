@@ -1,7 +1,7 @@
-"""The engine of one NVIDIA GPU: staging slots pass through three streams, one after the other.
+"""The engine of an NVIDIA GPU: staging slots pass through three streams in turn.
 
-`launch` only starts work and `collect` waits for it. While one batch is computed, the next one is
-uploaded and decoded, and the one before is downloaded. Nothing is allocated while serving, except
+`launch` only starts work and `collect` waits for it. While a batch is computed, the next batch is
+uploaded and decoded, and the batch before is downloaded. Nothing is allocated while serving, except
 by embeddings, which run without a graph.
 """
 
@@ -114,7 +114,7 @@ def samples(side: int) -> tuple[Image, list[Jpeg]]:
     """Return a square image of noise, uint8 (side, side, 3), and a JPEG of each subsampling.
 
     A JPEG of noise has as many bytes as a photo or more: the decoder's memory for files grows with
-    the first large one.
+    the first large file.
     """
     image = Image(np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8))
     return image, [_jpeg(image, "420"), _jpeg(image, "422"), _jpeg(image, "444")]
@@ -164,8 +164,8 @@ class CudaEngine:
     """Runs `networks` and filters on `device`; networks without weights are left out.
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
-    kernels, by default in the user's cache folder. `degraded` says what is missing on this machine.
-    `times` gets the seconds of the parts of the start.
+    kernels, by default in the user's cache folder. `degraded` names the missing part of this
+    machine. `times` gets the seconds of the parts of the start.
     """
 
     def __init__(
@@ -296,8 +296,8 @@ class CudaEngine:
     ) -> None:
         """Replace the values of JPEGs that the decode engines may have decoded wrongly.
 
-        The CPU decodes them: what it refuses is answered with its error, and what it reads goes to
-        the device again as pixels, in the same slot.
+        The CPU decodes them: a refused file is answered with its error, and a file that it reads
+        goes to the device again as pixels, in the same slot.
         """
         again: dict[int, Job] = {}
         for index in damaged:

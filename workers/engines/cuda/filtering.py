@@ -90,7 +90,7 @@ class Filtering:
     def _filtered(self, slot: Slot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
         """Add the passes of every step and return the region of the results.
 
-        Each step reads one of two regions and writes the other.
+        Each step reads a region and writes the second, by turns.
         """
         source, target = slot.first, slot.second
         for steps in zip(*(_chain(job).steps for job in jobs), strict=True):
@@ -133,7 +133,9 @@ def _launch(slot: Slot, each: Pass, table: Table, shapes: Sequence[Shape]) -> La
 
 
 def _shape(index: int, job: Job, slot: Slot) -> Shape:
-    """Return the shape of the image's samples; an image that could not be decoded has one pixel."""
+    """Return the shape of the image's samples; an image that could not be decoded has a single
+    pixel.
+    """
     if index in slot.failed:
         return 1, 1, 1
     return job.image.height, job.image.width, job.image.channels
@@ -191,7 +193,7 @@ def _encoder() -> Encoder:
 def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
     """Return the results of a batch that is done, with RGB images as JPEGs.
 
-    Call this before the batch's slot is released, with the slot's device as the current one.
+    Call this before the batch's slot is released, with the slot's device as the current device.
     Results stay pixels where the device refuses them, and where a JPEG would be larger. Without
     nvJPEG all of them are Unavailable.
     """

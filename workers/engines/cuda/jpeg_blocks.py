@@ -51,7 +51,7 @@ slot is kept for them. Few photos have more than half of that."""
 
 
 class JpegBlocks:
-    """The check of the JPEGs of at most `batch` images, for one slot.
+    """The check of the JPEGs of at most `batch` images, for a slot.
 
     The kernel writes its answers to pinned memory of the host.
     """

@@ -22,7 +22,7 @@ log = logging.getLogger("darkroom.kernels")
 def check_majors() -> None:
     """Raise RuntimeError where torch and CuPy have different CUDA majors.
 
-    Two majors in one process crash sooner or later; the text says which package to install.
+    Two majors in a process crash sooner or later; the text says which package to install.
     """
     compiler, _ = cupy.cuda.nvrtc.getVersion()
     if torch.version.cuda is None or compiler != int(torch.version.cuda.split(".")[0]):
@@ -35,8 +35,8 @@ def check_majors() -> None:
 class Kernels:
     """All kernels, loaded for the current device from cubins, by default in the user's cache.
 
-    If that fails for any reason, CuPy compiles all of them as one module, which takes a minute or
-    more of CPU time, and keeps it in a cache of its own.
+    If that fails for any reason, CuPy compiles all of them as a single module, which takes a minute
+    or more of CPU time, and keeps it in a cache of its own.
     """
 
     def __init__(self, cubins: CubinStore | None = None) -> None:
@@ -88,7 +88,9 @@ def versions() -> dict[str, str | None]:
 
 
 def _cupy() -> str | None:
-    """Return the name and the version of the wheel, because CuPy has one for each CUDA major."""
+    """Return the name and the version of the wheel, because CuPy has a wheel for each CUDA
+    major.
+    """
     for name in ("cupy-cuda12x", "cupy-cuda13x"):
         try:
             return f"{name} {metadata.version(name)}"

@@ -1,4 +1,4 @@
-"""A network on a GPU: one CUDA graph a batch size, from the network's input to sorted scores.
+"""A network on a GPU: a CUDA graph for each batch size, from the network's input to sorted scores.
 
 Jobs and labels are the engine's business.
 """
@@ -37,12 +37,12 @@ ROUNDS = 3
 class GraphedNetwork:
     """The network of `spec` with the weights of `state`, channels last.
 
-    `precision` is half precision unless the settings ask for another one. `input` is
+    `precision` is half precision unless the settings ask for another precision. `input` is
     (max_batch_size, 3, crop, crop) and is filled by the caller. `scores` is float32
     (max_batch_size, 3, classes), `vectors` float32 (max_batch_size, features). All three belong to
-    the batch that runs on the compute stream. With `full_batches` all batches are computed as one
-    of the largest size, by the algorithms that cuDNN chooses without timing them: so the bits of a
-    score depend neither on the batch nor on the process that computes it.
+    the batch that runs on the compute stream. With `full_batches` all batches are computed as a
+    batch of the largest size, by the algorithms that cuDNN chooses without timing them: so the bits
+    of a score depend neither on the batch nor on the process that computes it.
     """
 
     def __init__(
@@ -119,7 +119,8 @@ class GraphedNetwork:
         """Write the features of the first `n` inputs to `vectors`, on the current stream.
 
         This runs without a graph: the graphs of scores stay as small as they are, and embeddings
-        are asked for by few servers. Sizes are those of the graphs, whose algorithms are chosen.
+        are asked for by few servers. Sizes are the sizes of the graphs, whose algorithms are
+        chosen.
         """
         size = self._padded(n)
         with torch.inference_mode():

@@ -25,7 +25,7 @@ STEP = 8
 
 
 class Event(Protocol):
-    """What marks the end of work on a device, as `torch.cuda.Event` does."""
+    """Mark of the end of work on a device, as `torch.cuda.Event` does."""
 
     def query(self) -> bool:
         """Return whether the work has ended."""
@@ -58,7 +58,9 @@ class SharedStates:
             return None
 
     def give_back(self, size: int, after: Event | None) -> None:
-        """Let others take the state of this size once `after` marks the end of decoding."""
+        """Let further batches take the state of this size once `after` marks the end of
+        decoding.
+        """
         with self._lock:
             self._free[size] = after
 
@@ -100,7 +102,7 @@ class NvJpegError(RuntimeError):
 
 
 class NvJpeg:
-    """The library with one handle, for one thread at a time.
+    """The library with a handle, for a single thread at a time.
 
     `hardware` asks for the decode engines and fails where there are none. Raises NvJpegUnfit for a
     library of another CUDA major than torch's, and pathfinder's error where there is no library.
@@ -129,7 +131,7 @@ class NvJpeg:
         stream: int,
     ) -> None:
         """Start decoding as many files as `state` was made for, by their addresses and `lengths`,
-        each to one DESTINATION; raises NvJpegError.
+        each to a DESTINATION; raises NvJpegError.
         """
         self.call(
             "nvjpegDecodeBatched",
@@ -155,7 +157,7 @@ class NvJpeg:
 def hardware_decoder() -> tuple[NvJpeg | None, str | None]:
     """Return the decode engines, or None and perhaps why the service is degraded without them.
 
-    A GPU that has no such engines is as good as it can be: front ends decode. A library that is
+    A GPU without decode engines is as good as it can be: front ends decode. A library that is
     missing is a fault of the installation, which costs most of the rate.
     """
     try:
@@ -189,7 +191,7 @@ def _library() -> ctypes.CDLL:
 def check_major(version: tuple[int, ...], cuda: str | None) -> None:
     """Raise NvJpegUnfit unless the library has the major of `cuda`, the version torch is built for.
 
-    Two CUDA majors in one process crash sooner or later.
+    Two CUDA majors in a process crash sooner or later.
     """
     wanted = cuda.split(".")[0] if cuda else None
     if wanted != str(version[0]):
@@ -201,14 +203,14 @@ def check_major(version: tuple[int, ...], cuda: str | None) -> None:
 
 
 class Decoder:
-    """Decode one batch at a time, for as long as the process lives.
+    """Decode batches in turn, for as long as the process lives.
 
-    A state is made for one number of files: using it for another number takes 1.5 ms, as long as
-    decoding 40 photos. So there is one state for each of a few numbers, and a batch between two of
-    them is filled up with its smallest file, which is decoded again to the same place.
+    A state is made for a number of files: using it for another number takes 1.5 ms, as long as
+    decoding 40 photos. So there is a state for each of a few numbers, and a batch between two
+    numbers is filled up with its smallest file, which is decoded again to the same place.
 
-    The state for the most files, `most`, is the decoder's own. Those for fewer are shared, and a
-    batch holds one until it is decoded.
+    The state for the most files, `most`, is the decoder's own. States for fewer files are shared,
+    and a batch holds a shared state until it is decoded.
     """
 
     def __init__(self, library: NvJpeg, most: int, shared: SharedStates) -> None:
@@ -224,10 +226,10 @@ class Decoder:
         destinations: NDArray[Any],
         stream: int,
     ) -> None:
-        """Start decoding: addresses and `lengths` of the files, and one DESTINATION for each.
+        """Start decoding: addresses and `lengths` of the files, and a DESTINATION for each.
 
-        All files must have one chroma subsampling, because the engines are five times slower
-        otherwise. A batch of several has a call for each, and `free` is called after the last.
+        All files must have the same chroma subsampling, because the engines are five times slower
+        with a mixture. A batch of several has a call for each, and `free` is called after the last.
         """
         held = self._shared.take(len(data))
         if held is not None:
@@ -283,7 +285,7 @@ class Placed(NamedTuple):
 
 
 class Encoder:
-    """Encode on `stream` and wait for it. One thread at a time may use it."""
+    """Encode on `stream` and wait for it. A single thread at a time may use it."""
 
     def __init__(self, library: NvJpeg, stream: Stream) -> None:
         self._library, self._stream = library, stream
@@ -369,7 +371,7 @@ class Encoder:
 
 
 def _groups(images: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
-    """Yield the images in order, at most `TOGETHER` at a time, and large ones alone."""
+    """Yield the images in order, at most `TOGETHER` at a time, and large images alone."""
     group: list[Placed] = []
     for image in images:
         large = image.height * image.width >= LARGE

@@ -14,7 +14,7 @@ class Nvrtc:
 
     @property
     def architectures(self) -> frozenset[str]:
-        """Return what it can compile for, as `sm_90`."""
+        """Return the architectures that it can compile for, as `sm_90`."""
         return frozenset(f"sm_{each}" for each in nvrtc.getSupportedArchs())
 
     def compile(self, text: str, name: str, options: Sequence[str]) -> bytes:

@@ -1,9 +1,9 @@
 """Staging slots of the GPU, the streams through which they pass, and the start of kernels.
 
-A slot is all memory and events that one batch needs, allocated once. The thread that holds the slot
+A slot is all memory and events that a batch needs, allocated once. The thread that holds the slot
 is the only user of its memory, on the host and on the device. Every batch passes three streams in
-this order: upload, compute, download. Events order the streams; the host waits in one place, for
-`Marks.done`.
+this order: upload, compute, download. Events order the streams; the host waits in a single place,
+for `Marks.done`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Launcher(Protocol):
     """Starts kernels of `workers.kernels` by name."""
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
-        """Start a kernel on the current stream; addresses are ints, other integers np.int32."""
+        """Start a kernel on the current stream; addresses are ints, further integers np.int32."""
 
 
 ALIGNMENT = 256
@@ -62,7 +62,7 @@ class Region:
 
 
 class Tables:
-    """Small arrays that are written on the host and uploaded in one copy."""
+    """Small arrays that are written on the host and uploaded in a single copy."""
 
     def __init__(self, device: torch.device) -> None:
         self._region = Region(TABLE_BYTES, device)
@@ -111,7 +111,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """Memory for the outputs of one network for a batch, float32, on the device and on the host.
+    """Memory for the outputs of a network for a batch, float32, on the device and on the host.
 
     Scores are (batch, 3, classes), vectors (batch, features).
     """
@@ -135,10 +135,10 @@ class Outputs:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """All memory of one batch.
+    """All memory of a batch.
 
     `first` and `second` hold images and are source and target by turns; `host` is pinned. `outputs`
-    are those of each network, by its name.
+    has the outputs of each network, by its name.
     """
 
     first: Region
@@ -172,7 +172,7 @@ class Slot:
 
 
 class Streams:
-    """The streams of one device for upload (decoding too), compute and download."""
+    """The streams of a device for upload (decoding too), compute and download."""
 
     def __init__(self, device: torch.device) -> None:
         self.upload, self.compute, self.download = (torch.cuda.Stream(device) for _ in range(3))
@@ -212,11 +212,11 @@ class Streams:
 
     @contextmanager
     def _on(self, stream: torch.cuda.Stream, name: str) -> Iterator[None]:
-        """Make a stream the current one of this thread for the block, which traces call `name`.
+        """Make a stream the current stream of this thread for the block, which traces call `name`.
 
         `torch.cuda.stream` does the same for streams and devices of all kinds, and `Event.record()`
-        without a stream looks for the current one: half of all calls of functions for a batch. Here
-        the device is known, and each thread is on the default stream before.
+        without a stream looks for the current stream: half of all calls of functions for a batch.
+        Here the device is known, and each thread is on the default stream before.
         """
         torch.cuda.set_stream(stream)
         try:

@@ -46,9 +46,9 @@ PITCH = 32
 
 
 class Sources:
-    """Put the images of one batch into its slot: JPEGs by the decode engines, pixels by a copy.
+    """Put the images of a batch into its slot: JPEGs by the decode engines, pixels by a copy.
 
-    `planar` are the indexes of images that lie as planes; the others lie as samples.
+    `planar` are the indexes of images that lie as planes; all further images lie as samples.
     """
 
     def __init__(self, slot: Slot, kernels: Launcher) -> None:
@@ -60,8 +60,8 @@ class Sources:
         """Start all copies and decoding on the current stream; return a SOURCE row for each image.
 
         JPEGs that the engines refuse are decoded on the CPU; `slot.jpeg_blocks` tells, when the
-        batch is done, which others must be. An image that cannot be decoded gets the row of an
-        image of one pixel, and its error goes to `slot.failed`.
+        batch is done, which further files must be. An image that cannot be decoded gets the row of
+        an image of a single pixel, and its error goes to `slot.failed`.
         """
         slot = self._slot
         rows = np.zeros(len(images), SOURCE)
@@ -82,7 +82,9 @@ class Sources:
         return rows
 
     def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:
-        """Decode the JPEGs of one subsampling in one call, or on the CPU where the call fails."""
+        """Decode the JPEGs of a subsampling in a single call, or on the CPU where the call
+        fails.
+        """
         # The engines read the files after this call has returned. `slot.jobs` keeps them alive
         # until the batch is done.
         files = [image.data for index in group if isinstance(image := images[index], Jpeg)]

@@ -66,8 +66,7 @@ def rounded_table(levels: NDArray[np.float64]) -> NDArray[np.uint8]:
 def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
     """Return Pillow's `Image.blend` (libImaging/Blend.c): clip(trunc(d + f · (x - d))) as uint8.
 
-    Every step is rounded to float32. `degenerate` is one level, or an image of the shape of
-    `pixels`.
+    Every step is rounded to float32. `degenerate` is a level, or an image of the shape of `pixels`.
     """
     if factor == 1:
         return pixels.copy()
@@ -95,11 +94,10 @@ def _offset(factor: float) -> float | None:
     """Return the offset with which `cv2.addWeighted` equals Pillow's blend, or None.
 
     OpenCV rounds f·x + (1 - f)·d + offset to the nearest integer, whereas Pillow truncates after
-    three roundings to float32. One call of OpenCV is several times as fast, so it is worth a
-    search: for each of the 65,536 pairs of levels the offset has to lie in an interval, and all
-    intervals must have a common part that is wider than any rounding error of float32. About a
-    tenth of all factors has no such offset; for 1.3, Pillow computes 100 · 1.3 = 130 but 90 · 1.3 =
-    116.
+    three roundings to float32. A call of OpenCV is several times as fast, so it is worth a search:
+    for each of the 65,536 pairs of levels the offset has to lie in an interval, and all intervals
+    must have a common part that is wider than any rounding error of float32. About a tenth of all
+    factors has no offset of this kind; for 1.3, Pillow computes 100 · 1.3 = 130 but 90 · 1.3 = 116.
     """
     levels = np.broadcast_to(LEVELS, (256, 256, 1))
     base = np.ascontiguousarray(levels.swapaxes(0, 1))
@@ -140,9 +138,9 @@ def mixed(colour: Pixels, matrix: NDArray[np.int64], bits: int) -> Pixels:
 def _fits_single(matrix: NDArray[np.float64], bits: int) -> bool:
     """Return whether `cv2.transform` on uint16, in float32, gives the floor of the exact sums.
 
-    In that mode the matrix yields 256ths of a level, less one half. OpenCV subtracts 2**15, adds in
+    In that mode the matrix yields 256ths of a level, less a half. OpenCV subtracts 2**15, adds in
     float32 in any order, rounds to the nearest, ties to even, and clips to 0…65535. A whole level
-    is such a tie and rounds up to itself; anything below it stays below. No partial sum is rounded
+    is a tie too and rounds up to itself; anything below it stays below. No partial sum is rounded
     if all of them are integers of at most 24 bits, in units of 2**-bits with `bits` of 16. If no
     weight is negative, a sum that is rounded is beyond 255 anyway.
     """
@@ -176,7 +174,7 @@ TABLE_PASSES = (Pass("apply_table"),)
 def through_table(pixels: Pixels, table: NDArray[np.uint8]) -> Pixels:
     """Map every colour sample of uint8 (H, W, C) by a table of 256 levels; alpha is copied.
 
-    The table of complements (255 - x) is one exclusive or, which is several times as fast as a
+    The table of complements (255 - x) is an exclusive or, which is several times as fast as a
     look-up.
     """
     source, one = np.ascontiguousarray(pixels), table.reshape(1, 256)
@@ -217,6 +215,6 @@ def lumas(colour: Pixels) -> Pixels:
     """Return the luma of colours (H, W, 3) in every channel, uint8; a grey image is returned as it
     is.
 
-    One matrix product is faster than a conversion and three copies.
+    A matrix product is faster than a conversion and three copies.
     """
     return colour if colour.shape[2] == 1 else mixed(colour, LUMA_MATRIX, LUMA_BITS)

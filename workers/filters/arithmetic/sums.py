@@ -86,7 +86,7 @@ def _premultiplied(pixels: Pixels) -> Planes:
 def _straight(sums: Sums, rounded: Callable[[Sums], Sums]) -> Pixels:
     """Divide by alpha, uint8 (h, w, 4).
 
-    A float64 quotient below 256 of such integers has the same floor as the exact quotient.
+    A float64 quotient below 256 of these integers has the same floor as the exact quotient.
     """
     weight = sums[:, :, 3]
     visible = rounded(np.floor(weight / 255))

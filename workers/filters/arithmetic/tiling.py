@@ -26,7 +26,7 @@ def bands(length: int, breadth: int, samples: int = BAND_SAMPLES) -> Iterator[sl
 def pieces(pixels: Pixels, samples: int = BAND_SAMPLES) -> Iterator[Pixels]:
     """Yield all pixels of uint8 (H, W, C) in order, in pieces (1, n, C) of about `samples` samples.
 
-    They do not depend on the length of a row. Those of a contiguous image are views.
+    They do not depend on the length of a row. The pieces of a contiguous image are views.
     """
     line = pixels.reshape(1, -1, pixels.shape[2])
     for piece in bands(line.shape[1], line.shape[2], samples):

@@ -92,7 +92,7 @@ class BoxBlur(Filter):
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the pass for this radius without alpha, then the pass with alpha.
 
-        Each pass skips images with other numbers of channels, so a batch may mix both.
+        Each pass skips images with a different number of channels, so a batch may mix both.
         """
         return (next(each for most, each in _SUMS if self.radius <= most), _WITH_ALPHA)
 

@@ -83,7 +83,7 @@ class GaussianBlur(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return one pass for small windows, else a pass along rows and one along columns.
+        """Return a single pass for small windows, else a pass along rows and a pass along columns.
 
         Images with alpha always take the two passes of `device_taps`.
         """

@@ -87,7 +87,7 @@ class Canny(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return one pass of blur for small windows, three for large ones, or none but the luma;
+        """Return a pass of blur for small windows, three for large windows, or none but the luma;
         then edges.
         """
         if not self._blurs:
@@ -98,7 +98,7 @@ class Canny(Filter):
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Canny`: the thresholds as integers, then the weights of the blur.
 
-        OpenCV floors thresholds, and swaps them if `low` is the larger one.
+        OpenCV floors thresholds, and swaps them if `low` is larger.
         """
         low, high = sorted((math.floor(self.low), math.floor(self.high)))
         header = struct.pack("<3i20x", low, high, self._blurs)

@@ -34,7 +34,7 @@ OPERATORS = ("sobel", "scharr", "prewitt", "laplacian")
 
 
 def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
-    """Return `struct Edges` of edges.cu, then the tones up to the first white one, padded to 16
+    """Return `struct Edges` of edges.cu, then the tones up to the first white tone, padded to 16
     bytes.
     """
     white = np.flatnonzero(tones == 255)

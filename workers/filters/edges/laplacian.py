@@ -71,7 +71,7 @@ class Laplacian(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return the pass of 3 × 3 weights for the sides 1 and 3, else the pass of larger ones."""
+        """Return the pass of 3 × 3 weights for the sides 1 and 3, else the pass of larger sides."""
         return EDGE_PASSES if self.ksize <= 3 else WIDE_EDGE_PASSES
 
     def device_data(self, _shape: Shape) -> bytes:

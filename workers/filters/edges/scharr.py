@@ -36,7 +36,7 @@ class Scharr(Filter):
         """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
         the luma.
 
-        The weights are those of `cv2.Scharr` (H. Scharr, dissertation, 2000). uint8 (H, W, C) both
+        The weights come from `cv2.Scharr` (H. Scharr, dissertation, 2000). uint8 (H, W, C) both
         ways.
         """
         grey, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE

@@ -44,7 +44,7 @@ class Sobel(Filter):
         """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
         the luma.
 
-        The weights are those of `cv2.Sobel` with aperture 3. uint8 (H, W, C) both ways.
+        The weights come from `cv2.Sobel` with aperture 3. uint8 (H, W, C) both ways.
         """
         x, y = _gradients(luma(pixels))
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))

@@ -32,8 +32,8 @@ Words = NDArray[np.uint64]
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> list[Words]:
     """Return the four output words of every counter, uint64 (n,) each, below 2**32.
 
-    A word that all counters share may be an array of one element. `key` holds the two words of the
-    seed.
+    A word that all counters share may be an array of a single element. `key` holds the two words of
+    the seed.
     """
     a, b, c, d = counter
     for step in range(ROUNDS):

@@ -38,7 +38,7 @@ class Pixelate(Filter):
         return result
 
     def write(self, pixels: Pixels, result: Pixels) -> None:
-        """Write the result of `apply`, one row of squares at a time."""
+        """Write the result of `apply`, row by row of squares."""
         starts = np.arange(0, pixels.shape[1], self.size)
         widths = np.diff(starts, append=pixels.shape[1])[:, None]
         for top in range(0, len(pixels), self.size):
@@ -51,7 +51,7 @@ class Pixelate(Filter):
 
 
 def _means(rows: Pixels, starts: NDArray[np.int64], widths: NDArray[np.int64]) -> Pixels:
-    """Return one colour for each square of a row of squares, uint8 (squares, C)."""
+    """Return a colour for each square of a row of squares, uint8 (squares, C)."""
     n = len(rows) * widths
     if rows.shape[2] < 4:
         total = np.asarray(cv2.reduce(rows, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S))

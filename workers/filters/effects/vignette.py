@@ -100,9 +100,9 @@ def _light(amount: float, radius: float) -> NDArray[np.float32]:
 
 
 def _squares(length: int) -> NDArray[np.uint32]:
-    """Return the part of the squared distance that one coordinate adds, uint32 in units of 2**-30.
+    """Return the part of the squared distance that a coordinate adds, uint32 in units of 2**-30.
 
-    It is one half in the middle of an outermost row or column, so a corner is at distance 1.
+    It is a half in the middle of an outermost row or column, so a corner is at distance 1.
     """
     offset = (2 * np.arange(length) + 1 - length) / max(length - 1, 1)
     return np.floor(offset * offset * (1 << (DISTANCE_BITS - 1)) + 0.5).astype(np.uint32)

@@ -70,7 +70,7 @@ class Pad(Filter):
         return window + self._background(shape[2]).tobytes().ljust(4, b"\0")
 
     def _background(self, channels: int) -> Pixels:
-        """Return the background as uint8: one sample for a grey image, else four."""
+        """Return the background as uint8: a sample for a grey image, else four."""
         colour = np.array(rgba(self.background), np.uint8)
         return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
 

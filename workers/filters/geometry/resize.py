@@ -37,7 +37,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """The resampling of one axis (0: rows, 1: columns) to `size` pixels from `low` to `high`."""
+    """The resampling of an axis (0: rows, 1: columns) to `size` pixels from `low` to `high`."""
 
     axis: int
     size: int
@@ -81,9 +81,9 @@ class _Pass:
 
 
 def resized(pixels: Pixels, size: tuple[int, int], method: Image.Resampling, box: Box) -> Pixels:
-    """Return Pillow's `Image.resize` of the box of uint8 (H, W, C), one axis after the other.
+    """Return Pillow's `Image.resize` of the box of uint8 (H, W, C), axis by axis.
 
-    `size` is (height, width). Pillow resamples one axis and rounds to bytes before the other
+    `size` is (height, width). Pillow resamples an axis and rounds to bytes before the second axis
     (libImaging/Resample.c), and a line does not depend on its neighbours, so stripes of lines give
     the same bytes. Colours are multiplied by alpha before the first axis and divided after the
     second, as Pillow does for all methods but the nearest.
@@ -107,7 +107,7 @@ def memory(shape: Shape, size: tuple[int, int], box: Box) -> int:
 
 
 def memory_at_once(shape: Shape, size: tuple[int, int], box: Box) -> int:
-    """Return the same of one call of Pillow's resize, whose result is copied into an array.
+    """Return the same of a single call of Pillow's resize, whose result is copied into an array.
 
     The call takes three pictures, and reading the last of them two copies of its samples.
     """
@@ -204,7 +204,9 @@ class Resize(Filter):
         return memory_at_once(shape, size, box)
 
     def _is_large(self, shape: Shape) -> bool:
-        """Return whether the source or the result has more pixels than one call should take."""
+        """Return whether the source or the result has more pixels than a single call should
+        take.
+        """
         return max(shape[0] * shape[1], math.prod(self.size_after(*shape[:2]))) > LARGE
 
     def device_data(self, shape: Shape) -> bytes:
@@ -241,7 +243,7 @@ class Resize(Filter):
         return (float(left), float(top)), scales, (across, down)
 
     def _box(self, shape: Shape, rows: int, columns: int) -> tuple[float, float, float, float]:
-        """Return the source box (left, top, right, bottom) in pixels: the image, or what
+        """Return the source box (left, top, right, bottom) in pixels: the image, or the part that
         `ImageOps.fit` keeps.
         """
         (height, width), ratio = shape[:2], columns / rows
@@ -256,7 +258,7 @@ class Resize(Filter):
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width in pixels.
 
-        A side that follows from the other is rounded to the nearest, halves to even, as in
+        A side that follows from the given side is rounded to the nearest, halves to even, as in
         `ImageOps.contain`.
         """
         if self.height is None and self.width is None:

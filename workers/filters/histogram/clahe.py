@@ -14,9 +14,9 @@ In detail:
 7. The four results are blended bilinearly in float32, so no seams show; outside the outermost
    centres the nearest tables are repeated.
 8. Grey images are mapped directly; of colours only Y of YCrCb is mapped.
-9. YCrCb conversions are those of OpenCV in 14-bit fixed point.
-10. The GPU has one block a tile for the tables and one pass for all pixels; float32 steps are in
-    OpenCV's order, so the bytes are equal.
+9. YCrCb conversions follow OpenCV in 14-bit fixed point.
+10. The GPU has a block for each tile for the tables and a pass for all pixels; float32 steps are
+    in OpenCV's order, so the bytes are equal.
 """
 
 import math
@@ -67,8 +67,8 @@ class Clahe(Filter):
     def write(self, pixels: Pixels, result: Pixels) -> None:
         """Write the result of `apply`; both arrays are C-contiguous.
 
-        Beside them stands one plane, which `cv2.createCLAHE` overwrites. Colours are converted
-        twice, piece by piece, which saves three bytes per pixel.
+        Beside them stands a plane, which `cv2.createCLAHE` overwrites. Colours are converted twice,
+        piece by piece, which saves three bytes per pixel.
         """
         height, width, channels = pixels.shape
         equalizer = cv2.createCLAHE(self.clip_limit, (self.tiles, self.tiles))

@@ -4,17 +4,17 @@ How the GPU computes them, in passes ("strokes"):
 
 1. An erosion is a minimum over the neighbourhood and a dilation a maximum. Minima and maxima are
    exact and idempotent, so windows may overlap: that is the basis of everything below.
-2. A rectangle is separable: a minimum along rows, then one along columns.
-3. All iterations of a rectangle are one larger rectangle, as OpenCV computes it too.
+2. A rectangle is separable: a minimum along rows, then along columns.
+3. All iterations of a rectangle are a single larger rectangle, as OpenCV computes it too.
 4. A running minimum costs about three comparisons a sample whatever the window (M. van Herk, 1992;
    J. Gil, M. Werman, 1993): prefix minima and suffix minima of blocks as long as the window.
-5. `morphology_rows` does that for windows of up to 257 samples; longer ones take several passes.
-6. Small rectangles (up to 25 samples a side) take one pass over tiles in shared memory instead.
-7. A cross or an ellipse is a list of runs, one for each row of the neighbourhood.
+5. `morphology_rows` does that for windows of up to 257 samples; longer runs take several passes.
+6. Small rectangles (up to 25 samples a side) take a pass over tiles in shared memory instead.
+7. A cross or an ellipse is a list of runs, a run for each row of the neighbourhood.
 8. The minimum of a run of n samples is the minimum of two windows of 2**floor(log2(n)) samples,
-   which overlap; such windows come from doubling (a sparse table).
+   which overlap; long windows come from doubling (a sparse table).
 9. Iterations of crosses and ellipses are separate passes that alternate between two buffers.
-10. gradient, tophat and blackhat end with one pass of differences.
+10. gradient, tophat and blackhat end with a pass of differences.
 """
 
 import math
@@ -60,7 +60,7 @@ _ORDERS: Mapping[str, tuple[Extreme, ...]] = {
 
 
 def by_tiles(pixels: Pixels, op: str, kernel: NDArray[np.uint8], iterations: int) -> Pixels:
-    """Return what `cv2.morphologyEx` returns of uint8 (H, W, C), in this shape.
+    """Return the result of `cv2.morphologyEx` for uint8 (H, W, C), in this shape.
 
     Raises DeadlineExceeded soon after the deadline of the image that is filtered.
     """
@@ -90,7 +90,7 @@ def _repeated(
 
 
 def _once(extreme: Extreme, kernel: NDArray[np.uint8], source: Pixels) -> Pixels:
-    """Return one erosion or dilation, each tile of it computed with the samples around it."""
+    """Return an erosion or dilation, each tile of it computed with the samples around it."""
     height, width, channels = source.shape
     reach = len(kernel) // 2
     points = int(np.count_nonzero(kernel))
@@ -217,7 +217,7 @@ class Morphology(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return at least one pass for every erosion and dilation, and one for a difference."""
+        """Return at least a pass for every erosion and dilation, and a pass for a difference."""
         return tuple(step.each for step in self._steps())
 
     def device_data(self, _shape: Shape) -> bytes:
@@ -250,7 +250,7 @@ class Morphology(Filter):
         return steps
 
     def _chain(self, dilations: list[bool], target: int) -> Iterator[Stroke]:
-        """Yield erosions and dilations (True) in order; the result of the last one is in
+        """Yield erosions and dilations (True) in order; the result of the last stroke is in
         `target`.
         """
         source = SOURCE
@@ -267,7 +267,7 @@ class Morphology(Filter):
             source = place
 
     def _rectangle(self, source: int, target: int, dilates: bool) -> Iterator[Stroke]:
-        """Yield the strokes of one rectangle that stands for all iterations."""
+        """Yield the strokes of a rectangle that stands for all iterations."""
         before, reach = self.size // 2 * self.iterations, self._reach
         if self._small:
             each, length = SQUARES[reach > 15], reach + 1

@@ -41,7 +41,7 @@ class Median(Filter):
         """Return `cv2.medianBlur` of uint8 (H, W, C).
 
         It equals scipy.ndimage.median_filter with mode="nearest". OpenCV exchanges vectors for
-        sides 3 and 5 and keeps histograms for larger ones (S. Perreault, P. Hébert, "Median
+        sides 3 and 5 and keeps histograms for larger sides (S. Perreault, P. Hébert, "Median
         filtering in constant time", 2007); a median is exact, so the method does not show.
         """
         source = np.ascontiguousarray(pixels)
@@ -54,7 +54,7 @@ class Median(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return the one pass for this size."""
+        """Return the pass for this size."""
         own = _SMALL.get(self.size)
         return ranking_passes(self.size) if own is None else (own,)
 

@@ -40,8 +40,8 @@ class Rank(Filter):
     passes: ClassVar = Median.passes
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return the sample at int(size² · percentile / 100) of the square in order, the last one
-        for 100.
+        """Return the sample at int(size² · percentile / 100) of the square in order, the last
+        sample for 100.
 
         This equals `scipy.ndimage.percentile_filter` with mode="nearest". uint8 (H, W, C) both
         ways. Extremes are erosions and dilations, and the median is `cv2.medianBlur`, which are

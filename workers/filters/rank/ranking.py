@@ -2,8 +2,8 @@
 
 The two algorithms:
 
-1. A square of up to 11 × 11 is sorted by a network of compare-exchange steps. A step is one
-   minimum and one maximum of two whole planes, which OpenCV computes at memory speed.
+1. A square of up to 11 × 11 is sorted by a network of compare-exchange steps. A step is a minimum
+   and a maximum of two whole planes, which OpenCV computes at memory speed.
 2. The network is Batcher's odd-even merge sort (K. Batcher, 1968; D. Knuth, The Art of Computer
    Programming, volume 3, section 5.2.2, algorithm M).
 3. Only the place `rank` is wanted, so steps that cannot influence it are removed, last to first.
@@ -12,7 +12,7 @@ The two algorithms:
 6. A box filter counts the samples below a level in each square; the cost does not depend on size.
 7. If more than `rank` samples are below the level, the result is below it, else it is not.
 8. Pixels with the same interval of levels are searched together; an empty interval ends a branch.
-9. An image with few levels needs few steps: a black-and-white tile needs one.
+9. An image with few levels needs few steps: a black-and-white tile needs a single step.
 10. The GPU chooses its kernel by the size alone, because jobs of a batch share their launches.
 """
 

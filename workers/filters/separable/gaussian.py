@@ -11,7 +11,7 @@ The method:
    bit.
 7. The result is rounded half up; together with step 3 that makes two roundings.
 8. Weights are rounded so that their running sums are right (`quantised`): rounding each by itself
-   (largest remainder) was off by one level on 0.4 % of samples at sigma 100.
+   (largest remainder) was off by a level on 0.4 % of samples at sigma 100.
 9. Weights are symmetric, so kernels store half of them.
 10. With alpha the planes are 16 bits (colour · alpha), and the same passes apply.
 """
@@ -72,7 +72,7 @@ def correlated_down(band: Band, weights: NDArray[np.float64], rows: slice | None
     """Return weighted sums along H around the samples of (H, w, n) in `rows`, float64 (h, w, n).
 
     `weights` is float64 (2 · radius + 1,). The border mode is replicate. The sums are exact in any
-    order if all partial sums are multiples, below 2**53, of one power of two.
+    order if all partial sums are multiples, below 2**53, of the same power of two.
     """
     rows = slice(0, len(band)) if rows is None else rows
     height, radius = rows.stop - rows.start, len(weights) // 2
@@ -144,9 +144,9 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
 
 
 def reach(sigma_x: float, sigma_y: float) -> int | None:
-    """Return how far, in pixels, tiles of the one-pass kernel of `tile_taps` reach, or None.
+    """Return how far, in pixels, tiles of the single-pass kernel of `tile_taps` reach, or None.
 
-    None means that the window is too large, or that sigma is so small that the centre weighs one,
+    None means that the window is too large, or that sigma is so small that the centre weighs 1,
     which two bytes cannot hold.
     """
     return reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
@@ -172,8 +172,8 @@ def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 
     """Return `struct Separable` for `Blurred` and `Unsharp` of separable/separable_kernels.cu, and
     for blur/gaussian_two_pass_mma.cu.
 
-    `amount` (Q16) and `threshold` (levels) are those of an unsharp mask. Weights of rows are
-    shifted up to Q24, so that the half of a sum which is kept consists of whole bytes.
+    `amount` (Q16) and `threshold` (levels) belong to an unsharp mask. Weights of rows are shifted
+    up to Q24, so that the half of a sum which is kept consists of whole bytes.
     """
     across, down = taps(sigma_x, ROW_BITS) << 24 - ROW_BITS, taps(sigma_y, COLUMN_BITS)
     far = reach(sigma_x, sigma_y) or wide_reach(sigma_x, sigma_y)
@@ -186,7 +186,7 @@ def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
     """Return symmetric weights, odd in number, as int64 that sum to 2**bits.
 
     Running sums of the left half are rounded and their differences are the weights, so the error of
-    any partial sum stays below one unit; the middle weight takes what is left.
+    any partial sum stays below a unit; the middle weight takes the rest.
     """
     radius = len(exact) // 2
     exact = exact * ((1 << bits) / exact.sum())
@@ -205,7 +205,7 @@ def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Pl
 
 
 def blurred_levels(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
-    """Yield the same in levels plus one half: the integer part is the rounded result."""
+    """Yield the same in levels plus a half: the integer part is the rounded result."""
     down = taps(sigma_y, COLUMN_BITS) * 2.0**-SUM_BITS
     return _two_passes(planes, taps(sigma_x, ROW_BITS), down, 1 << (MIDDLE_BITS - 1))
 
@@ -215,7 +215,7 @@ def _two_passes(
 ) -> Iterator[tuple[Place, Sums]]:
     """Yield the sums of both passes; `more` is added to the intermediate values.
 
-    As the weights sum to one, the result grows by the same amount. Scaling by a power of two is
+    As the weights sum to 1, the result grows by the same amount. Scaling by a power of two is
     exact.
     """
     held = _rows(planes, across, more)
@@ -245,7 +245,7 @@ def device_taps(
     """Return `struct Gaussian` of gaussian_rows.cuh: half of the weights, from the centre outwards,
     in fours.
 
-    `amount` (Q16) and `threshold` (levels) are those of an unsharp mask.
+    `amount` (Q16) and `threshold` (levels) belong to an unsharp mask.
     """
     across, down = taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS)
     return device_weights(
@@ -270,7 +270,7 @@ def device_weights(
 
 
 def to_byte(sums: Sums) -> Sums:
-    """Round sums in units of 2**-24 half up to 0…255; weights that sum to one cannot leave that
+    """Round sums in units of 2**-24 half up to 0…255; weights that sum to 1 cannot leave that
     range.
     """
     return half_up(sums, SUM_BITS)

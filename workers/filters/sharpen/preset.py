@@ -73,7 +73,7 @@ class Preset(Filter):
         (H, W, C).
 
         Sums are float32 in Pillow's order: for each row, the lowest first, w0·x0 + w1·x1 + … from
-        left to right; then the sums of rows are added one by one to offset + 0.5. The result is
+        left to right; then the sums of rows are added in turn to offset + 0.5. The result is
         truncated. Pillow leaves a margin of 1 or 2 pixels unfiltered; here the border mode is
         replicate.
         """

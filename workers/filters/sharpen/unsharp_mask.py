@@ -79,7 +79,9 @@ class UnsharpMask(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return one pass for small windows, else a pass along rows and one along columns."""
+        """Return a single pass for small windows, else a pass along rows and a pass along
+        columns.
+        """
         far = reach(self.sigma, self.sigma)
         return (ROWS, _COLUMNS) if far is None else (_IN_TILES[far],)
 

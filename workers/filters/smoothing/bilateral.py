@@ -10,8 +10,8 @@ Source: C. Tomasi, R. Manduchi, "Bilateral filtering for gray and color images",
 5. Weights and sums are float32, so the order of summation shows in rare last bits.
 6. The specification is `cv2.bilateralFilter` itself, border mode mirror.
 7. The GPU makes the same tables in float64, rounded to float32, and sums in the order of OpenCV's
-   vector code. OpenCV sums the last columns of a row in another order, which cannot be repeated
-   for all widths; hence `device_tolerance`: one level in 0.01 % of samples.
+   vector code. OpenCV sums the last columns of a row in another order, which cannot be repeated for
+   all widths; hence `device_tolerance`: a level in 0.01 % of samples.
 8. Grey images at small diameters take another path inside OpenCV; `apply` avoids it (see there).
 9. The filter is not separable and costs diameter² a pixel; tiles live in shared memory.
 10. Alpha is copied.

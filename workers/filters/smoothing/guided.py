@@ -103,7 +103,7 @@ class Guided(Filter):
         return device_box(self.radius) + struct.pack("<q8x", self._least_spread(area))
 
     def device_scratch(self, shape: Shape) -> int:
-        """Return the bytes of slopes and offsets of one colour: two int32 a pixel."""
+        """Return the bytes of slopes and offsets of a colour: two int32 a pixel."""
         return 8 * shape[0] * shape[1]
 
     def _least_spread(self, area: int) -> int:
@@ -111,9 +111,7 @@ class Guided(Filter):
         return math.floor(self.eps * (255 * area) ** 2 + 0.5)
 
     def _tile(self, guide: NDArray[np.uint8], colour: Pixels, place: Place) -> Pixels:
-        """Return the result of one tile, computed with a margin that is cut where the image
-        ends.
-        """
+        """Return the result of a tile, computed with a margin that is cut where the image ends."""
         (ys, inner_ys), (xs, inner_xs) = (
             _widened(part, 2 * self.radius, length)
             for part, length in zip(place, guide.shape, strict=True)
@@ -152,7 +150,7 @@ class Guided(Filter):
 def _product(light: NDArray[np.uint8], plane: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return the product as float32, because OpenCV sums uint16 in 31 bits.
 
-    Squares of radius 91 and more would overflow those.
+    Squares of radius 91 and more would overflow them.
     """
     return np.multiply(light, plane, dtype=np.float32)
 

@@ -58,7 +58,7 @@ Weights = NDArray[np.float32]
 
 
 class PatchDistances:
-    """Non-local means for one set of parameters.
+    """Non-local means for a set of parameters.
 
     `h` is in levels; `patch` and `search` are the sides of both squares in pixels, odd; `channels`
     is 1 or 3.
@@ -127,8 +127,8 @@ class PatchDistances:
         return np.stack(means, 2).astype(np.uint8)
 
     def _offsets(self) -> Iterator[tuple[int, int]]:
-        """Yield half of the offsets (down, right); the other half are the same pairs from the other
-        side.
+        """Yield half of the offsets (down, right); the second half are the same pairs in
+        reverse.
         """
         for down in range(self._far + 1):
             for right in range(-self._far if down else 1, self._far + 1):
@@ -139,7 +139,7 @@ class PatchDistances:
     ) -> Weights:
         """Return weights of pixels and their neighbours at (down, right), float32.
 
-        The result covers the pixels of the tile and those outside it whose neighbour lies inside.
+        The result covers the pixels of the tile and the pixels outside whose neighbour lies inside.
         """
         top, left = self._far - down, self._far - max(right, 0)
         rows, columns = height + down, width + abs(right)

@@ -79,14 +79,14 @@ class AdaptiveThreshold(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return one pass for plain means of small neighbourhoods, else three passes."""
+        """Return a single pass for plain means of small neighbourhoods, else three passes."""
         reach = self._reach
         return _ANY if reach is None else (_IN_TILES[reach],)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Separable` for the single pass, else `struct Adaptive`.
 
-        The weights of a plain mean are ones.
+        The weights of a plain mean are 1.
         """
         if self._reach is not None:
             return _in_tiles(self.block // 2, math.ceil(self.c))
