@@ -65,7 +65,7 @@ _BY_FACTORS = {
     b"\x22\x11\x11": Subsampling.S420,
 }
 
-_MCU = {
+UNITS = {
     Subsampling.GREY: (8, 8, (1,)),
     Subsampling.S444: (8, 8, (1, 1, 1)),
     Subsampling.S422: (16, 8, (2, 1, 1)),
@@ -247,7 +247,7 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
         and scan[1:-3:2] == ids
         and scan[-3:] == _SEQUENTIAL
     )
-    mcu_width, mcu_height, blocks = _MCU[subsampling]
+    mcu_width, mcu_height, blocks = UNITS[subsampling]
     bits = sum(map(mul, blocks, [_least_bits(header, selector) for selector in scan[2:-3:2]]))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     interval = header.interval or mcus

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from models.domain.image import Jpeg, Subsampling
+from models.codec.jpeg import UNITS
+from models.domain.image import Jpeg
 
 if TYPE_CHECKING:
     from workers.engines.cuda.slot import Launcher, Slot
@@ -36,14 +37,6 @@ THREADS = 256
 TABLE = 16 + 256
 _DHT, _SOS = 0xC4, 0xDA
 _ABSENT = bytes(TABLE)
-
-UNITS = {
-    Subsampling.GREY: (8, 8, (1,)),
-    Subsampling.S444: (8, 8, (1, 1, 1)),
-    Subsampling.S422: (16, 8, (2, 1, 1)),
-    Subsampling.S420: (16, 16, (4, 1, 1)),
-}
-"""A minimum coded unit: width and height in pixels, blocks of each component."""
 
 SPARE = 1 << 15
 """Bytes that the data of a file may have beyond one for each of its pixels, as far as memory of the
