@@ -129,22 +129,13 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = ", ".join(allowed(request))
-        path = shortened(request.url.path, LONGEST_GIVEN)
-        detail = _detail(error, path, headers.get("Allow"))
-        if is_inference(request):
-            return inference_error(detail, error.status_code, headers)
-        code = HTTP_CODES.get(error.status_code, OTHER_CODE)
-        body = Problem(
-            type=TYPE_PREFIX + code,
-            title=HTTPStatus(error.status_code).phrase,
-            status=error.status_code,
-            detail=shortened(detail, LONGEST_MESSAGE),
-            code=code,
-            instance=path,
-            request_id=request.scope.get("request_id"),
-            errors=None,
-        ).model_dump_json(exclude_none=True)
-        return Response(body, error.status_code, headers, MEDIA_TYPE)
+        status = error.status_code
+        code = HTTP_CODES.get(status, OTHER_CODE)
+        same = {"status": status, "code": code, "title": HTTPStatus(status).phrase}
+        detail = _detail(error, shortened(request.url.path, LONGEST_GIVEN), headers.get("Allow"))
+        response = answer(type("HttpError", (ServiceError,), same)(detail), request)
+        response.headers.update(headers)
+        return response
 
     async def validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

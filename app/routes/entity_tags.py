@@ -10,7 +10,7 @@ A tag is weak (RFC 9110, section 8.8.1) unless the bytes of the answer are the s
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from fastapi.responses import Response
 
 from app.admission import Permit
 from app.http.negotiation import IMAGE, JSON, names
-from app.http.request import ClientLeft, before
+from app.http.request import ClientLeft, before, header
 from app.intake.item import Item
 from app.intake.spool import Blob, digests_of
 from app.intake.wanted import ImageRequest, Parts, Version
@@ -48,18 +48,8 @@ def wants_tag(request: Request, form: str, settings: Settings) -> bool:
     """Return whether the answer gets a tag: streams have none, because they may end with errors."""
     if form not in (JSON, IMAGE):
         return False
-    return bool(settings.cache_control) or _asks(request.scope["headers"])
-
-
-def _asks(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether there is an If-None-Match; every request pays for this loop of 0.4 µs.
-
-    A generator takes 1 µs.
-    """
-    for name, _ in headers:  # noqa: SIM110 (see above)
-        if name == b"if-none-match":
-            return True
-    return False
+    asks = header(request.scope, b"if-none-match") is not None
+    return bool(settings.cache_control) or asks
 
 
 async def tagged(

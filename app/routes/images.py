@@ -107,7 +107,9 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 )
 async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
-    return await handle(request, classify_wanted, _form_of_labels)
+    return await handle(
+        request, classify_wanted, _one_of((JSON, *JSON_LINES, EVENTS), "/classify answers")
+    )
 
 
 def classify_wanted(
@@ -118,10 +120,6 @@ def classify_wanted(
     if isinstance(wanted, WeightsMissing):
         raise wanted
     return wanted
-
-
-def _form_of_labels(accept: Accept, _single: bool) -> str:
-    return _negotiated(accept, (JSON, *JSON_LINES, EVENTS), "/classify answers")
 
 
 @router.post(
@@ -159,17 +157,15 @@ def _form_of_filtered(accept: Accept, single: bool) -> str:
 @router.post("/info", operation_id="info", responses=DESCRIPTIONS, openapi_extra=info_document())
 async def info(request: Request) -> Response:
     """Format, size, orientation, EXIF, colour profile and dominant colour of 1…N images."""
-    return await handle(request, _info_wanted, _form_of_info)
+    return await handle(
+        request, _info_wanted, _one_of((JSON, *JSON_LINES, EVENTS), "/info answers")
+    )
 
 
 def _info_wanted(
     given: Mapping[str, Any], _accept: Accept, _computing: Computing, _check: CheckParts
 ) -> Describe:
     return Describe(read(InfoOptions, given).colour)
-
-
-def _form_of_info(accept: Accept, _single: bool) -> str:
-    return _negotiated(accept, (JSON, *JSON_LINES, EVENTS), "/info answers")
 
 
 @router.post("/process", operation_id="process", responses=PARTS, openapi_extra=process_document())
@@ -179,7 +175,7 @@ async def process(request: Request) -> Response:
     Each of `versions` is what POST /filter takes. Labels and versions fail alone: a record is then
     "partial". At the door and in the limit of a request each of them counts as one image.
     """
-    return await handle(request, process_wanted, _form_of_parts)
+    return await handle(request, process_wanted, _one_of((JSON, *STREAMS), "/process answers"))
 
 
 def process_wanted(
@@ -201,10 +197,6 @@ def process_wanted(
     if isinstance(labels, WeightsMissing) and not wanted.versions:
         raise labels
     return wanted
-
-
-def _form_of_parts(accept: Accept, _single: bool) -> str:
-    return _negotiated(accept, (JSON, *STREAMS), "/process answers")
 
 
 async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:
@@ -311,6 +303,11 @@ def are_long(options: Mapping[str, Any]) -> bool:
 def _has_long_text(member: object) -> bool:
     texts = member.values() if isinstance(member, Mapping) else (member,)
     return any(isinstance(each, str) and len(each) > LONG for each in texts)
+
+
+def _one_of(offers: tuple[str, ...], refusal: str) -> FormOf:
+    """Return what chooses the form that Accept likes best, for any number of images."""
+    return lambda accept, _single: _negotiated(accept, offers, refusal)
 
 
 def _negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
