@@ -9,9 +9,11 @@ from darkroom.script import find_packages
 
 find_packages()
 
-from app.cluster.application import application  # noqa: E402 (its packages must be found before)
-from app.cluster.front_end import FrontEnd  # noqa: E402
-from app.cluster.worker_replica import WorkerReplica  # noqa: E402
+from app.cluster import (  # noqa: E402 (its packages must be found before)
+    FrontEnd,
+    WorkerReplica,
+    application,
+)
 
 
 class FrontEnds(FrontEnd):

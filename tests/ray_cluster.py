@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from models.domain.errors import ServiceError
-from models.domain.job import Job, Result
+from models.domain.job import Completed, Job, Result
+from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, number_of
-from tests.worker_fixture import decode_fake, encode_fake, wait_until
-from workers.cluster.backend import RayBackend
-from workers.cluster.messages import Description
-from workers.cluster.replica import Replica
-from workers.cluster.serve_handle import ServeWorkers
-from workers.ipc.encoded_network import EncodedNetwork
+from tests.worker_fixture import wait_until
+from workers.cluster import Description, RayBackend, Replica
+from workers.ipc.frames import EncodedError
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -104,7 +102,7 @@ class FileGate:
 
     def __init__(self, folder: Path) -> None:
         self._shut, self._reached = folder / "shut", folder / "reached"
-        self._seen = folder / "seen"
+        self._seen, self._asked = folder / "seen", folder / "asked"
         self._taken = 0
 
     def __call__(self, _jobs: Sequence[Job]) -> None:
@@ -120,6 +118,16 @@ class FileGate:
         """Note the numbers of the jobs that the device was given."""
         with self._seen.open("ab") as file:
             file.write(bytes(map(number_of, jobs)))
+
+    def ask(self) -> None:
+        """Note that a job has come."""
+        with self._asked.open("ab") as file:
+            file.write(b"x")
+
+    @property
+    def asked(self) -> int:
+        """Return how many jobs have come."""
+        return self._asked.stat().st_size if self._asked.exists() else 0
 
     @property
     def seen(self) -> list[int]:
@@ -146,6 +154,7 @@ class FileGate:
         self.open()
         self._reached.unlink(missing_ok=True)
         self._seen.unlink(missing_ok=True)
+        self._asked.unlink(missing_ok=True)
         self._taken = 0
 
 
@@ -153,13 +162,18 @@ class HeldReplica(Replica):
     """A replica over a fake engine with one slot, whose device waits at a gate."""
 
     def __init__(self, folder: str, answer: Callable[[Job], Result | ServiceError]) -> None:
-        gate = FileGate(Path(folder))
+        gate = self._gate = FileGate(Path(folder))
         engine = FakeEngine(slots=1, answer=answer, on_collect=gate, on_launch=gate.launched)
         worker = Worker(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30))
         worker.start()
-        networks = [EncodedNetwork("resnet18", problem="a fake has no weights")]
+        networks = (ServedNetwork("resnet18", problem="a fake has no weights"),)
         description = Description(networks, None, 16)
-        super().__init__(worker, secrets.token_hex(4), description, 16, decode_fake)
+        super().__init__(worker, secrets.token_hex(4), description, 16)
+
+    async def compute(self, job: Job, *, alone: bool) -> tuple[Completed | EncodedError, float]:
+        """Note that a job has come, and return its outcome."""
+        self._gate.ask()
+        return await super().compute(job, alone=alone)
 
     async def process(self) -> int:
         """Return the number of this process."""
@@ -187,7 +201,7 @@ class RayRig:
 
     def __init__(self, handle: Any, gate: FileGate) -> None:
         self._gate = gate
-        self._ray = RayBackend(ServeWorkers(handle), report_every=0.02, encode=encode_fake)
+        self._ray = RayBackend(handle, report_every=0.02)
         self.backend = self._ray
 
     @property
@@ -205,7 +219,7 @@ class RayRig:
 
     async def accepted(self) -> None:
         await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
-        await wait_until(lambda: not self._ray.unaccepted)
+        await wait_until(lambda: self._gate.asked >= self._ray.submitted)
 
     async def ready(self) -> None:
         await wait_until(lambda: self._ray.load().alive)

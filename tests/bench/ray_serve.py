@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.cluster.application import ONE_LOOP
+from app.cluster import ONE_LOOP
 from models import codec
 from models.domain.backend import Backend
 from models.domain.image import Jpeg
@@ -40,10 +40,9 @@ from models.settings import Settings
 from tests.fakes import FakeOperation, first_sample
 from tests.pictures import drawing, encoded
 from tests.ray_cluster import HeldReplica, running_ray
-from tests.worker_fixture import encode_fake, wait_until
+from tests.worker_fixture import wait_until
 from workers.backends.in_process import LocalBackend
-from workers.cluster.backend import RayBackend
-from workers.cluster.serve_handle import ServeWorkers
+from workers.cluster import RayBackend
 from workers.operations import Classify
 from workers.supervision.startup import start_worker
 
@@ -116,7 +115,7 @@ async def compared(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
     started = await asyncio.to_thread(
         start_worker, Settings.of(SETTINGS, None), lambda _batch, _result: None
     )
-    here, ray = LocalBackend(started.worker), RayBackend(ServeWorkers(handle))
+    here, ray = LocalBackend(started.worker), RayBackend(handle)
     operation: Operation = Classify(top_k=1)
     jobs = [Job(operation, each) for each in photos()]
     for backend in (here, ray):
@@ -156,7 +155,7 @@ async def compared(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
 
 async def transported(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
     """Return what one front end can send to a device that computes nothing."""
-    backend = RayBackend(ServeWorkers(handle), group=64, encode=encode_fake)
+    backend = RayBackend(handle)
     await wait_until(lambda: backend.load().alive)
     jobs = [Job(FakeOperation("a"), each) for each in photos()]
     found = {}

@@ -5,7 +5,7 @@ one for front ends, two for workers. Clients send forms of photos all the time, 
 
 1. A node with a worker's replica is killed with SIGKILL, together with all processes of it.
 2. The number of replicas follows the load: one, four under load, and one again, by the images that
-   wait (`darkroom.autoscaling`); the bounds are those of Ray Serve.
+   wait or are computed; the bounds are those of Ray Serve.
 
 The promise: each request is answered with 200, and each image of it with its labels. The last line
 is JSON; exit code 1 where a promise is broken. Everything is bounded: `--seconds` of load for the
@@ -116,7 +116,7 @@ def serving(port: int, of_workers: dict[str, Any]) -> Iterator[str]:
     """Deploy Darkroom with these options of its workers, and yield its URL at `port`."""
     from ray import serve
 
-    from app.cluster.application import application
+    from app.cluster import application
     from darkroom.cluster import FrontEnds, Workers
 
     front = {"ray_actor_options": {"num_cpus": 1, "resources": {"front": 0.1}}}
@@ -170,7 +170,6 @@ def scaled(port: int, given: argparse.Namespace) -> dict[str, Any]:
         "min_replicas": 1,
         "max_replicas": 4,
         "target_ongoing_requests": 4,
-        "policy": {"policy_function": "darkroom.autoscaling:by_images"},
         "look_back_period_s": 2,
         "upscale_delay_s": 1,
         "downscale_delay_s": 2,

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from models.domain.job import Failed, Labels
+from models.domain.job import Labels
 from tests.fakes import GUARD, fake_job, first_sample
 from tests.ray_cluster import deploy_held, ray_rig, running_ray
-from workers.cluster.backend import RayBackend
-from workers.cluster.outgoing import Lost, Pending
+from workers import cluster
 
 
 async def killed(handle: Any, folder: Path) -> None:
@@ -32,13 +31,14 @@ def test_a_job_of_a_killed_process_is_computed_by_its_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses: list[bool] = []
-    given_up = RayBackend._given_up
+    error_of = cluster._error_of
 
-    async def noted(backend: RayBackend, pending: Pending, lost: Lost) -> Failed | None:
-        losses.append(lost.died)
-        return await given_up(backend, pending, lost)
+    def noted(error: Exception) -> Any:
+        found = error_of(error)
+        losses.append(getattr(found, "died", False))
+        return found
 
-    monkeypatch.setattr(RayBackend, "_given_up", noted)
+    monkeypatch.setattr(cluster, "_error_of", noted)
     with running_ray():
         asyncio.run(killed(deploy_held(tmp_path, first_sample), tmp_path))
-    assert losses[0], "Ray words the death of a process differently: see PROCESS_DIED"
+    assert losses[0], "Ray reports the death of a process by another error"

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 
 MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
 ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors"}
-RAY_ROOMS = ("app/cluster", "workers/cluster")
-"""The folders that may import Ray, each inside the functions that use it."""
+RAY_ROOMS = ("app/cluster.py", "workers/cluster.py")
+"""The files that may import Ray, each inside the functions that use it."""
 
 DECLARATIONS = ("workers.operations", "workers.filters")
 ROOTS = (
@@ -22,9 +22,7 @@ ROOTS = (
     "app/cli/offline.py",
     "app/processes/plan.py",
     "app/processes/computing.py",
-    "app/cluster/application.py",
-    "app/cluster/front_end.py",
-    "app/cluster/worker_replica.py",
+    "app/cluster.py",
 )
 """The composition roots of `app`: of a server, of one process of several, of no server, of all, of
 a bulk command, and of an application of Ray Serve."""
@@ -202,7 +200,7 @@ def test_rooms_import_only_rooms_before_them(package: str) -> None:
 )
 def test_ray_is_imported_when_a_cluster_is_used_and_in_its_rooms_alone(path: Path) -> None:
     nodes = [*ast.walk(ast.parse(path.read_text()))]
-    if any(_name(path).startswith(f"{room}/") for room in RAY_ROOMS):
+    if _name(path) in RAY_ROOMS:
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
         inside = {id(n) for each in nodes if isinstance(each, kinds) for n in ast.walk(each)}
         nodes = [node for node in nodes if id(node) not in inside]
@@ -229,8 +227,6 @@ def test_every_room_of_the_order_exists(package: str) -> None:
 def test_the_installed_name_imports_only_the_command_line_and_the_cluster(path: Path) -> None:
     allowed = {"app.cli.script", "darkroom", *sys.stdlib_module_names}
     if path.name == "cluster.py":
-        allowed |= {
-            f"app.cluster.{each}" for each in ("application", "front_end", "worker_replica")
-        }
+        allowed.add("app.cluster")
     names = {n if n.startswith("app") else n.split(".")[0] for n in _imports(path)}
     assert names <= allowed

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cluster.application import FULL_BATCHES, ONE_LOOP
-from darkroom.autoscaling import by_images
+from app.cluster import FULL_BATCHES, ONE_LOOP
 from models.settings import Settings
 from tests.ray_cluster import import_ray
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH
@@ -68,15 +67,10 @@ def test_ray_waits_longer_than_the_longest_deadline(number: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "batch"), [(0, CPU_BATCH), (1, GPU_BATCH)])
-def test_calls_of_one_image_fill_four_batches_and_a_replica_is_full_at_two(
-    number: int, batch: int
-) -> None:
+def test_a_replica_has_four_batches_of_images_and_is_full_at_two(number: int, batch: int) -> None:
     workers = deployments(configurations()[number])["workers"]
     assert workers["max_ongoing_requests"] == FULL_BATCHES * batch
-    scaling = workers["autoscaling_config"]
-    assert scaling["target_ongoing_requests"] == 2 * batch
-    name = f"{by_images.__module__}:{by_images.__name__}"
-    assert scaling["policy"]["policy_function"] == name
+    assert workers["autoscaling_config"]["target_ongoing_requests"] == 2 * batch
 
 
 def test_ray_starts_the_version_that_the_lock_files_have() -> None:

@@ -25,13 +25,13 @@ class LocalBackend:
         self._drain_timeout = drain_timeout
         self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
 
-    async def run(self, job: Job) -> Completed:
+    async def run(self, job: Job, *, alone: bool = False) -> Completed:
         """Return the answer of one job; enforce the deadline here, so that a hung engine answers
-        504.
+        504. A job that is `alone` shares the device with no other.
         """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
-        ticket = self._worker.submit(job, self._mailbox(loop), waiter)
+        ticket = self._worker.submit(job, self._mailbox(loop), waiter, alone=alone)
         expire = partial(self._expire, ticket, waiter)
         # A request that is given up cancels this call; the images of jobs go on.
         alarm = alarms().set(job.deadline, expire, ends_early=False)

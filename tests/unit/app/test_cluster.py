@@ -1,22 +1,21 @@
-"""What a front end on Ray adds to the application."""
+"""What a front end and a worker on Ray add to the application."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+import sys
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from app import cluster
 from app.admission import Admission
 from app.admission.account import Kind
 from app.admission.counters import Counters
-from app.cluster.front_end import FrontEnd, WholeBodies, busy_images
-from darkroom.autoscaling import by_images
+from app.cluster import FrontEnd, WholeBodies, busy_images, reserved
 from models.domain.backend import Load
 from models.settings import Settings
-from workers.cluster.messages import Description
-from workers.cluster.replicas import Replicas
+from workers.cluster import Description
 
 IDLE = Load("cpu", 0, 0, 0, 0.0, alive=True)
 
@@ -25,8 +24,9 @@ IDLE = Load("cpu", 0, 0, 0, 0.0, alive=True)
 class Known:
     """What a backend knows of its replicas."""
 
-    replicas: Any
+    busy_images: int = 0
     device: str = "cpu"
+    changed: bool = False
 
     def load(self) -> Load:
         return replace(IDLE, device=self.device)
@@ -52,12 +52,13 @@ def test_bodies_are_sent_as_bytes_which_ray_can_pickle() -> None:
     assert [type(each["body"]) for each in sent[1:]] == [bytes, bytes]
 
 
-def test_all_replicas_together_are_kept_busy() -> None:
-    description = Description([], None, 8)
-    four = SimpleNamespace(busy_images=16)
-    assert busy_images(Known(four), description) == (16, 128)  # type: ignore[arg-type]  # a stand-in
-    assert busy_images(Known(four, "cuda:0"), description)[1] == 0  # type: ignore[arg-type]  # same
-    assert busy_images(Known(Replicas()), description)[0] == 1  # type: ignore[arg-type]  # same
+@pytest.mark.parametrize(
+    ("known", "busy"),
+    [(Known(16), (16, 128)), (Known(16, "cuda:0"), (16, 0)), (Known(), (1, 8))],
+)
+def test_all_replicas_together_are_kept_busy(known: Known, busy: tuple[int, int]) -> None:
+    found = busy_images(known, Description((), None, 8))  # type: ignore[arg-type]  # a stand-in
+    assert found == busy
 
 
 def test_more_images_pass_the_line_when_replicas_come() -> None:
@@ -85,34 +86,19 @@ def test_a_front_end_with_other_weights_than_its_workers_is_not_healthy() -> Non
     front_end = FrontEnd.__new__(FrontEnd)
     front_end._backend = None
     asyncio.run(front_end.check_health())
-    front_end._backend = Known(SimpleNamespace(changed=True))  # type: ignore[assignment]  # same
+    front_end._backend = Known(changed=True)  # type: ignore[assignment]  # a stand-in
     with pytest.raises(RuntimeError, match="other weights"):
         asyncio.run(front_end.check_health())
 
 
-@dataclass
-class Context:
-    """The part of Ray's context that the policy reads."""
-
-    aggregated_metrics: dict[str, dict[str, float]]
-    running_replicas: list[str] = field(default_factory=list)
-    total_queued_requests: float = 0.0
-    target: float = 16.0
-
-    @property
-    def config(self) -> Any:
-        return SimpleNamespace(get_target_ongoing_requests=lambda: self.target)
-
-
 @pytest.mark.parametrize(
-    ("images", "queued", "wanted"),
-    [({}, 0, 0), ({"a": 16}, 0, 1), ({"a": 40, "b": 24}, 0, 4), ({"a": 32}, 16, 3)],
+    ("given", "usable", "cores"), [(64.0, 2, 2), (4.0, 8, 4), (0.5, 8, 1), (0.0, 8, 1)]
 )
-def test_replicas_follow_the_images_that_wait(
-    images: dict[str, float], queued: float, wanted: float
+def test_a_replica_computes_on_what_is_reserved_and_within_the_quota(
+    given: float, usable: int, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert by_images(Context({"images": images}, [*images], queued))[0] == wanted
-
-
-def test_images_of_a_replica_that_has_gone_do_not_count() -> None:
-    assert by_images(Context({"images": {"a": 16, "gone": 64}}, ["a"]))[0] == 1
+    context = SimpleNamespace(get_assigned_resources=lambda: {"CPU": given})
+    ray = SimpleNamespace(get_runtime_context=lambda: context, get_gpu_ids=lambda: ["0"])
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(cluster, "usable_cores", lambda: usable)
+    assert reserved() == (cores, 1)

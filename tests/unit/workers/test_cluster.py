@@ -1,0 +1,273 @@
+"""What the backend on Ray Serve does when replicas are lost; `Handle` stands for Ray Serve's.
+
+`tests/contract` runs the backend on a real Ray, and `tests/chaos/ray_cluster.py` kills its nodes.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from models.domain.deadline import Deadline
+from models.domain.errors import (
+    DeadlineExceeded,
+    InternalError,
+    Overloaded,
+    Quarantined,
+    WorkerLost,
+)
+from models.domain.job import Job, Labels
+from tests.fakes import FakeEngine, fake_job
+from tests.ray_cluster import import_ray
+from tests.worker_fixture import wait_until
+from workers import cluster
+from workers.cluster import MAX_LOSSES, Description, RayBackend, Replica, Report
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray() -> None:
+    """Import Ray once, without starting it."""
+    import_ray()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let lost jobs be sent again soon."""
+    monkeypatch.setattr(cluster, "LONGEST_PAUSE", 0.01)
+
+
+class Call:
+    """The response to a call of a handle."""
+
+    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
+        self._answer = answer
+        self.cancelled = False
+
+    def __await__(self) -> Any:
+        return self._answer.__await__()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    async def _fetch_replica_results_async(self) -> list[Any]:
+        return [SimpleNamespace(get_async=lambda: self._answer)]
+
+
+class Handle:
+    """One replica in this process; `lose` returns the error of each call, or None."""
+
+    def __init__(self, lose: Callable[[], BaseException | None]) -> None:
+        self._lose = lose
+        self.alone: list[bool] = []
+        self.calls: list[Call] = []
+        self.wrong: list[object] = []  # answers to questions, in place of the replica's
+        worker = Worker(FakeEngine(), BatchLimits(max_batch_size=8, max_batch_pixels=1 << 20))
+        worker.start()
+        self.replica = Replica(worker, "one", Description((), None, 8), 8)
+        self.compute = SimpleNamespace(remote=self._compute)
+
+    def _compute(self, job: Job, *, alone: bool) -> Call:
+        self.alone.append(alone)
+        self.calls.append(call := Call(self._computed(job, alone)))
+        return call
+
+    async def _computed(self, job: Job, alone: bool) -> object:
+        if (error := self._lose()) is not None:
+            raise error
+        return await self.replica.compute(job, alone=alone)
+
+    def broadcast(self, _method: str) -> Call:
+        return Call(self._report())
+
+    async def _report(self) -> object:
+        return self.wrong.pop() if self.wrong else await self.replica.report()
+
+
+Test = Callable[[RayBackend, Handle], Coroutine[Any, Any, None]]
+
+
+def within(lose: Callable[[], BaseException | None], test: Test) -> None:
+    async def run() -> None:
+        handle = Handle(lose)
+        backend = RayBackend(handle, 0.2, report_every=0.05)
+        try:
+            async with asyncio.timeout(10):
+                await test(backend, handle)
+        finally:
+            await backend.aclose()
+            handle.replica.worker.stop()
+
+    asyncio.run(run())
+
+
+def losing(times: int, error: Callable[[], BaseException]) -> Callable[[], BaseException | None]:
+    """Return what loses the first calls."""
+    left = iter(range(times))
+    return lambda: error() if next(left, None) is not None else None
+
+
+def died() -> BaseException:
+    from ray.exceptions import ActorDiedError
+
+    return ActorDiedError()
+
+
+def unavailable() -> BaseException:
+    from ray.exceptions import ActorUnavailableError
+
+    return ActorUnavailableError("no connection", None)
+
+
+def failed(cause: BaseException) -> BaseException:
+    """Return what Ray raises where the code of a replica raised `cause`."""
+    from ray.exceptions import RayTaskError
+
+    found: Exception = RayTaskError("compute", "Traceback", cause, "replica", 1, "127.0.0.1")
+    return found
+
+
+def test_a_job_of_a_replica_that_died_is_sent_again_and_computed_alone() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        done = await backend.run(fake_job(1))
+        assert done.result == Labels((1,), (1.0,))
+        assert handle.alone == [False, True]
+
+    within(losing(1, died), test)
+
+
+def test_a_job_that_ends_every_replica_is_given_up_and_its_content_refused() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        with pytest.raises(WorkerLost, match="3 replicas died"):
+            await backend.run(fake_job(1))
+        assert len(handle.alone) == MAX_LOSSES
+        with pytest.raises(Quarantined):
+            await backend.run(fake_job(1))
+
+    within(losing(100, died), test)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [unavailable, asyncio.CancelledError, lambda: failed(asyncio.CancelledError())],
+    ids=["unavailable", "cancelled", "cancelled there"],
+)
+def test_replicas_that_leave_are_no_losses(error: Callable[[], BaseException]) -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        await backend.run(fake_job(1))
+        assert handle.alone == [False] * (MAX_LOSSES + 3)
+
+    within(losing(MAX_LOSSES + 2, error), test)
+
+
+def test_a_stopped_worker_is_a_replica_that_leaves() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        handle.replica.worker.stop()
+        with pytest.raises(DeadlineExceeded):
+            await backend.run(fake_job(1, deadline=Deadline.after(0.2, time.monotonic())))
+        assert len(handle.alone) > MAX_LOSSES
+
+    within(lambda: None, test)
+
+
+def test_a_job_without_a_replica_ends_at_its_deadline() -> None:
+    async def test(backend: RayBackend, _handle: Handle) -> None:
+        with pytest.raises(DeadlineExceeded):
+            await backend.run(fake_job(1, deadline=Deadline.after(0.2, time.monotonic())))
+
+    within(losing(1000, unavailable), test)
+
+
+def test_what_rays_queue_refuses_is_an_error_of_ours() -> None:
+    async def test(backend: RayBackend, _handle: Handle) -> None:
+        from ray.serve.exceptions import BackPressureError
+
+        handle_error.append(BackPressureError(num_queued_requests=1, max_queued_requests=1))
+        with pytest.raises(Overloaded):
+            await backend.run(fake_job(1))
+
+    handle_error: list[BaseException] = []
+    within(lambda: handle_error[-1], test)
+
+
+@pytest.mark.parametrize("error", [lambda: failed(ValueError("a fault")), lambda: TypeError("x")])
+def test_a_fault_of_code_is_no_loss(error: Callable[[], BaseException]) -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        with pytest.raises(InternalError):
+            await backend.run(fake_job(1))
+        assert len(handle.calls) == 1
+
+    within(error, test)
+
+
+def test_a_cancelled_job_cancels_its_call() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        async def never() -> object:
+            return await asyncio.Event().wait()
+
+        def remote(_job: Job, **_alone: bool) -> Call:
+            handle.calls.append(call := Call(never()))
+            return call
+
+        handle.compute.remote = remote
+        task = asyncio.create_task(backend.run(fake_job(1)))
+        await wait_until(lambda: bool(handle.calls))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert handle.calls[0].cancelled
+
+    within(lambda: None, test)
+
+
+def test_a_replica_with_other_weights_is_noticed() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        await wait_until(lambda: backend.load().alive)
+        assert not backend.changed
+        handle.replica._identity = "other"
+        await wait_until(lambda: backend.changed)
+
+    within(lambda: None, test)
+
+
+def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        await wait_until(lambda: backend.load().alive)
+        assert (backend.busy_images, backend.absence()) == (8, 0.0)
+        other = Report("two", "", 4, backend.load())
+        backend._take([other, None])  # the first one is silent
+        assert backend.busy_images == 12
+        backend._take([other])  # and does not exist
+        assert backend.busy_images == 4
+        handle.wrong = ["no report"] * 3
+        await wait_until(lambda: not handle.wrong)
+        await wait_until(lambda: backend.busy_images == 8)
+
+    within(lambda: None, test)
+
+
+def test_without_replicas_the_backend_is_not_alive() -> None:
+    async def test(backend: RayBackend, _handle: Handle) -> None:
+        assert not backend.load().alive
+        assert backend.absence() > 0
+
+    within(lambda: None, test)
+
+
+def test_nothing_is_sent_after_the_drain() -> None:
+    async def test(backend: RayBackend, handle: Handle) -> None:
+        job = asyncio.create_task(backend.run(fake_job(1)))
+        await wait_until(lambda: bool(handle.calls))
+        await backend.aclose()
+        calls = len(handle.calls)
+        with pytest.raises(WorkerLost, match="stopped"):
+            await job
+        await asyncio.sleep(0.05)
+        assert len(handle.calls) == calls
+
+    within(losing(1000, unavailable), test)

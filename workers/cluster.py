@@ -1,0 +1,312 @@
+"""Workers on other hosts: the backend that asks replicas of Ray Serve, and what a replica holds.
+
+Each job is one call. Ray Serve chooses the replica, and carries jobs and answers. A job of a lost
+replica is sent again while its deadline allows: the work is pure, so a second run is safe. A job
+whose replica died is computed alone the next time, and fails when `MAX_LOSSES` replicas have died:
+only this job can be the cause. Its content is then refused for a while.
+
+Ray is imported inside the functions that use it.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from models.domain.alarms import Timeout
+from models.domain.backend import Load
+from models.domain.deadline import Deadline
+from models.domain.errors import (
+    DeadlineExceeded,
+    Draining,
+    InternalError,
+    Overloaded,
+    ServiceError,
+    WorkerLost,
+)
+from models.domain.job import Completed, Job
+from models.networks.served import ServedNetwork
+from workers.backends.absence import Absence
+from workers.backends.in_process import LocalBackend
+from workers.backends.quarantine import Quarantine
+from workers.ipc import conversion
+from workers.ipc.encoded_network import encode_network
+from workers.ipc.frames import EncodedError
+from workers.scheduling.worker import Worker
+
+log = logging.getLogger("darkroom.cluster")
+
+MAX_LOSSES = 3
+
+PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds before a job of a lost replica is sent again; they double with each loss of the job. In
+that time Ray learns that the replica is lost."""
+
+PATIENCE = 5.0
+"""Seconds in which all replicas must answer a question to all of them."""
+
+SILENT = 10.0
+"""Seconds after which a replica that has not reported counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A replica's networks, default first, why the replica is degraded, and its largest batch."""
+
+    networks: tuple[ServedNetwork, ...]
+    degraded: str | None
+    max_batch_size: int
+
+    @property
+    def identity(self) -> str:
+        """Return a text that differs where networks, weights or labels do."""
+        found = repr([encode_network(each).identity for each in self.networks])
+        return hashlib.sha256(found.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a replica. `busy_images` keep the replica busy; see `Description.identity`."""
+
+    replica: str
+    identity: str
+    busy_images: int
+    load: Load
+
+
+class Replica:
+    """A started worker that answers the calls of front ends. Ray Serve deploys a class of it."""
+
+    def __init__(
+        self, worker: Worker[Any], name: str, description: Description, busy_images: int
+    ) -> None:
+        self.worker = worker
+        self.backend = LocalBackend(worker)
+        self._name, self._busy_images = name, busy_images
+        self._description, self._identity = description, description.identity
+
+    async def compute(self, job: Job, *, alone: bool) -> tuple[Completed | EncodedError, float]:
+        """Return the outcome of a job, and the seconds since its batch was launched.
+
+        The deadline of `job` is the time left, because the clocks of two hosts differ. A call that
+        is cancelled drops its job.
+        """
+        deadline = Deadline.after(job.deadline.at, time.monotonic())
+        try:
+            done = await self.backend.run(replace(job, deadline=deadline), alone=alone)
+        except ServiceError as error:
+            return conversion.encode_error(error), 0.0
+        return done, time.monotonic() - done.trace.launched_at
+
+    async def report(self) -> Report:
+        """Return the state of this replica."""
+        return Report(self._name, self._identity, self._busy_images, self.worker.load())
+
+    async def describe(self) -> Description:
+        """Return what this replica computes with."""
+        return self._description
+
+
+class RayBackend:
+    """Backend on the replicas behind `handle`, of a deployment; belongs to one event loop.
+
+    All replicas are asked for their state every `report_every` seconds; `on_change` is called when
+    some have come or gone. `identity` is that of the weights which the front end names in answers,
+    None for the first that are found; `changed` tells that a replica has others.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        drain_timeout: float | None = None,
+        *,
+        identity: str | None = None,
+        report_every: float = 0.5,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._handle = handle
+        self._drain_timeout = drain_timeout
+        self._identity = identity
+        self._on_change = on_change
+        self._quarantine = Quarantine()
+        self._absence = Absence()
+        self._reports: dict[str, tuple[float, Report]] = {}
+        self._tasks: set[asyncio.Task[Completed]] = set()
+        self._closing, self._ended = asyncio.Event(), False
+        self._asking = asyncio.create_task(self._keep_asking(report_every))
+        self.changed, self.submitted = False, 0
+
+    @property
+    def busy_images(self) -> int:
+        """Return the images that keep all replicas busy."""
+        return sum([each.busy_images for _, each in self._reports.values()])
+
+    def absence(self) -> float:
+        """Return the seconds until a replica is expected; 0 while there is one."""
+        return self._absence.back_in(bool(self._reports))
+
+    async def run(self, job: Job) -> Completed:
+        """Return the answer of one job; a hung replica is answered with 504 at the deadline."""
+        if self._closing.is_set():
+            raise Draining("this server is stopping; ask another one")
+        self.submitted += 1
+        task = asyncio.create_task(self._answer(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            async with Timeout(job.deadline, ends_early=False):
+                return await task
+        except TimeoutError:
+            raise DeadlineExceeded("the request's deadline passed") from None
+        except asyncio.CancelledError:
+            if self._ended and not _is_cancelled():
+                text = "the server stopped before the image was done; try again"
+                raise WorkerLost(text) from None
+            raise
+
+    def load(self) -> Load:
+        """Return the load of all replicas together.
+
+        Baseline JPEGs are always taken encoded: a file is a tenth of its pixels on the network.
+        """
+        loads = [each.load for _, each in self._reports.values()]
+        alive = bool(loads) and not self._closing.is_set()
+        return Load(
+            device=", ".join(sorted({each.device for each in loads})),
+            queued_jobs=sum([each.queued_jobs for each in loads]),
+            queued_pixels=sum([each.queued_pixels for each in loads]),
+            running_jobs=sum([each.running_jobs for each in loads]),
+            service_rate=self._absence.rate(sum([each.service_rate for each in loads]), alive),
+            alive=alive,
+            takes_jpegs=True,
+            decoding=min([each.decoding for each in loads], default=0.0),
+            back_in=None if self._closing.is_set() else self.absence(),
+            progress=sum([each.progress for each in loads]),
+        )
+
+    async def aclose(self) -> None:
+        """Refuse new jobs, wait for the accepted ones, then end the calls."""
+        self._closing.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._drain_timeout)
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(self._asking, *self._tasks, return_exceptions=True)
+
+    async def _answer(self, job: Job) -> Completed:
+        await self._quarantine.check(job.image)
+        losses, pause = 0, PAUSE
+        while losses < MAX_LOSSES:
+            try:
+                return await self._call(job, alone=losses > 0)
+            except _Lost as lost:
+                losses += lost.died
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        await self._quarantine.add(job.image)
+        raise WorkerLost(f"{losses} replicas died while they held the image; it was given up")
+
+    async def _call(self, job: Job, *, alone: bool) -> Completed:
+        """Return the answer of the replica that Ray Serve chooses; raise _Lost or ServiceError."""
+        left = Deadline(job.deadline.at - time.monotonic())
+        sent = replace(job, deadline=left, owned=False)
+        response = self._handle.compute.remote(sent, alone=alone)
+        try:
+            outcome, age = await response
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                response.cancel()
+                raise
+            raise _Lost(died=False) from None  # the replica's, which Ray hands over
+        except Exception as error:
+            raise _error_of(error) from error
+        if isinstance(outcome, Completed):
+            trace = replace(outcome.trace, launched_at=time.monotonic() - age)
+            return Completed(outcome.result, trace)
+        failed = conversion.decode_error(outcome)
+        if isinstance(failed, Draining | WorkerLost):
+            raise _Lost(died=isinstance(failed, WorkerLost))
+        raise failed
+
+    async def _keep_asking(self, every: float) -> None:
+        while not self._closing.is_set():
+            answers: Sequence[Report | None] = []
+            try:
+                answers = await self._asked()
+            except Exception as error:  # the next attempt is protected
+                log.warning("the replicas could not be asked for their load: %r", error)
+            self._take(answers)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), every)
+
+    async def _asked(self) -> Sequence[Report | None]:
+        """Return the reports of all replicas, None for each that does not answer in time."""
+        from ray.exceptions import ActorDiedError
+
+        response = self._handle.broadcast("report")
+        async with asyncio.timeout(PATIENCE):
+            # The public `results_async` gives no answer at all if one replica has none in time.
+            found = await response._fetch_replica_results_async()
+        asked = [asyncio.ensure_future(each.get_async()) for each in found]
+        if asked:
+            await asyncio.wait(asked, timeout=PATIENCE)
+        for each in asked:
+            each.cancel()  # does nothing to those that have answered
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        there = [each for each in answers if not isinstance(each, ActorDiedError)]
+        return [each if isinstance(each, Report) else None for each in there]
+
+    def _take(self, answers: Sequence[Report | None]) -> None:
+        """Take the reports of all replicas; if none is missing, others exist no more.
+
+        Otherwise silent replicas are remembered for a while.
+        """
+        now, before = time.monotonic(), self._reports.keys()
+        reports = [each for each in answers if each is not None]
+        complete = 0 < len(reports) == len(answers)
+        known = {
+            name: (at, each)
+            for name, (at, each) in self._reports.items()
+            if not complete and now - at < SILENT
+        }
+        self._reports = known | {each.replica: (now, each) for each in reports}
+        for each in reports:
+            self._identity = self._identity or each.identity
+            self.changed = self.changed or each.identity != self._identity
+        if self._reports.keys() != before:
+            if self._reports:
+                self._absence.ended(0.0)
+            self._on_change()
+
+
+class _Lost(Exception):
+    """The replica of a call is lost, or leaves; `died`: the job of the call may be the cause."""
+
+    def __init__(self, *, died: bool) -> None:
+        super().__init__(died)
+        self.died = died
+
+
+def _error_of(error: Exception) -> _Lost | ServiceError:
+    """Return the error of ours for one of Ray; log a fault of the replica's own code."""
+    from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
+    from ray.serve.exceptions import BackPressureError, RayServeException
+
+    if isinstance(error, BackPressureError):
+        text = "the workers have as many images waiting as they may have; try again"
+        return Overloaded(text, 1.0)
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(cause, RayError | RayServeException | asyncio.CancelledError):
+        return _Lost(died=isinstance(cause, ActorDiedError | OutOfMemoryError))
+    log.error("a call to a replica failed", exc_info=error)
+    return InternalError("a worker failed while it took the image; it has been logged")
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
