@@ -112,7 +112,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         return ExitCode.FAILED
     freeze()
     welcome = _welcome(started)
-    orders.ready({"precisions": started.measured})
+    orders.ready()
     last = orders.first if "address" in orders.first else await orders.next()
     address = last["address"]
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -148,7 +148,6 @@ def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> S
         settings,
         host.on_batch,
         gpu=given["gpu"],
-        precisions=given.get("measured", {}).get("precisions", {}),
         full_batches=given["full_batches"],
         stand_in="address" in given,
     )

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from models.exit_codes import ExitCode
@@ -51,12 +50,9 @@ class Orders:
         """Wait for the next orders and return them."""
         return await self._later.get()
 
-    def ready(self, measured: Mapping[str, Any] | None = None) -> None:
-        """Tell the parent that this process can work, once, and what it measured on the way.
-
-        Processes of the same pool that start later find that among their orders as `measured`.
-        """
-        self._tell(json.dumps(measured or {}).encode())
+    def ready(self) -> None:
+        """Tell the parent that this process can work, once."""
+        self._tell(b"{}")
 
     async def _keep_beating(self) -> None:
         while "beat" in self.first:

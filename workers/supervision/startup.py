@@ -5,11 +5,10 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from models.domain.job import Job
@@ -66,18 +65,6 @@ class Started:
         """Return whether it computes on the CPU in place of a GPU."""
         return self.degraded is not None and self.worker.load().device == "cpu"
 
-    @property
-    def measured(self) -> dict[str, str]:
-        """Return the precision of each network on a CPU, which successors need not measure again.
-
-        On a GPU nothing is measured, and what stands in for a GPU says nothing of it.
-        """
-        if self.degraded is not None:
-            return {}
-        loaded = [(each.name, each.model) for each in self.networks]
-        records = {name: model.record for name, model in loaded if model is not None}
-        return {name: each.precision for name, each in records.items() if each.device == "cpu"}
-
 
 def cores(settings: Settings) -> int:
     """Return the number of cores to compute with."""
@@ -90,7 +77,6 @@ def start_worker(
     *,
     weights: bool = True,
     gpu: int | None = None,
-    precisions: Mapping[str, str] | None = None,
     full_batches: bool = False,
     stand_in: bool = True,
 ) -> Started:
@@ -98,14 +84,10 @@ def start_worker(
 
     Without `stand_in` that raises GpuUnusable instead: loading on the CPU takes seconds.
     With `full_batches` the scores of an image do not depend on the batch that it is part of.
-
-    `precisions` are those that a worker on the CPU has measured for networks of these settings:
-    measuring takes half of the CPU time of a start, and another one may give another result.
     """
     keep_freed_memory()
     if gpu is None:
-        known = precisions or {}
-        return _on_cpu(settings, on_batch, weights, None, known, full_batches=full_batches)
+        return _on_cpu(settings, on_batch, weights, full_batches=full_batches)
     try:
         return _on_gpu(settings, on_batch, weights, gpu, full_batches)
     except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
@@ -121,7 +103,6 @@ def _on_cpu(
     on_batch: Observer,
     weights: bool,
     degraded: str | None = None,
-    precisions: Mapping[str, str] = MappingProxyType({}),
     *,
     full_batches: bool = False,
 ) -> Started:
@@ -138,7 +119,7 @@ def _on_cpu(
     def build(spec: NetworkSpec, state: State) -> CpuNetwork:
         if settings.precision is not Precision.AUTO:
             return CpuNetwork(state, settings.precision, spec)
-        known = precisions.get(spec.name) or kept.find(spec.name)
+        known = kept.find(spec.name)
         network = CpuNetwork(state, Precision(known or Precision.AUTO), spec)
         if known is None:
             kept.add(spec.name, network.precision)

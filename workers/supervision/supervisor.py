@@ -22,8 +22,6 @@ from models.heartbeat import Heartbeat, hangs
 
 log = logging.getLogger("darkroom.supervisor")
 
-# What a process is started with.
-
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
@@ -45,17 +43,16 @@ class ProcessSpec:
     last_orders: Sequence[str] = ()
     beats: bool = False
     """Whether it gives signs of life, and is killed when they do not come."""
-    measured: dict[str, Any] = field(default_factory=dict)
-    """What processes of this member have measured."""
 
 
-# Signs of life. A process writes to a pipe, each message on a line of its own: a JSON object of
-# what the process measured, once the process can work, and empty lines as heartbeats. A process
-# hangs if its event loop no longer beats: because a signal has stopped the process, a lock is never
-# released, or a thread keeps Python's lock.
+# One process. Its orders stand on the first line of its standard input, later orders on lines of
+# their own. The order `ready` is a descriptor into which the process writes signs of life, each a
+# line: `{}` once it can work, and empty lines as heartbeats, `beat` seconds apart where the
+# supervisor expects heartbeats. A process hangs if its event loop no longer beats: because a signal
+# has stopped the process, a lock is never released, or a thread keeps Python's lock.
 
 MOST = 4096
-"""Bytes of a message: a pipe passes on up to that many in one piece (pipe(7))."""
+"""Bytes that are read at a time: a pipe passes on up to that many in one piece (pipe(7))."""
 
 BEAT = 1.0
 """Seconds between two heartbeats, and between two looks at them."""
@@ -70,66 +67,6 @@ a machine that is many times too slow."""
 STARTING = 120.0
 """The same of one that is starting. Imports, and the driver of a GPU, keep Python's lock for up to
 ten of them; the first heartbeat comes after some of that."""
-
-
-class LifeSigns:
-    """Reader of the messages that come by `descriptor`, which it closes.
-
-    `on_ready` gets what the process measured. `on_hang` is called once if it hangs, with the
-    seconds of its silence; never for a process that does not beat.
-    """
-
-    def __init__(
-        self,
-        pid: int,
-        descriptor: int,
-        on_ready: Callable[[dict[str, Any]], None],
-        on_hang: Callable[[float], None],
-        *,
-        beats: bool,
-    ) -> None:
-        self._pid = pid
-        self._descriptor = descriptor
-        self._on_ready, self._on_hang = on_ready, on_hang
-        self._patience = STARTING
-        self._heart = Heartbeat(BEAT)
-        self._read = b""
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(descriptor, self._receive)
-        self._timer = self._loop.call_later(BEAT, self._look) if beats else None
-
-    def close(self) -> None:
-        """Read no more, and look no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _receive(self) -> None:
-        if not (found := os.read(self._descriptor, MOST)):
-            self.close()
-            return
-        self._heart.beat()
-        *messages, self._read = (self._read + found).split(b"\n")
-        for message in filter(None, messages):
-            self._patience = WORKING
-            self._on_ready(json.loads(message))
-
-    def _look(self) -> None:
-        silence = self._heart.silence()
-        if hangs(self._pid, silence, STOPPED, self._patience):
-            self._on_hang(silence)
-        else:
-            self._timer = self._loop.call_later(BEAT, self._look)
-
-
-# One process. Its orders stand on the first line of its standard input, later orders on lines of
-# their own. The entry `ready` is a descriptor into which the process writes once it can work what
-# it measured while it started. Processes of the same pool that start later get these measurements
-# as their order `measured`, and need not measure again; new settings begin without. The entry
-# `beat` has the seconds between two heartbeats, where the supervisor expects heartbeats.
 
 LOOK = 0.1
 """Seconds between two looks at whether a process is ending, or all can work."""
@@ -149,23 +86,22 @@ but with the packages of its parent, even those of a checkout that is not instal
 
 
 class Child:
-    """A started process; `ready` is set once it can work. It is killed if it `beats` and hangs."""
+    """A started process, whose signs of life come by the descriptor `signs`.
+
+    `ready` is set once it can work. It is killed if it `beats` and hangs.
+    """
 
     def __init__(
-        self,
-        name: str,
-        process: asyncio.subprocess.Process,
-        ready: int,
-        measured: dict[str, Any],
-        *,
-        beats: bool = False,
+        self, name: str, process: asyncio.subprocess.Process, signs: int, *, beats: bool = False
     ) -> None:
         self.name = name
-        self._measured = measured
-        self._process = process
-        self._urgency = 0
         self.ready = asyncio.Event()
-        self._signs = LifeSigns(self.pid, ready, self._on_ready, self._on_hang, beats=beats)
+        self._process, self._signs = process, signs
+        self._urgency = 0
+        self._patience, self._heart = STARTING, Heartbeat(BEAT)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(signs, self._receive)
+        self._timer = self._loop.call_later(BEAT, self._look) if beats else None
 
     @classmethod
     async def start(cls, member: ProcessSpec, *, replaces: bool = False) -> "Child":
@@ -180,12 +116,11 @@ class Child:
             # The child has the only writing end from here on, so reading finds the end of the pipe
             # as soon as the child has ended, however it did.
             os.close(writing)
-        child = cls(member.name, process, reading, member.measured, beats=member.beats)
+        child = cls(member.name, process, reading, beats=member.beats)
         later = member.last_orders if replaces else ()
         given = {name: order for name, order in member.orders.items() if name not in later}
-        measured = {"measured": member.measured} if member.measured else {}
         how = {"beat": BEAT} if member.beats else {}
-        child.tell({**given, **measured, **how, "ready": writing})
+        child.tell({**given, **how, "ready": writing})
         log.info("%s is process %s", child.name, child.pid)
         return child
 
@@ -246,7 +181,7 @@ class Child:
     async def wait(self) -> int:
         """Wait for its end and return its exit code."""
         code = await self._process.wait()
-        self._signs.close()
+        self._hear_no_more()
         return code
 
     async def until_ending(self) -> int | None:
@@ -272,15 +207,34 @@ class Child:
                 each.cancel()
         return self.ready.is_set() and self.alive
 
-    def _on_ready(self, measured: dict[str, Any]) -> None:
-        self._measured.update(measured)
-        self.ready.set()
-        log.info("process %s can work as %s", self.pid, self.name)
+    def _receive(self) -> None:
+        """Read signs of life."""
+        if not (found := os.read(self._signs, MOST)):
+            self._hear_no_more()
+            return
+        self._heart.beat()
+        if b"}" in found and not self.ready.is_set():
+            self._patience = WORKING
+            self.ready.set()
+            log.info("process %s can work as %s", self.pid, self.name)
 
-    def _on_hang(self, silence: float) -> None:
-        text = "%s (process %s) has given no sign of life for %.0f s and is killed"
-        log.error(text, self.name, self.pid, silence)
-        self.send(signal.SIGKILL)
+    def _look(self) -> None:
+        """Kill the process if it hangs."""
+        silence = self._heart.silence()
+        if hangs(self.pid, silence, STOPPED, self._patience):
+            text = "%s (process %s) has given no sign of life for %.0f s and is killed"
+            log.error(text, self.name, self.pid, silence)
+            self.send(signal.SIGKILL)
+        else:
+            self._timer = self._loop.call_later(BEAT, self._look)
+
+    def _hear_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._signs >= 0:
+            self._loop.remove_reader(self._signs)
+            os.close(self._signs)
+            self._signs = -1
 
 
 async def _started(member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:
@@ -304,113 +258,13 @@ async def _started(member: ProcessSpec, ready: int) -> asyncio.subprocess.Proces
     )
 
 
-# Rolling replacement: the new process can work before the old one leaves.
+# All processes.
 
 START = 300.0
-"""Seconds that a new process may take until it can work."""
+"""Seconds that a process which replaces another one may take until it can work."""
 
 LEAVE = {"leave": True}
 """The order to take nothing new, to finish what was accepted, and to end."""
-
-
-class Rolling:
-    """Rolling replacement of the processes in `running` and `members`, which are keyed by name.
-
-    `on_exit` gets each old process. A replacement that fails ends the round: the processes that
-    have not been replaced continue.
-    """
-
-    def __init__(
-        self,
-        running: dict[str, Child],
-        members: dict[str, ProcessSpec],
-        on_exit: Callable[[Child], None],
-    ) -> None:
-        self._running, self._members = running, members
-        self._on_exit = on_exit
-        self._turn = asyncio.Lock()
-        self._rounds: set[asyncio.Task[None]] = set()
-        self._leaving: dict[Child, asyncio.Task[None]] = {}
-
-    def begin(self, members: Sequence[ProcessSpec]) -> None:
-        """Start to replace `members`; further rounds follow when this one has ended."""
-        task = asyncio.create_task(self._round(members))
-        self._rounds.add(task)
-        task.add_done_callback(self._rounds.discard)
-
-    def leaving(self, name: str) -> list[Child]:
-        """Return the old processes of a member that have not ended."""
-        return [child for child in self._leaving if child.name == name]
-
-    async def close(self) -> None:
-        """Cancel all rounds, and end the process that one was starting."""
-        for task in self._rounds:
-            task.cancel()
-        await asyncio.gather(*self._rounds, return_exceptions=True)
-
-    async def ended(self) -> None:
-        """Wait for the old processes that are still finishing their work."""
-        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
-
-    async def _round(self, members: Sequence[ProcessSpec]) -> None:
-        async with self._turn:
-            log.info("replacing %d processes", len(members))
-            for member in members:
-                if not await self._replaced(member):
-                    log.error("%s could not be replaced; the rest stays as it is", member.name)
-                    return
-            log.info("all processes have been replaced")
-
-    async def _replaced(self, member: ProcessSpec) -> bool:
-        """Replace the process of `member`; return whether the new one works in its place."""
-        old = self._running.get(member.name)
-        try:
-            new = await Child.start(member, replaces=True)
-        except OSError as error:  # no memory, no descriptors: a later round may work
-            log.error("%s could not be started: %s", member.name, error)
-            return False
-        try:
-            works = await new.until_ready(START)
-        except asyncio.CancelledError:
-            await self._dropped(new)
-            raise
-        if not works:
-            await self._dropped(new)
-            return False
-        self._members[member.name] = member
-        if old is None or self._running.get(member.name) is not old:  # it died meanwhile
-            await self._dropped(new)
-            return True
-        # From here on the supervisor watches the new process under this name. It is registered
-        # before the old one is told to leave, so that an end of the old one is not taken for a
-        # failure and restarted.
-        self._running[member.name] = new
-        old.tell(LEAVE)
-        new.take(member)
-        leaving = self._leaving[old] = asyncio.create_task(self._left(old, member.patience))
-        leaving.add_done_callback(lambda _: self._leaving.pop(old))
-        await asyncio.shield(leaving)
-        return True
-
-    async def _dropped(self, new: Child) -> None:
-        """End a process that replaces no other one."""
-        new.send(signal.SIGKILL)
-        await new.wait()
-        self._on_exit(new)
-
-    async def _left(self, old: Child, patience: float) -> None:
-        """Wait for the end of an old process, and kill it if it does not end."""
-        try:
-            async with asyncio.timeout(patience):
-                await old.wait()
-        except TimeoutError:
-            log.error("%s did not leave within %s s and is killed", old.name, patience)
-            old.send(signal.SIGKILL)
-            await old.wait()
-        self._on_exit(old)
-
-
-# All processes.
 
 PAUSES = (0.0, 0.5, 2.0, 10.0)
 """Seconds before each restart of a process; they begin anew once it has run for `STABLE`. The first
@@ -431,7 +285,8 @@ class Supervisor:
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
     `on_ready` once, when all members can work for the first time. On SIGUSR2 all members are
     replaced, one after the other; on SIGHUP as well, by those that `reload` returns, unless it
-    raises ValueError.
+    raises ValueError. The new process can work before the old one leaves. A replacement that fails
+    ends the round: the processes that have not been replaced continue.
     """
 
     groups: Groups
@@ -441,7 +296,10 @@ class Supervisor:
     on_ready: Callable[[], None] = lambda: None
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
-    _releasing: set[asyncio.Task[None]] = field(default_factory=set)
+    _rounds: set[asyncio.Task[None]] = field(default_factory=set)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ending: dict[Child, asyncio.Task[None]] = field(default_factory=dict)
+    """The processes that another one has replaced and that have not ended."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _urgency: int = 0
     _code: int = 0
@@ -450,7 +308,6 @@ class Supervisor:
         """Run until SIGTERM or SIGINT, or until a process can never run; return the exit code."""
         loop = asyncio.get_running_loop()
         self._members = {member.name: member for group in self.groups for member in group}
-        self._rolling = Rolling(self._running, self._members, self._noted)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told, number)
         for number in (signal.SIGHUP, signal.SIGUSR2):
@@ -460,10 +317,12 @@ class Supervisor:
         await self._stop.wait()
         announcing.cancel()
         self.on_stop()
-        await self._rolling.close()
+        for each in self._rounds:  # each ends the process that it was starting
+            each.cancel()
+        await asyncio.gather(*self._rounds, return_exceptions=True)
         for group in reversed(self.groups):
             await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
-        await asyncio.gather(self._rolling.ended(), *self._releasing)
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
         return self._code
 
     def stop(self) -> None:
@@ -482,6 +341,15 @@ class Supervisor:
             self._code = ExitCode.FAILED
             self._told(signal.SIGTERM)
 
+    def _can_begin(self, waited: float) -> bool:
+        """Return whether all members can work; after `PATIENCE` one of each group is enough."""
+        enough = any if waited > PATIENCE else all
+        return all(enough([self._works(each.name) for each in group]) for group in self.groups)
+
+    def _works(self, name: str) -> bool:
+        child = self._running.get(name)
+        return child is not None and child.ready.is_set() and child.works
+
     def _told(self, number: signal.Signals) -> None:
         """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
 
@@ -498,28 +366,7 @@ class Supervisor:
                 child.urge(self._urgency)
         self._stop.set()
 
-    def _renew(self, number: signal.Signals) -> None:
-        """Replace all members, on SIGHUP by members with the present settings."""
-        members = list(self._members.values())
-        if number is signal.SIGHUP:
-            if self.reload is None:
-                return
-            try:
-                found = {member.name: member for group in self.reload() for member in group}
-            except Exception as error:  # the server is protected: nothing changes
-                log.error("nothing was reloaded: %s", error)
-                return
-            members = [found[name] for name in self._members if name in found]
-        self._rolling.begin(members)
-
-    def _can_begin(self, waited: float) -> bool:
-        """Return whether all members can work; after `PATIENCE` one of each group is enough."""
-        enough = any if waited > PATIENCE else all
-        return all(enough([self._works(each.name) for each in group]) for group in self.groups)
-
-    def _works(self, name: str) -> bool:
-        child = self._running.get(name)
-        return child is not None and child.ready.is_set() and child.works
+    # Keeping a member running.
 
     async def _keep(self, name: str) -> None:
         """Start a process, and again whenever it ends."""
@@ -540,7 +387,11 @@ class Supervisor:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _life(self, name: str) -> object:
-        """Run a process and its replacements to the end; return the exit code, or the error."""
+        """Run a process and its replacements to the end; return the exit code, or the error.
+
+        The exit code of a killed process that had worked is not waited for, if its successor may
+        start beside the release of its memory.
+        """
         member = self._members[name]
         try:
             child = self._running[name] = await Child.start(member)
@@ -548,34 +399,36 @@ class Supervisor:
             return error
         if self._stop.is_set():
             child.urge(self._urgency or 1)
-        code = await self._ended(child, member)
-        while self._running[name] is not child:  # it was replaced
-            child = self._running[name]
-            code = await self._ended(child, member)
+        while True:
+            code = await (child.until_ending() if member.replaced_at_once else child.wait())
+            if code is None and (not child.ready.is_set() or child.asked):
+                code = await child.wait()
+            if self._running[name] is child:
+                break
+            child = self._running[name]  # it was replaced
         del self._running[name]
         if code is None:
-            releasing = asyncio.create_task(self._released(child))
-            self._releasing.add(releasing)
-            releasing.add_done_callback(self._releasing.discard)
+            self._watch_end(child)
             return "its exit code comes when its memory is released"
         self._noted(child)
         return code
 
-    async def _ended(self, child: Child, member: ProcessSpec) -> int | None:
-        """Wait for the end of a process and return its exit code.
+    def _watch_end(self, child: Child, patience: float | None = None) -> "asyncio.Task[None]":
+        """Wait for the end of a process that another one has replaced; kill it after `patience`."""
 
-        Without waiting for its memory, it is None for a killed process that had worked, if its
-        successor may start beside that.
-        """
-        if member.replaced_at_once:
-            code = await child.until_ending()
-            if code is not None or (child.ready.is_set() and not child.asked):
-                return code
-        return await child.wait()
+        async def ended() -> None:
+            try:
+                async with asyncio.timeout(patience):
+                    await child.wait()
+            except TimeoutError:
+                log.error("%s did not leave within %s s and is killed", child.name, patience)
+                child.send(signal.SIGKILL)
+                await child.wait()
+            self._noted(child)
 
-    async def _released(self, child: Child) -> None:
-        await child.wait()
-        self._noted(child)
+        task = self._ending[child] = asyncio.create_task(ended())
+        task.add_done_callback(lambda _: self._ending.pop(child))
+        return task
 
     def _noted(self, child: Child) -> None:
         try:
@@ -598,4 +451,63 @@ class Supervisor:
     def _processes(self, name: str) -> list[Child]:
         """Return the processes of a member: those that leave, and the one in their place."""
         running = self._running.get(name)
-        return self._rolling.leaving(name) + ([] if running is None else [running])
+        ending = [child for child in self._ending if child.name == name]
+        return ending + ([] if running is None else [running])
+
+    # Rolling replacement.
+
+    def _renew(self, number: signal.Signals) -> None:
+        """Replace all members, on SIGHUP by members with the present settings."""
+        members = list(self._members.values())
+        if number is signal.SIGHUP:
+            if self.reload is None:
+                return
+            try:
+                found = {member.name: member for group in self.reload() for member in group}
+            except Exception as error:  # the server is protected: nothing changes
+                log.error("nothing was reloaded: %s", error)
+                return
+            members = [found[name] for name in self._members if name in found]
+        task = asyncio.create_task(self._round(members))
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+
+    async def _round(self, members: Sequence[ProcessSpec]) -> None:
+        async with self._turn:
+            log.info("replacing %d processes", len(members))
+            for member in members:
+                if not await self._replaced(member):
+                    log.error("%s could not be replaced; the rest stays as it is", member.name)
+                    return
+            log.info("all processes have been replaced")
+
+    async def _replaced(self, member: ProcessSpec) -> bool:
+        """Replace the process of `member`; return whether the new one works in its place."""
+        old = self._running.get(member.name)
+        try:
+            new = await Child.start(member, replaces=True)
+        except OSError as error:  # no memory, no descriptors: a later round may work
+            log.error("%s could not be started: %s", member.name, error)
+            return False
+        works = False
+        try:
+            works = await new.until_ready(START)
+            if works:
+                self._members[member.name] = member
+        finally:
+            # It died meanwhile, or the old one did, whose successor has its place.
+            useless = not works or old is None or self._running.get(member.name) is not old
+            if useless:
+                new.send(signal.SIGKILL)
+                await new.wait()
+                self._noted(new)
+        if useless or old is None:
+            return works
+        # From here on the supervisor watches the new process under this name. It is registered
+        # before the old one is told to leave, so that an end of the old one is not taken for a
+        # failure and restarted.
+        self._running[member.name] = new
+        old.tell(LEAVE)
+        new.take(member)
+        await asyncio.shield(self._watch_end(old, member.patience))
+        return True

@@ -35,7 +35,7 @@ class FakeProcess:
 def child(process: FakeProcess) -> Child:
     reading, writing = os.pipe()
     os.close(writing)
-    return Child("one", process, reading, {})  # type: ignore[arg-type]  # a fake process
+    return Child("one", process, reading)  # type: ignore[arg-type]  # a fake process
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.workers.supervision.test_child import FakeProcess
 from tests.unit.workers.supervision.test_supervisor import LONG, lived, member, supervise
 from workers.supervision import supervisor
-from workers.supervision.supervisor import BEAT, STARTING, STOPPED, WORKING, LifeSigns, Supervisor
+from workers.supervision.supervisor import BEAT, STARTING, STOPPED, WORKING, Child, Supervisor
 
 
 class Signs:
@@ -19,9 +21,13 @@ class Signs:
 
     def __init__(self, pid: int) -> None:
         reading, self._writing = os.pipe()
-        self.measured: list[dict[str, Any]] = []
-        self.hung: list[float] = []
-        self.signs = LifeSigns(pid, reading, self.measured.append, self.hung.append, beats=True)
+        self._process = FakeProcess(pid=pid)
+        self.child = Child("one", self._process, reading, beats=True)  # type: ignore[arg-type]
+
+    @property
+    def hung(self) -> bool:
+        """Return whether the process was killed because it hangs."""
+        return signal.SIGKILL in self._process.signals
 
     async def write(self, message: bytes) -> None:
         os.write(self._writing, message)
@@ -32,10 +38,10 @@ class Signs:
         """Look as often as in `seconds`, or until it hangs."""
         for _ in range(round(seconds / BEAT)):
             if not self.hung:
-                self.signs._look()
+                self.child._look()
 
     def close(self) -> None:
-        self.signs.close()
+        self.child._hear_no_more()
         os.close(self._writing)
 
 
@@ -52,11 +58,12 @@ def run(test: Callable[[Signs], Any]) -> None:
 
 def test_a_process_that_beats_never_hangs() -> None:
     async def test(signs: Signs) -> None:
-        await signs.write(b'{"speed": 3}\n')
+        await signs.write(b"{}\n")
         for _ in range(10):
             signs.look(WORKING - BEAT)
             await signs.write(b"\n")
-        assert (signs.measured, signs.hung) == ([{"speed": 3}], [])
+        assert signs.child.ready.is_set()
+        assert not signs.hung
 
     run(test)
 
@@ -66,12 +73,11 @@ def test_a_process_that_can_work_hangs_after_fewer_seconds_than_one_that_starts(
         await signs.write(b"\n")
         signs.look(STARTING - BEAT)
         assert not signs.hung
-        await signs.write(b"{}")  # part of a message is a sign of life too
-        signs.look(STARTING - BEAT)
+        await signs.write(b"{}\n")
+        signs.look(WORKING - BEAT)
         assert not signs.hung
-        await signs.write(b"\n\n")
-        signs.look(WORKING)
-        assert signs.hung == [WORKING]
+        signs.look(BEAT)
+        assert signs.hung
 
     run(test)
 
@@ -80,18 +86,20 @@ def test_a_process_that_is_stopped_hangs_soon(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("models.heartbeat.is_stopped", lambda _pid: True)
 
     async def test(signs: Signs) -> None:
-        signs.look(STARTING)
-        assert signs.hung == [STOPPED]
+        signs.look(STOPPED - BEAT)
+        assert not signs.hung
+        signs.look(BEAT)
+        assert signs.hung
 
     run(test)
 
 
 def test_a_process_is_looked_at_no_more_when_it_has_ended() -> None:
     async def test(signs: Signs) -> None:
-        timer = signs.signs._timer
+        timer = signs.child._timer
         assert timer is not None
         os.close(signs._writing)
-        signs.signs._receive()
+        signs.child._receive()
         signs._writing = os.open(os.devnull, os.O_WRONLY)
         assert timer.cancelled()
 

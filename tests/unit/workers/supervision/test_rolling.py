@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,24 +35,6 @@ def started(lives: Path) -> int:
 async def until(supervised: "asyncio.Task[int]", claim: Callable[[], bool]) -> None:
     await wait_until(lambda: claim() or supervised.done())
     assert not supervised.done()
-
-
-def test_a_successor_gets_what_the_process_before_measured(tmp_path: Path) -> None:
-    lives = tmp_path / "lives"
-    measured = tmp_path / "lives.measured"
-
-    async def test() -> None:
-        running = asyncio.create_task(Supervisor([[member(lives)]]).run())
-        await until(running, lambda: len(lived(lives)) == 1)
-        first, _ = lived(lives)[0]
-        os.kill(first, signal.SIGKILL)
-        await until(running, lambda: len(lived(lives)) == 2)
-        told = [json.loads(line) for line in measured.read_text().splitlines()]
-        assert told == [None, {"speed": first}]
-        signal.raise_signal(signal.SIGTERM)
-        assert await running == 0
-
-    asyncio.run(test())
 
 
 def test_processes_are_replaced_one_by_one_and_the_new_one_works_before_the_old_one_leaves(
@@ -117,7 +98,7 @@ def test_a_replacement_that_never_works_leaves_the_old_process_alone(tmp_path: P
         running = asyncio.create_task(made.run())
         await until(running, lambda: len(lived(lives)) == 1)
         signal.raise_signal(signal.SIGHUP)
-        await until(running, lambda: started(lives) == 2 and not made._rolling._rounds)
+        await until(running, lambda: started(lives) == 2 and not made._rounds)
         assert made._running["one"].pid == lived(lives)[0][0]
         signal.raise_signal(signal.SIGTERM)
         assert await running == 0

@@ -58,20 +58,6 @@ def test_a_gpu_that_cannot_be_used_costs_no_load_on_the_cpu_where_nothing_may_st
         start_worker(settings, lambda _batch, _result: None, gpu=NO_SUCH_GPU, stand_in=False)
 
 
-def test_a_worker_takes_the_precision_that_another_one_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def never(_network: CpuNetwork, _prepared: object) -> Precision:
-        raise AssertionError("it was measured again")
-
-    monkeypatch.setattr(CpuNetwork, "_fastest", never)
-    settings = Settings(weights="random", max_batch_size=1, precision=Precision.AUTO)
-    precisions = {"resnet18": "fp32"}
-    started = start_worker(settings, lambda _batch, _result: None, precisions=precisions)
-    started.worker.stop()
-    assert started.measured == precisions
-
-
 def test_a_second_start_takes_the_precision_that_the_first_one_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -87,7 +73,9 @@ def test_a_second_start_takes_the_precision_that_the_first_one_measured(
     for _ in range(2):
         started = start_worker(settings, lambda _batch, _result: None)
         started.worker.stop()
-        assert started.measured == {"resnet18": "fp32"}
+        model = started.networks[0].model
+        assert model is not None
+        assert model.record.precision == "fp32"
     assert measured == [Precision.FP32]
 
 

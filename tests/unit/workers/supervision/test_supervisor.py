@@ -166,7 +166,7 @@ def test_a_process_that_was_to_replace_another_one_ends_with_the_server(tmp_path
     made = Supervisor([[specs[0]]], ended.append, reload=lambda: [[specs[1]]])
 
     def starting() -> bool:
-        if len(lived(lives)) == 1 and not made._rolling._rounds:
+        if len(lived(lives)) == 1 and not made._rounds:
             signal.raise_signal(signal.SIGHUP)
         return len(lived(lives)) == 2
 
@@ -182,7 +182,7 @@ def test_a_process_that_leaves_is_killed_when_its_member_has_no_time_left(tmp_pa
     made = Supervisor([[short]], ended.append, reload=lambda: [[patient]])
 
     def leaving() -> bool:
-        if len(lived(lives)) == 1 and not made._rolling._rounds:
+        if len(lived(lives)) == 1 and not made._rounds:
             signal.raise_signal(signal.SIGHUP)
         return Path(f"{lives}.left").exists()
 
