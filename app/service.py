@@ -75,7 +75,7 @@ def missing(network: ServedNetwork) -> WeightsMissing:
 class Service:
     """The parts of a running server; `app.main` puts them together.
 
-    Only `settings` is ever replaced, by `app.processes.reconfigure`.
+    Only `settings` is ever replaced, by `app.processes.uvicorn_server`.
     """
 
     settings: Settings

@@ -6,8 +6,10 @@ import math
 import os
 import signal
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, cast
 
@@ -21,16 +23,16 @@ from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import announce, bind, bind_metrics, is_listening, listens
 from app.connections.protocol import CLOSE, GuardedProtocol
 from app.connections.table import ConnectionTable, Timer
-from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
-from app.processes.introduction import introduce
 from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly
+from app.service import Service
 from app.warm_up import warm_up
 from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
+from models.settings_loading import IN_PLACE, reloaded
 
 if TYPE_CHECKING:  # only servers with a port for gRPC load grpcio
     import grpc.aio
@@ -88,14 +90,13 @@ class Server(uvicorn.Server):
         await warm_up(self._app)
         freeze()
         settings, service = self._settings, self._app.state.service
-        if self._shared is not None and self._orders is not None:
-            first = self._orders.first.get("number") == 0 and not is_listening(self._shared.socket)
-            if first:  # one line for the server, and none for each front end
-                introduce(self._app.state.service, self._settings)
-            self._orders.ready()
-            await listens(self._shared.socket)
-        elif self._shared is None:
-            introduce(self._app.state.service, self._settings)
+        orders, shared = self._orders, self._shared
+        restarted = shared is not None and is_listening(shared.socket)
+        if orders is None or (orders.first.get("number") == 0 and not restarted):
+            introduce(service, settings)  # one line for the server, and none for each front end
+        if shared is not None and orders is not None:
+            orders.ready()
+            await listens(shared.socket)
         limits = ConnectionLimits.of(
             settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
         )
@@ -117,7 +118,7 @@ class Server(uvicorn.Server):
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
         self._opened = True
         if self._orders is None:
-            reconfigure.listen(service)
+            _reload_on_signal(service)
             announce(settings, [each.socket for each in listening])
         else:
             self._obeying = asyncio.create_task(self._obey(self._orders))
@@ -234,6 +235,66 @@ class Server(uvicorn.Server):
         """End the requests that are left: each is answered with 503, or its unfinished images."""
         self._app.state.service.admission.draining = True
         alarms().end()
+
+
+def introduce(service: Service, settings: Settings) -> None:
+    """Log one line: device, network, weights, address and keys; warn of an open server."""
+    computing = service.computing()
+    networks = [
+        f"{each.name} ({'no weights' if each.model is None else each.model.record.name})"
+        for each in computing.networks
+    ]
+    device = service.backend.load().device
+    address = f"{settings.host}:{settings.port}"
+    keys = "none" if service.keys is None else str(settings.api_keys_file)
+    text = "device %s; networks %s; address %s; API keys %s"
+    log.info(text, device, ", ".join(networks) or "none", address, keys)
+    if service.keys is None and not _is_loopback(settings.host):
+        log.warning(
+            "everybody who can reach %s may use this server: set DARKROOM_API_KEYS_FILE, "
+            "or listen at 127.0.0.1 behind a proxy",
+            address,
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
+
+
+def _reload(service: Service) -> None:
+    """Read the settings file and the API keys again; a wrong file changes nothing."""
+    try:
+        if service.keys is not None:
+            service.keys.reload()
+        found, later = reloaded(service.settings, IN_PLACE)
+    except Exception as error:  # the server is protected: it goes on as it is
+        log.error("nothing was reloaded: %s", error)
+        return
+    if later:
+        log.warning("these settings need a restart: %s", ", ".join(later))
+    reconfigure(service, found)
+    log.info("the settings were read again")
+
+
+def reconfigure(service: Service, settings: Settings) -> None:
+    """Use other settings from now on; admitted work continues."""
+    service.settings = settings
+    service.admission.set_limits(settings)
+    service.pipeline.set_unread_limit(settings.max_bytes_in_flight)
+    service.fetcher.set_concurrency(settings.fetch_concurrency)
+    service.set_batching(settings)
+
+
+def _reload_on_signal(service: Service) -> None:
+    """Reload on SIGHUP; say on SIGUSR2 that one process cannot replace itself."""
+    if threading.current_thread() is threading.main_thread():
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, _reload, service)
+        text = "SIGUSR2: one process cannot replace itself; serve with --front-ends"
+        loop.add_signal_handler(signal.SIGUSR2, log.warning, text)
 
 
 def config_of(app: ASGIApp, settings: Settings) -> uvicorn.Config:

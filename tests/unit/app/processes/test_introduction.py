@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.admission.clients import ApiKeys
-from app.processes.introduction import introduce
+from app.processes.uvicorn_server import introduce
 from models.settings import Settings
 from tests.in_process import served
 
