@@ -22,8 +22,7 @@ from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.routing import Router
-from workers.ipc.encoded_network import decode_network
-from workers.ipc.frames import Batched, Welcome
+from workers.ipc.frames import Batched, Welcome, decode_network
 from workers.malloc import return_freed_memory
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from models.domain.job import Operation
 from tests.fakes import GUARD, FakeEngine, FakeOperation, FakeSlot, Gate
-from workers.ipc.encoded_network import EncodedNetwork
-from workers.ipc.frames import Welcome
+from workers.ipc.frames import EncodedNetwork, Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

@@ -34,8 +34,7 @@ from workers.backends.absence import Absence
 from workers.backends.in_process import LocalBackend
 from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion
-from workers.ipc.encoded_network import encode_network
-from workers.ipc.frames import EncodedError
+from workers.ipc.frames import EncodedError, encode_network
 from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.cluster")

@@ -21,8 +21,7 @@ from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.heartbeat import Heartbeat
 from models.settings import Settings
-from workers.ipc.encoded_network import encode_network
-from workers.ipc.frames import Welcome
+from workers.ipc.frames import Welcome, encode_network
 from workers.ipc.worker_server import WorkerServer
 from workers.malloc import keep_freed_memory
 from workers.scheduling.worker import Worker

@@ -52,8 +52,7 @@ from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import answers
 from tests.fakes import FakeEngine
-from workers.ipc.encoded_network import EncodedNetwork
-from workers.ipc.frames import Welcome
+from workers.ipc.frames import EncodedNetwork, Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

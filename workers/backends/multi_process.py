@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from models.domain.alarms import Timeout, alarms
+from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.errors import Draining, WorkerLost
 from models.domain.job import (
@@ -36,8 +36,7 @@ from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import Batched, Done, Submit, Welcome
-from workers.ipc.pending import ArenaSlots, Lost, Pending
-from workers.ipc.worker_client import RETRY, Hooks, WorkerConnection
+from workers.ipc.worker_client import RETRY, ArenaSlots, Hooks, Lost, Pending, WorkerConnection
 from workers.operations import FilterChain
 
 log = logging.getLogger("darkroom.processes")
@@ -45,8 +44,6 @@ log = logging.getLogger("darkroom.processes")
 MAX_LOSSES = 2
 MAX_CHANNELS = 4
 """Channels of the largest answer: a filter writes it over its image, and it may have more."""
-AT_ONCE = 2
-"""Images copied again at the same time after a loss: each copy occupies a thread and a core."""
 
 
 class ProcessBackend:
@@ -68,7 +65,7 @@ class ProcessBackend:
         self._drain_timeout = drain_timeout
         self._on_other, self._encode = on_other, encode
         self._closing, self._held = False, 0
-        self._idle, self._copying = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
+        self._idle = asyncio.Event()
         self._absence = Absence()
         self._quarantine = Quarantine()
         self._router = router or Router(OwnWork(len(addresses)))
@@ -198,12 +195,9 @@ class ProcessBackend:
     async def _send_again(self, pending: Pending) -> None:
         """Send a job again from its image: a filter may have been writing over the slot."""
         pending.waiter = asyncio.get_running_loop().create_future()
-        try:
-            # The alarm of the job may have rung before this waiter was made.
-            async with Timeout(pending.job.deadline, ends_early=False), self._copying:
-                await self._slots.copied(pending, self._slots.write, pending, off_loop=True)
-        except TimeoutError:
+        if pending.job.deadline.expired(time.monotonic()):  # the alarm of the job may have rung
             pending.expire()
+        await self._slots.copied(pending, self._slots.write, pending)
         if not pending.waiter.done():
             self._send(pending)
 

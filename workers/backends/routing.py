@@ -12,7 +12,7 @@ from typing import Protocol
 
 from models.domain.job import Job
 from workers.ipc.frames import Done, Times
-from workers.ipc.pending import Pending
+from workers.ipc.worker_client import Pending
 
 UNKNOWN = 1_000_000
 """Nanoseconds that an image of an unknown kind counts as."""

@@ -20,15 +20,15 @@ from models.domain.deadline import Deadline
 from models.domain.errors import InternalError, ServiceError
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome, Vector
-from workers.ipc import conversion, frame_protocol
+from workers.ipc import conversion, frames
 from workers.ipc.arena import Arena, ArenaSlot
-from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     TO_WORKER,
     Batched,
     Cancel,
     Done,
     Frame,
+    FrameProtocol,
     Leaving,
     LoadReport,
     Submit,
@@ -294,7 +294,7 @@ class WorkerServer:
     ) -> None:
         session: ClientSession | None = None
         try:
-            if not frame_protocol.same_user(connection):
+            if not frames.same_user(connection):
                 raise PermissionError("a process of another user")
             arena = await _received_arena(connection)
             made = session = ClientSession(worker, arena, self._decoded, self.leave)

@@ -28,13 +28,12 @@ from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
-from workers.backends.multi_process import AT_ONCE, MAX_LOSSES, ProcessBackend
+from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
-from workers.ipc.encoded_network import EncodedNetwork
-from workers.ipc.frames import Batched, Welcome
-from workers.ipc.pending import ArenaSlots, Pending
+from workers.ipc.frames import Batched, EncodedNetwork, Welcome
+from workers.ipc.worker_client import Pending
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
@@ -192,26 +191,6 @@ def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
             await wait_until(lambda: bool(worker.engine.batches) or task.done())
         with pytest.raises(DeadlineExceeded):
             await asyncio.wait_for(task, GUARD)  # no worker comes any more
-        await ours.aclose()
-
-    run(test())
-
-
-def test_a_deadline_that_passes_while_others_are_copied_again_is_kept() -> None:
-    address = new_address()
-
-    async def test() -> None:
-        ours = backend(address)
-        for _ in range(AT_ONCE):
-            await ours._copying.acquire()
-        with running_worker(ENGINE, LIMITS, address) as worker:
-            await ours.welcome()
-            worker.gate.shut()
-            job = fake_job(1, deadline=Deadline.after(1.0, time.monotonic()))
-            task = asyncio.create_task(ours.run(job))
-            await wait_until(lambda: bool(worker.engine.batches) or task.done())
-        with pytest.raises(DeadlineExceeded):
-            await asyncio.wait_for(task, GUARD)
         await ours.aclose()
 
     run(test())
@@ -597,34 +576,6 @@ def test_while_closing_nobody_reads_that_no_worker_died() -> None:
             with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
                 await task
             await closing
-
-    run(test())
-
-
-def test_the_images_of_a_lost_worker_are_not_copied_on_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    address, threads = new_address(), set[str]()
-    write = ArenaSlots.write
-
-    def noted(slots: ArenaSlots, pending: Pending) -> None:
-        threads.add(threading.current_thread().name)
-        write(slots, pending)
-
-    async def test() -> None:
-        with ExitStack() as first:
-            worker = first.enter_context(running_worker(ENGINE, LIMITS, address))
-            ours = backend(address)
-            await ours.welcome()
-            worker.gate.shut()
-            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(9)]
-            await on_device(worker)
-            monkeypatch.setattr(ArenaSlots, "write", noted)
-        with running_worker(ENGINE, LIMITS, address):
-            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
-            await ours.aclose()
-        assert threads
-        assert threading.current_thread().name not in threads
 
     run(test())
 

@@ -9,8 +9,7 @@ from models.domain.job import Job
 from tests.fakes import fake_job
 from workers.backends.routing import MOST_KINDS, UNKNOWN, JobTimes, OwnWork, Router
 from workers.ipc.frames import Done, Times
-from workers.ipc.pending import Pending
-from workers.ipc.worker_client import Line
+from workers.ipc.worker_client import Line, Pending
 
 SAME = [(0, "cuda:0"), (1, "cuda:1")]
 

@@ -16,8 +16,7 @@ from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters.registry import parse_chain
 from workers.ipc import conversion
 from workers.ipc import frames as wire
-from workers.ipc.frame_protocol import FrameProtocol
-from workers.ipc.frames import Cancel, Done, Submit
+from workers.ipc.frames import Cancel, Done, FrameProtocol, Submit
 from workers.operations import (
     Classify,
     DeviceJpeg,

@@ -11,13 +11,11 @@ import pytest
 
 from tests.fakes import fake_job
 from tests.worker_fixture import wait_until
-from workers.ipc import frame_protocol
 from workers.ipc import frames as wire
 from workers.ipc import worker_client as link_module
 from workers.ipc.arena import PAGE, Arena, ArenaSlot
 from workers.ipc.frames import Done, Submit, Welcome
-from workers.ipc.pending import Pending
-from workers.ipc.worker_client import Hooks, WorkerConnection
+from workers.ipc.worker_client import Hooks, Pending, WorkerConnection
 
 
 def nothing(*_: object) -> None:
@@ -53,7 +51,7 @@ class Peer:
     async def send(self, *frames: wire.Frame) -> None:
         assert self.connection is not None
         bodies = [wire.ENCODER.encode(frame) for frame in frames]
-        packed = b"".join(frame_protocol._LENGTH.pack(len(b)) + b for b in bodies)
+        packed = b"".join(wire._LENGTH.pack(len(b)) + b for b in bodies)
         await asyncio.get_running_loop().sock_sendall(self.connection, packed)
 
     def close(self) -> None:
@@ -89,14 +87,14 @@ def run(test: Callable[[], Any]) -> None:
 def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failures, same = [RuntimeError("a fault of ours")], frame_protocol.same_user
+    failures, same = [RuntimeError("a fault of ours")], wire.same_user
 
     def sometimes(connection: socket.socket) -> bool:
         if failures:
             raise failures.pop()
         return same(connection)
 
-    monkeypatch.setattr(frame_protocol, "same_user", sometimes)
+    monkeypatch.setattr(wire, "same_user", sometimes)
 
     async def test() -> None:
         arena, peer = Arena.create(PAGE), Peer()

@@ -9,7 +9,7 @@ from models.domain.deadline import NEVER
 from tests.fakes import GUARD, fake_job
 from tests.worker_fixture import wait_until
 from workers.ipc.arena import LARGE, Arena
-from workers.ipc.pending import ArenaSlots, Pending
+from workers.ipc.worker_client import ArenaSlots, Pending
 
 
 def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended() -> None:
