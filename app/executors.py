@@ -21,7 +21,6 @@ from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
-from workers.backends.routing import Router
 from workers.ipc.frames import Batched, Welcome, decode_network
 from workers.malloc import return_freed_memory
 from workers.operations import kind_of
@@ -128,7 +127,7 @@ async def remote_executor(
         settings.drain_timeout,
         _counted(metrics),
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
-        router=Router(counters.work_of(len(workers.addresses))),
+        work=counters.work_of(len(workers.addresses)),
     )
     try:
         welcome = await backend.welcome(workers.patience)

@@ -199,7 +199,7 @@ def checked(workers: int) -> int:
 
 
 class SharedWork:
-    """Nanoseconds of unanswered work of each worker: `cells` int64 (workers, columns).
+    """Pixels of unanswered work of each worker: `cells` int64 (workers, columns).
 
     A front end writes its own column; what it reads of others may be some microseconds old.
     """
@@ -209,9 +209,9 @@ class SharedWork:
         own: Any = cells[:, column]
         self._own = memoryview(own)  # to add to an element of an array takes three times as long
 
-    def add(self, worker: int, nanoseconds: int) -> None:
+    def add(self, worker: int, pixels: int) -> None:
         """Add to the work that this front end has given to a worker."""
-        self._own[worker] += nanoseconds
+        self._own[worker] += pixels
 
     def totals(self) -> Sequence[int]:
         """Return the work of each worker, given by all front ends."""

@@ -1,6 +1,6 @@
 """The backend whose workers are other processes of this host.
 
-A job goes to the worker that is expected to finish it first (`routing.py`). Jobs that a lost worker
+A job goes to the worker with the least unanswered work. Jobs that a lost worker
 had not answered go to another one or to its successor, while their deadline allows: the work is
 pure, so a second run is safe. A job that the device had been given when its worker died is computed
 alone the next time, and fails if that worker dies too: only it can be the cause. Its content is
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -32,7 +33,6 @@ from models.domain.job import (
 )
 from workers.backends.absence import Absence
 from workers.backends.quarantine import Quarantine
-from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import Batched, Done, Submit, Welcome
@@ -46,6 +46,31 @@ MAX_CHANNELS = 4
 """Channels of the largest answer: a filter writes it over its image, and it may have more."""
 
 
+class Work(Protocol):
+    """The pixels that each worker has been given and has not answered."""
+
+    def add(self, worker: int, pixels: int) -> None:
+        """Add to a worker's work; the sum of what this process adds is 0 once all is answered."""
+
+    def totals(self) -> Sequence[int]:
+        """Return the work of each worker, over all processes that give it some."""
+
+
+class OwnWork:
+    """The work that this process alone has given to `workers` workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._totals = [0] * workers
+
+    def add(self, worker: int, pixels: int) -> None:
+        """Add to a worker's work."""
+        self._totals[worker] += pixels
+
+    def totals(self) -> Sequence[int]:
+        """Return the work of each worker."""
+        return self._totals
+
+
 class ProcessBackend:
     """Backend on worker processes at Unix socket `addresses`; belongs to one event loop."""
 
@@ -57,7 +82,7 @@ class ProcessBackend:
         on_batch: Callable[[Batched], None] = lambda _batched: None,
         on_other: Callable[[], object] = lambda: None,
         encode: Callable[[Operation], object] = conversion.encode_operation,
-        router: Router | None = None,
+        work: "Work | None" = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
         self._slots = ArenaSlots(self._arena)
@@ -68,7 +93,7 @@ class ProcessBackend:
         self._idle = asyncio.Event()
         self._absence = Absence()
         self._quarantine = Quarantine()
-        self._router = router or Router(OwnWork(len(addresses)))
+        self._work = work or OwnWork(len(addresses))
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._current: Welcome | None = None
         self._device, self.submitted = "none", 0
@@ -168,8 +193,15 @@ class ProcessBackend:
             self._abandon(pending)
 
     def _send(self, pending: Pending) -> None:
-        """Send a job to the worker that the router chooses; park it while there is none."""
-        if not (up := accepting(self._links)):
+        """Send a job to the worker with the least unanswered work; park it while there is none.
+
+        Join the shortest queue, over all front ends (Gupta et al., 2007, "Analysis of
+        join-the-shortest-queue routing for web server farms",
+        https://doi.org/10.1016/j.peva.2007.06.012). The queue of a slower GPU gets shorter slowly,
+        so this GPU gets fewer images.
+        """
+        up = [n for n, link in enumerate(self._links) if link.line is not None]
+        if not up:
             self._parked.append(pending)
             return
         assert pending.slot is not None
@@ -177,7 +209,9 @@ class ProcessBackend:
         # crash would make an innocent job a suspect.
         self._arena.mark(pending.slot, False)
         frame = frame_of(pending, self._encode)  # an error here must leave no work with a worker
-        self._links[self._router.choose(pending, up)].lines[-1].submit(pending, frame)
+        pending.worker = up[0] if len(up) == 1 else min(up, key=self._work.totals().__getitem__)
+        self._work.add(pending.worker, pending.job.image.n_pixels)
+        self._links[pending.worker].lines[-1].submit(pending, frame)
 
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Return why a job of a lost worker is not sent again; None if it is."""
@@ -212,7 +246,7 @@ class ProcessBackend:
 
     def _done(self, pending: Pending, done: Done) -> None:
         """Accept a slot that a worker gave back; a leaving worker did nothing with it."""
-        self._router.ended(pending, done)
+        self._work.add(pending.worker, -pending.job.image.n_pixels)
         if pending.waiter.done():
             self._slots.release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
@@ -245,7 +279,7 @@ class ProcessBackend:
     def _on_lost(self, taken: list[Pending]) -> None:
         """Handle a lost worker, which no longer touches its slots."""
         for pending in taken:
-            self._router.ended(pending)
+            self._work.add(pending.worker, -pending.job.image.n_pixels)
             if pending.waiter.done():
                 pending.line = None
                 self._slots.release(pending)
@@ -298,12 +332,7 @@ def outcome_of(slots: ArenaSlots, pending: Pending, done: Done) -> Outcome:
     return Completed(result, conversion.decode_trace(done.trace))
 
 
-# Which workers accept jobs, and their load together by their last reports.
-
-
-def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
-    """Return the numbers of the workers that accept jobs, with their devices."""
-    return [(n, line.device) for n, link in enumerate(links) if (line := link.line) is not None]
+# The load of the workers together, by their last reports.
 
 
 def hands_over(links: Sequence[WorkerConnection]) -> bool:

@@ -54,7 +54,7 @@ class Pending:
     """A submitted job, with its `slot` until that is free again.
 
     `losses` counts the workers that died with it on their device; after the first it is computed
-    `alone`. `worker` is the number of the worker that has it, `expected` its nanoseconds there.
+    `alone`. `worker` is the number of the worker that has it.
     """
 
     number: int
@@ -65,7 +65,6 @@ class Pending:
     losses: int = 0
     alone: bool = False
     worker: int = 0
-    expected: int = 0
 
     def fail(self, error: ServiceError) -> None:
         """Answer with an error, unless there is an answer, or it has to be sent again."""
@@ -190,11 +189,6 @@ class Line:
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
             FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
         )
-
-    @property
-    def device(self) -> str:
-        """Return the device of the worker; empty before its welcome."""
-        return "" if self.welcome is None else self.welcome.device
 
     def submit(self, pending: Pending, frame: Submit) -> None:
         """Hand over a job and its slot; call it only while the connection is up."""

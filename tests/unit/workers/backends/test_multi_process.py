@@ -28,8 +28,7 @@ from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
-from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
-from workers.backends.routing import OwnWork, Router
+from workers.backends.multi_process import MAX_LOSSES, OwnWork, ProcessBackend
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
 from workers.ipc.frames import Batched, EncodedNetwork, Welcome
@@ -136,7 +135,7 @@ def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -> None
         with ExitStack() as lost, ExitStack() as stack:
             first = lost.enter_context(running_worker(ENGINE, LIMITS))
             others = [stack.enter_context(running_worker(ENGINE, LIMITS)) for _ in range(3)]
-            ours = backend(first, *others, router=Router(OwnWork(4)))
+            ours = backend(first, *others)
             await wait_until(lambda: ours.load().device == "fake, fake, fake, fake")
             first.gate.shut()
             others[0].gate.shut()
@@ -164,6 +163,23 @@ def test_jobs_go_to_the_worker_with_the_fewest() -> None:
             await wait_until(lambda: ours.load().device == "fake, fake")
             await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
             assert len(one.engine.seen) == len(other.engine.seen) == 20
+            await ours.aclose()
+
+    run(test())
+
+
+def test_one_large_image_counts_as_many_small_ones_and_so_does_work_of_other_front_ends() -> None:
+    async def test() -> None:
+        work = OwnWork(2)
+        with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
+            ours = backend(one, other, work=work)
+            await wait_until(lambda: ours.load().device == "fake, fake")
+            work.add(0, 100)
+            await asyncio.gather(*(ours.run(fake_job(n, n_pixels=10)) for n in range(9)))
+            assert (len(one.engine.seen), len(other.engine.seen)) == (0, 9)
+            await ours.run(fake_job(9, n_pixels=200))
+            assert work.totals() == [100, 0]
+            work.add(0, -100)
             await ours.aclose()
 
     run(test())
@@ -643,7 +659,7 @@ def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker() -> None:
     async def test() -> None:
         with running_worker(ENGINE, LIMITS, new_address()) as worker:
             work = OwnWork(1)
-            ours = backend(worker, router=Router(work), encode=broken)
+            ours = backend(worker, work=work, encode=broken)
             await ours.welcome()
             with pytest.raises(InternalError):
                 await ours.run(fake_job(1))
