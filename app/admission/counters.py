@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.system.processes import is_alive
+from app.system.process_family import is_alive
 
 
 class Total(IntEnum):

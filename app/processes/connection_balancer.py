@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.connections.listening import BACKLOG
-from app.system.processes import is_alive
+from app.system.process_family import is_alive
 
 log = logging.getLogger("darkroom.acceptor")
 

@@ -94,3 +94,14 @@ def _children(pid: int, proc: Path) -> Iterator[int]:
     for task in sorted((proc / str(pid) / "task").iterdir()):
         with suppress(OSError):  # the thread has ended
             yield from map(int, (task / "children").read_text().split())
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process with this number exists, of any user; a zombie counts as alive."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it belongs to another user
+    return True

@@ -30,7 +30,7 @@ from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from app.system.processes import is_alive
+from app.system.process_family import is_alive
 from app.telemetry.exposition import Exposition
 from models.domain.job import ReleaseReason
 from models.domain.uncounted import counts

@@ -6,7 +6,6 @@ front end that leaves or sends nonsense affects only its own jobs.
 
 import asyncio
 import functools
-import itertools
 import logging
 import os
 import socket
@@ -151,9 +150,9 @@ class ClientSession:
         if self._broken and not self._tickets:
             self.protocol.close()
 
-    def report(self, *, always: bool = False) -> None:
-        """Report the load of the worker, if it has changed or `always`."""
-        if always or self._load() != self._reported:
+    def report(self) -> None:
+        """Report the load of the worker, if it has changed."""
+        if self._load() != self._reported:
             self._send([])
 
     def _send(self, answers: Sequence[Frame]) -> None:
@@ -205,9 +204,6 @@ class ClientSession:
 
 PAUSE = 0.1
 """Seconds between two checks of the load, or two tries to accept."""
-
-REPORT = 0.5
-"""Seconds after which the load is reported although it has not changed: a sign of life."""
 
 HANDSHAKE = 5.0
 """Seconds in which a front end must hand its arena over."""
@@ -284,10 +280,10 @@ class WorkerServer:
 
     async def _keep_telling(self) -> None:
         """Report the load regularly, because it also changes without a message from a front end."""
-        for turn in itertools.count(1):
+        while True:
             await asyncio.sleep(PAUSE)
             for session in self._sessions:
-                session.report(always=turn % round(REPORT / PAUSE) == 0)
+                session.report()
 
     async def _admit(
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome

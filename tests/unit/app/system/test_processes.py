@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from app.system.processes import is_alive
+from app.system.process_family import is_alive
 
 
 def test_a_process_is_alive_until_its_end_was_waited_for() -> None:
