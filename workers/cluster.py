@@ -1,9 +1,9 @@
 """Workers on other hosts: the backend that asks replicas of Ray Serve, and what a replica holds.
 
 Each job is one call. Ray Serve chooses the replica, and carries jobs and answers. A job of a lost
-replica is sent again while its deadline allows: the work is pure, so a second run is safe. A job
-whose replica died is computed alone the next time, and fails when `MAX_LOSSES` replicas have died:
-only this job can be the cause. Its content is then refused for a while.
+replica is sent again while its deadline allows: the work is pure, so a second run is safe. It is
+computed alone then, and fails when `MAX_LOSSES` replicas were lost with it: only this job can be
+the cause. Its content is then refused for a while.
 
 Ray is imported inside the functions that use it.
 """
@@ -35,11 +35,26 @@ from workers.backends.in_process import LocalBackend
 from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion
 from workers.ipc.frames import EncodedError, encode_network
+from workers.operations import most_result_bytes
 from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.cluster")
 
 MAX_LOSSES = 3
+
+MOST_GRPC_BYTES = 3 << 20
+"""Bytes of an image, and of its result, that go over the gRPC of Ray Serve: a call then costs a
+fraction of the CPU time of Ray's own transport, but messages have at most 4 MiB."""
+
+_GRPC = {
+    "_by_reference": False,
+    "request_serialization": "pickle",
+    "response_serialization": "pickle",
+}
+"""Options of a handle whose calls go over gRPC. Ray Serve's default, cloudpickle, is slower."""
+
+_FINAL = ("RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNIMPLEMENTED")
+"""Statuses of gRPC with which the same call would end again: too large, no token, another Ray."""
 
 PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds before a job of a lost replica is sent again; they double with each loss of the job. In
@@ -128,6 +143,7 @@ class RayBackend:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._handle = handle
+        self._by_ray, self._by_grpc = handle.compute, handle.options(**_GRPC).compute
         self._drain_timeout = drain_timeout
         self._identity = identity
         self._on_change = on_change
@@ -204,24 +220,26 @@ class RayBackend:
             try:
                 return await self._call(job, alone=losses > 0)
             except _Lost as lost:
-                losses += lost.died
+                losses += lost.counts
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         await self._quarantine.add(job.image)
-        raise WorkerLost(f"{losses} replicas died while they held the image; it was given up")
+        raise WorkerLost(f"{losses} replicas were lost while they held the image; it was given up")
 
     async def _call(self, job: Job, *, alone: bool) -> Completed:
         """Return the answer of the replica that Ray Serve chooses; raise _Lost or ServiceError."""
         left = Deadline(job.deadline.at - time.monotonic())
         sent = replace(job, deadline=left, owned=False)
-        response = self._handle.compute.remote(sent, alone=alone)
+        n_bytes = max(conversion.content_of(job.image).nbytes, most_result_bytes(job))
+        compute = self._by_grpc if n_bytes <= MOST_GRPC_BYTES else self._by_ray
+        response = compute.remote(sent, alone=alone)
         try:
             outcome, age = await response
         except asyncio.CancelledError:
             if _is_cancelled():
                 response.cancel()
                 raise
-            raise _Lost(died=False) from None  # the replica's, which Ray hands over
+            raise _Lost(counts=False) from None  # the replica's, which Ray hands over
         except Exception as error:
             raise _error_of(error) from error
         if isinstance(outcome, Completed):
@@ -229,7 +247,7 @@ class RayBackend:
             return Completed(outcome.result, trace)
         failed = conversion.decode_error(outcome)
         if isinstance(failed, Draining | WorkerLost):
-            raise _Lost(died=isinstance(failed, WorkerLost))
+            raise _Lost(counts=isinstance(failed, WorkerLost))
         raise failed
 
     async def _keep_asking(self, every: float) -> None:
@@ -284,24 +302,28 @@ class RayBackend:
 
 
 class _Lost(Exception):
-    """The replica of a call is lost, or leaves; `died`: the job of the call may be the cause."""
+    """The replica of a call is lost, or leaves; `counts`: the job of the call may be the cause."""
 
-    def __init__(self, *, died: bool) -> None:
-        super().__init__(died)
-        self.died = died
+    def __init__(self, *, counts: bool) -> None:
+        super().__init__(counts)
+        self.counts = counts
 
 
 def _error_of(error: Exception) -> _Lost | ServiceError:
     """Return the error of ours for one of Ray; log a fault of the replica's own code."""
-    from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
+    from grpc.aio import AioRpcError
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
     from ray.serve.exceptions import BackPressureError, RayServeException
 
     if isinstance(error, BackPressureError):
         text = "the workers have as many images waiting as they may have; try again"
         return Overloaded(text, 1.0)
+    if isinstance(error, AioRpcError) and error.code().name not in _FINAL:
+        return _Lost(counts=True)
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, RayError | RayServeException | asyncio.CancelledError):
-        return _Lost(died=isinstance(cause, ActorDiedError | OutOfMemoryError))
+        # An actor that died, or whose connection ended: over gRPC these are the same.
+        return _Lost(counts=isinstance(cause, RayActorError | OutOfMemoryError))
     log.error("a call to a replica failed", exc_info=error)
     return InternalError("a worker failed while it took the image; it has been logged")
 

@@ -35,7 +35,7 @@ def test_a_job_of_a_killed_process_is_computed_by_its_successor(
 
     def noted(error: Exception) -> Any:
         found = error_of(error)
-        losses.append(getattr(found, "died", False))
+        losses.append(getattr(found, "counts", False))
         return found
 
     monkeypatch.setattr(cluster, "_error_of", noted)
