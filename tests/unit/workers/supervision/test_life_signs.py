@@ -22,7 +22,8 @@ class Signs:
     def __init__(self, pid: int) -> None:
         reading, self._writing = os.pipe()
         self._process = FakeProcess(pid=pid)
-        self.child = Child("one", self._process, reading, beats=True)  # type: ignore[arg-type]
+        process: Any = self._process
+        self.child = Child("one", process, reading, beats=True)
 
     @property
     def hung(self) -> bool:
