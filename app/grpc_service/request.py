@@ -7,12 +7,28 @@ from typing import Any
 import numpy as np
 
 from app.admission import Permit
-from app.intake.inference import document as documents
-from app.intake.inference.document import Document, GivenOutput, GivenTensor, Parameters
-from app.intake.inference.images import BodyReader, Content, files, of_one_size
-from app.intake.inference.inference_request import InferenceRequest, Read, admitted, wanted_of
-from app.intake.inference.layout import PREFIX, Layout, check_size, layout_of, values_of
-from app.intake.inference.models import InferenceModel
+from app.intake.inference import protocol
+from app.intake.inference.inference_request import (
+    BodyReader,
+    Content,
+    InferenceRequest,
+    Read,
+    admitted,
+    behind_json,
+    wanted_of,
+)
+from app.intake.inference.protocol import (
+    PREFIX,
+    Document,
+    GivenOutput,
+    GivenTensor,
+    InferenceModel,
+    Layout,
+    Parameters,
+    check_size,
+    layout_of,
+    values_of,
+)
 from app.intake.wanted import kinds, known_pixels
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
@@ -38,9 +54,9 @@ async def collect(
             f"the request has more than {MOST_ENTRIES} outputs, parameters and lengths; send fewer"
         )
     document = _document_of(message)
-    documents.check(document)
-    layout = layout_of(documents.the_input(document, model), model, settings)
-    wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
+    protocol.check(document)
+    layout = layout_of(protocol.the_input(document, model), model, settings)
+    wanted = wanted_of(layout, protocol.wanted_outputs(document, model), model)
     permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     found: Read = document, layout, await _contents(message, layout, settings)
     return admitted(found, permit, model)
@@ -61,10 +77,7 @@ async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Co
         tensor = _elements(given.contents.bytes_contents, layout)
     size = sum(map(len, tensor))
     check_size(size, layout, given.name)
-    pieces = _pieces(tensor)
-    if layout.height:
-        return await of_one_size(pieces, layout)
-    return await files(BodyReader(pieces), size, layout.n, settings)
+    return await behind_json(BodyReader(_pieces(tensor)), size, layout, settings)
 
 
 def _elements(given: Sequence[bytes], layout: Layout) -> list[bytes]:

@@ -1,33 +1,41 @@
 """Read an inference request: its JSON, and the images of its one tensor in that or behind it.
 
-Source: the protocol's `inference_rest.md` and Triton's extension for binary tensor data,
+A tensor is cut into its images as it arrives, each into a spool of its own, so large ones go to
+disk, and no body is ever held whole. Source: the protocol's `inference_rest.md` and Triton's
+extension for binary tensor data,
 https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md.
 """
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
+import numpy as np
 from fastapi import Request
 
 from app.admission import Permit
 from app.intake.body import announced
-from app.intake.inference import document as documents
-from app.intake.inference.document import Document, GivenTensor, WantedOutput
-from app.intake.inference.images import (
-    BodyReader,
-    Content,
-    base64_files,
-    files,
-    numbers,
-    of_one_size,
+from app.intake.inference import protocol
+from app.intake.inference.protocol import (
+    ERROR,
+    LOGITS,
+    PREFIX,
+    Document,
+    GivenTensor,
+    InferenceModel,
+    Layout,
+    WantedOutput,
+    check_size,
+    layout_of,
 )
-from app.intake.inference.layout import Layout, check_size, layout_of
-from app.intake.inference.models import ERROR, LOGITS, InferenceModel
 from app.intake.item import Item
-from app.intake.json_items import AT_ONCE, in_parsing_thread, whole_json
-from app.intake.spool import Blob
+from app.intake.json_items import AT_ONCE, from_base64, from_data_uri, in_parsing_thread, whole_json
+from app.intake.spool import Blob, Spool, keep
 from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds, known_pixels
-from models.domain.errors import MalformedRequest
+from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
@@ -36,6 +44,9 @@ HEADER = "Inference-Header-Content-Length"
 
 MOST_TEXT = 4 << 20
 """Largest JSON, in bytes, where tensors stand behind it."""
+
+
+Content = Blob | ServiceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +85,11 @@ def admitted(read: "Read", permit: Permit, model: InferenceModel) -> InferenceRe
     document, layout, contents = read
     if layout.n > 1:
         permit.grow(layout.n - 1, 0)
-    outputs = documents.wanted_outputs(document, model)
+    outputs = protocol.wanted_outputs(document, model)
     items = tuple(Item(index, content) for index, content in enumerate(contents))
     asked = ImageRequest(items, wanted_of(layout, outputs, model))
     errors = any(each.name == ERROR for each in document.outputs)
-    return InferenceRequest(asked, outputs, errors, document.id, documents.timeout_of(document))
+    return InferenceRequest(asked, outputs, errors, document.id, protocol.timeout_of(document))
 
 
 def _header(request: Request, name: str) -> str | None:
@@ -94,7 +105,7 @@ Read = tuple[Document, Layout, list[Content]]
 
 
 async def _from_binary(
-    reader: BodyReader,
+    reader: "BodyReader",
     length: str,
     announced: int,
     permit: Permit,
@@ -118,7 +129,7 @@ async def _from_binary(
     )
     if bytes(given.data):
         raise MalformedRequest(f"the input {given.name} has its data behind the JSON and inside")
-    behind = documents.binary_size(given)
+    behind = protocol.binary_size(given)
     if behind is None:
         raise MalformedRequest(f"the input {given.name} lacks the parameter binary_data_size")
     check_size(behind, layout, given.name)
@@ -127,12 +138,9 @@ async def _from_binary(
             f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
             f"the body has {announced}"
         )
-    wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
+    wanted = wanted_of(layout, protocol.wanted_outputs(document, model), model)
     permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
-    if layout.height:
-        contents = await of_one_size(reader.pieces(behind), layout)
-    else:
-        contents = await files(reader, behind, layout.n, settings)
+    contents = await behind_json(reader, behind, layout, settings)
     await reader.end()
     return document, layout, contents
 
@@ -150,7 +158,7 @@ def _read_json(body: Blob, settings: Settings, model: InferenceModel) -> Read:
     text = body.read()
     body.close()
     document, given, layout = _understood(text, settings, model)
-    if documents.binary_size(given) is not None:
+    if protocol.binary_size(given) is not None:
         raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
     data = bytes(given.data)
     if not data.startswith(b"["):
@@ -164,10 +172,10 @@ def _understood(
     text: bytes, settings: Settings, model: InferenceModel
 ) -> tuple[Document, GivenTensor, Layout]:
     """Parse and check the whole JSON; nothing of the tensor has been read."""
-    document = documents.read_document(text, settings.max_images_per_request)
-    given = documents.the_input(document, model)
-    documents.wanted_outputs(document, model)
-    documents.timeout_of(document)
+    document = protocol.read_document(text, settings.max_images_per_request)
+    given = protocol.the_input(document, model)
+    protocol.wanted_outputs(document, model)
+    protocol.timeout_of(document)
     return document, given, layout_of(given, model, settings)
 
 
@@ -192,3 +200,167 @@ def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: Inferenc
     if not layout.height:
         return operation
     return ClassifyTensors(operation, layout.height, layout.width)
+
+
+class BodyReader:
+    """Gives the bytes of a body in its order, in pieces of known sizes."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+        self._place = 0
+
+    async def pieces(self, n: int) -> AsyncGenerator[bytes, None]:
+        """Yield the next `n` bytes; raises MalformedRequest if the body ends before."""
+        left = n
+        while left:
+            if not self._rest:
+                self._rest = await self._next(left)
+            piece, self._rest = self._rest[:left], self._rest[left:]
+            self._place += len(piece)
+            left -= len(piece)
+            yield piece
+
+    async def take(self, n: int) -> bytes:
+        """Return the next `n` bytes, of which there are few."""
+        return b"".join([piece async for piece in self.pieces(n)])
+
+    async def end(self) -> None:
+        """Read the end of the body; raises MalformedRequest if there are more bytes."""
+        error = MalformedRequest(
+            f"the body goes on after its tensors, which end at byte {self._place}"
+        )
+        if self._rest:
+            raise error
+        async for chunk in self._chunks:
+            if chunk:
+                raise error
+
+    async def _next(self, left: int) -> bytes:
+        async for chunk in self._chunks:
+            if chunk:
+                return chunk
+        raise MalformedRequest(
+            f"the body ends after {self._place} bytes, {left} before the end of its tensors"
+        )
+
+
+PIECE = 1 << 16
+"""Characters of numbers that are parsed at a time, in about a millisecond."""
+
+_SPACES = bytes.maketrans(b"[]", b"  ")
+_LEVELS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=255)]])
+_FLOATS = msgspec.json.Decoder(list[float])
+
+
+def _other_size(layout: Layout, n_bytes: int) -> MalformedRequest:
+    more = "more" if n_bytes > layout.n * layout.n_bytes else "fewer"
+    return MalformedRequest(
+        f"the tensor has {more} values than its shape, which are {layout.n * layout.n_bytes} bytes"
+    )
+
+
+async def behind_json(
+    reader: BodyReader, size: int, layout: Layout, settings: Settings
+) -> list[Content]:
+    """Return the images of a tensor of `size` bytes: samples, or files each after its length.
+
+    A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches
+    beyond the tensor.
+    """
+    if layout.height:
+        length = layout.n_bytes
+        return [await _spooled(reader, length, length) for _ in range(layout.n)]
+    found, left = list[Content](), size
+    for index in range(layout.n):
+        left -= PREFIX
+        length = int.from_bytes(await reader.take(PREFIX), "little") if left >= 0 else 0
+        left -= length
+        if left < 0:
+            raise MalformedRequest(
+                f"element {index} reaches {-left} bytes beyond the {size} of binary_data_size"
+            )
+        found.append(await _spooled(reader, length, settings.max_image_bytes))
+    if left:
+        raise MalformedRequest(f"{left} of the {size} bytes of binary_data_size are no element")
+    return found
+
+
+def base64_files(data: bytes, n: int, settings: Settings) -> list[Content]:
+    """Return the files that the strings of a JSON array hold as base64, or as data URIs.
+
+    One that is no base64, or over the limit of a file, is an error of its own.
+    """
+    strings = _flat(msgspec.json.decode(data))
+    if len(strings) != n:
+        raise MalformedRequest(f"`data` has {len(strings)} strings; the shape has {n}")
+    return [_file(each, settings) for each in strings]
+
+
+def _flat(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise MalformedRequest("`data` is no array of strings")
+    return [string for each in value for string in _flat(each)]
+
+
+def _file(text: str, settings: Settings) -> Content:
+    try:
+        if text.lstrip()[:5].lower() == "data:":
+            return keep(from_data_uri(text), settings)
+        return keep(from_base64(text.encode(errors="replace"), "the element"), settings)
+    except (MalformedRequest, TooLarge) as error:
+        return error.with_traceback(None)
+
+
+def numbers(data: bytes, shape: Sequence[int], layout: Layout, settings: Settings) -> list[Content]:
+    """Return the images of a JSON array of numbers: uint8, or float32 if preprocessed.
+
+    The numbers stand in one list, or in lists as the shape has them. A parser makes an object of
+    every number, 32 bytes for two characters, so PIECE characters are parsed at a time. Raises
+    MalformedRequest.
+    """
+    lists = [math.prod(shape[:depth]) for depth in range(len(shape))]
+    if data.count(b"[") not in (1, sum(lists)):
+        raise MalformedRequest("the lists in `data` do not have the given shape")
+    text, found, start = data.translate(_SPACES), bytearray(), 0
+    while start < len(text):
+        end = text.find(b",", start + PIECE)
+        end = len(text) if end < 0 else end
+        found += _parsed(text[start:end], whole=not layout.preprocessed)
+        start = end + 1
+    size = layout.n_bytes
+    if len(found) != layout.n * size:
+        raise _other_size(layout, len(found))
+    starts = range(0, len(found), size)
+    return [keep(bytes(found[start : start + size]), settings, size) for start in starts]
+
+
+def _parsed(piece: bytes, *, whole: bool) -> bytes:
+    text = b"[" + piece + b"]"
+    try:
+        if whole:
+            return bytes(_LEVELS.decode(text))
+        with np.errstate(over="ignore"):  # infinite values are found where images are checked
+            return np.asarray(_FLOATS.decode(text), np.float32).astype("<f4").tobytes()
+    except msgspec.DecodeError as error:
+        kind = "whole numbers from 0 to 255" if whole else "numbers"
+        reason = str(error).partition(" - at ")[0]
+        if not isinstance(error, msgspec.ValidationError):
+            reason = "it is not valid JSON"
+        raise MalformedRequest(f"`data` has to be {kind}: {reason}") from None
+
+
+async def _spooled(reader: BodyReader, length: int, limit: int) -> Content:
+    """Return the next `length` bytes, or their error if they are over the limit."""
+    async with Spool(limit) as spool, aclosing(reader.pieces(length)) as pieces:
+        refusal: TooLarge | None = None
+        try:
+            spool.expect(length)
+        except TooLarge as error:
+            refusal = error
+        async for piece in pieces:
+            if refusal is None:
+                await spool.write(piece)
+        return await spool.finish() if refusal is None else refusal.with_traceback(None)

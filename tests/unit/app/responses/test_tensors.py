@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.intake.inference.document import WantedOutput
+from app.intake.inference.protocol import WantedOutput
 from app.intake.item import Item
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.intake.inference.document import Document, read_document, timeout_of
+from app.intake.inference.protocol import Document, read_document, timeout_of
 from models.domain.errors import MalformedRequest
 
 PIXELS: dict[str, Any] = {"name": "PIXELS", "datatype": "UINT8", "shape": [1, 8, 8, 3]}

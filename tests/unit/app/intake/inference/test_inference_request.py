@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from app.admission import Admission, Permit
 from app.admission.permit import Limits
 from app.intake.content_coding import coding_of, unpacked
-from app.intake.inference import images
-from app.intake.inference.images import numbers
-from app.intake.inference.inference_request import HEADER, InferenceRequest, collect
-from app.intake.inference.layout import Layout
-from app.intake.inference.models import InferenceModel, model_named
+from app.intake.inference import inference_request as images
+from app.intake.inference.inference_request import HEADER, InferenceRequest, collect, numbers
+from app.intake.inference.protocol import InferenceModel, Layout, model_named
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
 from models.api.schemas import ModelRecord
