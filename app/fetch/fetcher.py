@@ -21,7 +21,7 @@ from app.admission.clients import LOCAL
 from app.admission.counters import Counters
 from app.admission.semaphore import FairSemaphore, KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
-from app.intake.content_coding import CODINGS, BadCoding, Inflater
+from app.intake.body import CODINGS, BadCoding, Inflater
 from app.intake.spool import Blob, Spool
 from app.urls import MAX_URL, host_of, is_stored, parse_url
 from models.domain.deadline import Deadline

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from app.admission import Permit
+from app.intake.body import BodyReader
 from app.intake.inference import protocol
 from app.intake.inference.inference_request import (
-    BodyReader,
     Content,
     InferenceRequest,
     Read,

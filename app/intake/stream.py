@@ -4,8 +4,10 @@
 `application/x-length-delimited` has files, each after its length in four bytes.
 """
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from functools import partial
 
 from starlette.types import Message, Receive
 
@@ -13,10 +15,10 @@ from app.admission import Permit
 from app.admission.stream_permits import StreamPermits
 from app.http.negotiation import JSON_LINES
 from app.http.request import StreamWindow, media_type
-from app.intake import framing
+from app.intake.body import BodyReader
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line
-from app.intake.spool import Blob
+from app.intake.spool import Blob, Spool
 from app.intake.wanted import Admitted, pixels_of
 from models.domain.errors import (
     Cancelled,
@@ -24,6 +26,7 @@ from models.domain.errors import (
     MalformedRequest,
     Overloaded,
     RateLimited,
+    ServiceError,
     SlowBody,
     TooLarge,
 )
@@ -35,6 +38,12 @@ MEDIA_TYPES = (*JSON_LINES, LENGTH_DELIMITED)
 
 LINE_REST = 1 << 16
 """Bytes that a line may have besides the base64 of the largest image."""
+
+LENGTH_BYTES = 4
+"""Bytes of the length before an image: an unsigned number, its most significant byte first."""
+
+BLANK = 64
+"""Blank lines that are skipped before other tasks of the event loop have their turn."""
 
 
 def is_stream(content_type: str) -> bool:
@@ -58,6 +67,7 @@ class ImageStream:
         self._permits = permits
         self._window = window
         self._settings = settings
+        self._longest = min(-(-settings.max_image_bytes // 3) * 4 + LINE_REST, MOST_BYTES)
         self._first: Message | None = None
         self._permit: Permit | None = None
         self._ends = False
@@ -89,20 +99,69 @@ class ImageStream:
             self._dropped()
 
     async def _found(self) -> AsyncGenerator[Found, None]:
-        settings, window = self._settings, self._window
         async with aclosing(self._chunks()) as chunks:
             if self._delimited:
-                most = settings.max_image_bytes
-                images = framing.images(chunks, self._arrives, window, most)
-                async with aclosing(images):
-                    async for content in images:
-                        yield content, None, None
-                return
-            longest = min(-(-settings.max_image_bytes // 3) * 4 + LINE_REST, MOST_BYTES)
-            lines = framing.lines(chunks, self._arrives, window, longest)
-            async with aclosing(lines):
-                async for line in lines:
-                    yield await json_line(line, settings)
+                async for content in self._files(BodyReader(chunks)):
+                    yield content, None, None
+            else:
+                async with aclosing(self._lines(chunks)) as lines:
+                    async for line in lines:
+                        yield await json_line(line, self._settings)
+
+    async def _files(self, reader: BodyReader) -> AsyncGenerator[Blob | ServiceError, None]:
+        """Yield images, or TooLarge for a larger one, which is skipped.
+
+        Raises MalformedRequest if the body ends inside an image.
+        """
+        while head := await reader.exactly(LENGTH_BYTES):
+            if len(head) < LENGTH_BYTES:
+                raise MalformedRequest(f"the stream ends inside a length of {LENGTH_BYTES} bytes")
+            self._window.inside_item = True
+            size = int.from_bytes(head, "big")
+            missing = partial(_cut_off, size)
+            most = self._settings.max_image_bytes
+            image = await reader.file(size, most, missing, self._arrives)
+            self._window.inside_item = False
+            yield image
+
+    async def _lines(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[Blob, None]:
+        """Yield the lines of a body that are not blank.
+
+        Raises TooLarge for a line that is too long, without waiting for its end, and Overloaded.
+        """
+        longest, blank, size = self._longest, 0, 0
+        spool = Spool(longest)
+        try:
+            async for chunk in chunks:
+                *complete, rest = chunk.split(b"\n")
+                for line in complete:
+                    self._window.inside_item = False
+                    if size:
+                        await spool.write(line)
+                        yield await spool.finish()
+                        spool, size = Spool(longest), 0
+                    elif line.strip():
+                        yield Blob.of(line)
+                    else:
+                        blank += 1
+                        if blank % BLANK == 0:
+                            await asyncio.sleep(0)  # a chunk may have 100,000 of them
+                if rest:
+                    size += len(rest)
+                    if size > longest:
+                        raise TooLarge(
+                            f"a line has more than {longest} bytes; send larger images as "
+                            "application/x-length-delimited; the stream ends here"
+                        )
+                    await spool.write(rest)
+                    self._window.inside_item = True
+                    await self._arrives(len(rest), 0)
+            if size:
+                last = await spool.finish()
+                if last.start(99).strip():
+                    yield last
+        finally:
+            await spool.__aexit__(None, None, None)
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         message = self._first or await self._receive()
@@ -145,3 +204,9 @@ class ImageStream:
         permit, self._permit = self._permit, None
         if permit is not None:
             permit.release()
+
+
+def _cut_off(size: int, left: int) -> MalformedRequest:
+    return MalformedRequest(
+        f"the stream ends inside an image: {left} of its {size} bytes are missing"
+    )

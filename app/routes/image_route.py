@@ -14,8 +14,7 @@ from app.admission import Permit
 from app.admission.clients import client_of
 from app.admission.permits import target_of
 from app.http.request import content_type, deadline_of, media_type
-from app.intake.body import announced, counted, too_large
-from app.intake.content_coding import coding_of, unpacked
+from app.intake.body import announced, coding_of, counted, too_large, unpacked
 from app.intake.stream import is_stream
 from app.responses.answers import StreamedBody
 from app.routes.middleware import NAME

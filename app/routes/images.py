@@ -34,15 +34,7 @@ from app.http.request import (
     header,
     seconds_of,
 )
-from app.intake.filter_options import (
-    chain_of,
-    encoded_there,
-    encoding_of,
-    listed_versions,
-    versions_of,
-)
 from app.intake.json_items import in_parsing_thread
-from app.intake.output_format import output_format
 from app.intake.request_items import collect, options_of
 from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
@@ -52,8 +44,14 @@ from app.intake.wanted import (
     Parts,
     Version,
     Wanted,
+    chain_of,
+    encoded_there,
+    encoding_of,
     images_of_each,
     kinds,
+    listed_versions,
+    output_format,
+    versions_of,
 )
 from app.pipeline.results.timings import Timings
 from app.responses.answers import Rendering, StreamedBody, headers_of, json_lines, render

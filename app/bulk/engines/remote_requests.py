@@ -17,8 +17,8 @@ from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
 from app.bulk.report import OF_HTTP, readable, with_file
 from app.intake.item import Url
-from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
+from app.intake.wanted import FixedFormat
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 

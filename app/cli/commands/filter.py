@@ -24,9 +24,7 @@ from app.cli.flags.settings_flags import LOCAL, add_settings
 from app.cli.flags.source_flags import JSON, SourceFlags
 from app.cli.record_printer import RecordPrinter
 from app.http.problems import read
-from app.intake.filter_options import encoded_there, encoding_of
-from app.intake.output_format import output_format
-from app.intake.wanted import Output, Version
+from app.intake.wanted import Output, Version, encoded_there, encoding_of, output_format
 from models.api.schemas import EncodingOptions
 from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter

@@ -23,8 +23,7 @@ from app.bulk.results_sink import ResultsSink
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
 from app.cli.flags import source_flags
-from app.intake.output_format import FixedFormat
-from app.intake.wanted import Version
+from app.intake.wanted import FixedFormat, Version
 from models.exit_codes import ExitCode
 from models.settings import Settings
 

@@ -7,9 +7,9 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 """
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 from fastapi import Request
 
 from app.admission import Permit
-from app.intake.body import announced
+from app.intake.body import BodyReader, announced
 from app.intake.inference import protocol
 from app.intake.inference.protocol import (
     ERROR,
@@ -33,7 +33,7 @@ from app.intake.inference.protocol import (
 )
 from app.intake.item import Item
 from app.intake.json_items import AT_ONCE, from_base64, from_data_uri, in_parsing_thread, whole_json
-from app.intake.spool import Blob, Spool, keep
+from app.intake.spool import Blob, keep
 from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds, known_pixels
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
@@ -105,7 +105,7 @@ Read = tuple[Document, Layout, list[Content]]
 
 
 async def _from_binary(
-    reader: "BodyReader",
+    reader: BodyReader,
     length: str,
     announced: int,
     permit: Permit,
@@ -122,7 +122,7 @@ async def _from_binary(
     if size > MOST_TEXT or (announced and size > announced):
         most = min(MOST_TEXT, announced or MOST_TEXT)
         raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
-    text = await reader.take(size)
+    text = await _exactly(reader, size)
     read = text, settings, model
     document, given, layout = (
         _understood(*read) if size <= AT_ONCE else await in_parsing_thread(_understood, *read)
@@ -141,7 +141,9 @@ async def _from_binary(
     wanted = wanted_of(layout, protocol.wanted_outputs(document, model), model)
     permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     contents = await behind_json(reader, behind, layout, settings)
-    await reader.end()
+    end = reader.place
+    if await reader.some(1):
+        raise MalformedRequest(f"the body goes on after its tensors, which end at byte {end}")
     return document, layout, contents
 
 
@@ -202,49 +204,6 @@ def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: Inferenc
     return ClassifyTensors(operation, layout.height, layout.width)
 
 
-class BodyReader:
-    """Gives the bytes of a body in its order, in pieces of known sizes."""
-
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
-        self._place = 0
-
-    async def pieces(self, n: int) -> AsyncGenerator[bytes, None]:
-        """Yield the next `n` bytes; raises MalformedRequest if the body ends before."""
-        left = n
-        while left:
-            if not self._rest:
-                self._rest = await self._next(left)
-            piece, self._rest = self._rest[:left], self._rest[left:]
-            self._place += len(piece)
-            left -= len(piece)
-            yield piece
-
-    async def take(self, n: int) -> bytes:
-        """Return the next `n` bytes, of which there are few."""
-        return b"".join([piece async for piece in self.pieces(n)])
-
-    async def end(self) -> None:
-        """Read the end of the body; raises MalformedRequest if there are more bytes."""
-        error = MalformedRequest(
-            f"the body goes on after its tensors, which end at byte {self._place}"
-        )
-        if self._rest:
-            raise error
-        async for chunk in self._chunks:
-            if chunk:
-                raise error
-
-    async def _next(self, left: int) -> bytes:
-        async for chunk in self._chunks:
-            if chunk:
-                return chunk
-        raise MalformedRequest(
-            f"the body ends after {self._place} bytes, {left} before the end of its tensors"
-        )
-
-
 PIECE = 1 << 16
 """Characters of numbers that are parsed at a time, in about a millisecond."""
 
@@ -268,19 +227,20 @@ async def behind_json(
     A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches
     beyond the tensor.
     """
+    missing = partial(_cut_off, reader)
     if layout.height:
         length = layout.n_bytes
-        return [await _spooled(reader, length, length) for _ in range(layout.n)]
+        return [await reader.file(length, length, missing) for _ in range(layout.n)]
     found, left = list[Content](), size
     for index in range(layout.n):
         left -= PREFIX
-        length = int.from_bytes(await reader.take(PREFIX), "little") if left >= 0 else 0
+        length = int.from_bytes(await _exactly(reader, PREFIX), "little") if left >= 0 else 0
         left -= length
         if left < 0:
             raise MalformedRequest(
                 f"element {index} reaches {-left} bytes beyond the {size} of binary_data_size"
             )
-        found.append(await _spooled(reader, length, settings.max_image_bytes))
+        found.append(await reader.file(length, settings.max_image_bytes, missing))
     if left:
         raise MalformedRequest(f"{left} of the {size} bytes of binary_data_size are no element")
     return found
@@ -352,15 +312,14 @@ def _parsed(piece: bytes, *, whole: bool) -> bytes:
         raise MalformedRequest(f"`data` has to be {kind}: {reason}") from None
 
 
-async def _spooled(reader: BodyReader, length: int, limit: int) -> Content:
-    """Return the next `length` bytes, or their error if they are over the limit."""
-    async with Spool(limit) as spool, aclosing(reader.pieces(length)) as pieces:
-        refusal: TooLarge | None = None
-        try:
-            spool.expect(length)
-        except TooLarge as error:
-            refusal = error
-        async for piece in pieces:
-            if refusal is None:
-                await spool.write(piece)
-        return await spool.finish() if refusal is None else refusal.with_traceback(None)
+async def _exactly(reader: BodyReader, count: int) -> bytes:
+    found = await reader.exactly(count)
+    if len(found) < count:
+        raise _cut_off(reader, count - len(found))
+    return found
+
+
+def _cut_off(reader: BodyReader, left: int) -> MalformedRequest:
+    return MalformedRequest(
+        f"the body ends after {reader.place} bytes, {left} before the end of its tensors"
+    )

@@ -36,9 +36,8 @@ HELD = "admission"
 """The room whose permit an image holds until its end; calls back into it are reported only."""
 
 VALUES = {
-    "app/intake/output_format.py",
-    "app/intake/spool.py",
     "app/intake/wanted.py",
+    "app/intake/spool.py",
     "app/pipeline/results/encoded_files.py",
     "app/pipeline/results/outcomes.py",
     "app/pipeline/results/timings.py",
@@ -47,7 +46,6 @@ VALUES = {
 
 CHANNELS = {
     "app/intake/body.py",
-    "app/intake/content_coding.py",
     "app/routes/middleware.py",
 }
 """Files that wrap ASGI's `receive` and `send`, which are called as if they were the server's."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.http import problems
-from app.intake.content_coding import (
+from app.intake.body import (
     ALLOWANCE,
     FIRST,
     MOST_MEMBERS,

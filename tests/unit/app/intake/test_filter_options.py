@@ -7,10 +7,16 @@ import pytest
 
 from app.http.negotiation import EVERYTHING, parse
 from app.http.problems import MOST_ERRORS
-from app.intake import filter_options
-from app.intake.filter_options import chain_of, encoded_there, versions_of
+from app.intake import wanted
 from app.intake.json_items import parsed_json
-from app.intake.output_format import FixedFormat, OutputFormat, output_format
+from app.intake.wanted import (
+    FixedFormat,
+    OutputFormat,
+    chain_of,
+    encoded_there,
+    output_format,
+    versions_of,
+)
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
@@ -110,7 +116,7 @@ def test_all_versions_without_a_format_share_one_choice(monkeypatch: pytest.Monk
         made.append(output_format(*given))
         return made[-1]
 
-    monkeypatch.setattr(filter_options, "output_format", choose)
+    monkeypatch.setattr(wanted, "output_format", choose)
     plain = [{"ops": [{"name": "invert"}]}] * 63
     named = {"ops": [{"name": "invert"}], "format": "png"}
     found = versions_of([*plain, named], EncodingOptions(), parse("image/webp, image/avif;q=0.1"))

@@ -8,12 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.request import StreamWindow
-from app.intake import framing, spool
+from app.intake import spool
+from app.intake.body import BodyReader
 from app.intake.spool import Blob, MemoryUse
+from app.intake.stream import ImageStream
 from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
+from models.settings import Settings
 
 
-async def nothing(_n_bytes: int, _announced: int) -> None: ...
+class Framing(ImageStream):
+    """Cuts a body into items of at most `limit` bytes; `arrived` has what was counted of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._settings = Settings(max_image_bytes=limit)
+        self._window, self._longest = StreamWindow(1), limit
+        self.arrived: list[tuple[int, int]] = []
+
+    async def _arrives(self, n_bytes: int, announced: int) -> None:
+        self.arrived.append((n_bytes, announced))
+
+    def images(
+        self, body: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[Blob | ServiceError, None]:
+        return self._files(BodyReader(body))
+
+    def lines(self, body: AsyncGenerator[bytes, None]) -> AsyncGenerator[Blob, None]:
+        return self._lines(body)
 
 
 async def cut(body: bytes, step: int) -> AsyncGenerator[bytes, None]:
@@ -24,29 +44,26 @@ async def cut(body: bytes, step: int) -> AsyncGenerator[bytes, None]:
 def lines(body: bytes, step: int = 7, longest: int = 1000) -> list[bytes]:
     """Return the lines of a body; a line that is not complete is counted as arriving."""
 
+    framing = Framing(longest)
+
     async def scenario() -> list[bytes]:
-        async def arrive(n_bytes: int, announced: int) -> None:
-            assert (0 < n_bytes <= step, announced) == (True, 0)
+        return [each.read() async for each in framing.lines(cut(body, step))]
 
-        found = framing.lines(cut(body, step), arrive, StreamWindow(1), longest)
-        return [each.read() async for each in found]
-
-    return asyncio.run(scenario())
+    found = asyncio.run(scenario())
+    assert all((0 < size <= step, whole) == (True, 0) for size, whole in framing.arrived)
+    return found
 
 
 def images(body: bytes, step: int = 7, limit: int = 1000) -> list[bytes | type[ServiceError]]:
     """Return the images of a body, and check that its whole size was counted."""
-    counted = 0
+    framing = Framing(limit)
 
     async def scenario() -> list[bytes | type[ServiceError]]:
-        async def arrive(n_bytes: int, _announced: int) -> None:
-            nonlocal counted
-            counted += n_bytes
-
-        found = framing.images(cut(body, step), arrive, StreamWindow(1), limit)
+        found = framing.images(cut(body, step))
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     result = asyncio.run(scenario())
+    counted = sum(size for size, _ in framing.arrived)
     assert counted == sum(len(each) for each in result if isinstance(each, bytes))
     return result
 
@@ -72,7 +89,7 @@ def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
             yield b"x" * 100
 
     async def scenario() -> None:
-        found = framing.lines(endless(), nothing, StreamWindow(1), 1000)
+        found = Framing(1000).lines(endless())
         with pytest.raises(TooLarge, match="a line has more than 1000 bytes"):
             await anext(found)
 
@@ -92,7 +109,7 @@ def test_a_body_that_fails_inside_a_line_gives_its_memory_back(
         yield b"x" * 1000
 
     async def scenario() -> None:
-        found = framing.lines(cut_off(), nothing, StreamWindow(1), 1500)
+        found = Framing(1500).lines(cut_off())
         with pytest.raises((Cancelled, TooLarge)):
             await anext(found)
 
@@ -110,7 +127,7 @@ def test_an_image_that_finds_no_memory_is_its_own_error(monkeypatch: pytest.Monk
     body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
 
     async def scenario() -> list[bytes | type[ServiceError]]:
-        found = framing.images(cut(body, 7), nothing, StreamWindow(1), 1000)
+        found = Framing(1000).images(cut(body, 7))
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     assert asyncio.run(scenario()) == [Overloaded, b"good"]
@@ -135,7 +152,7 @@ def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
 
         task = asyncio.ensure_future(neighbour())
         body = cut(b"\n" * 6400, 6400)
-        found = framing.lines(body, nothing, StreamWindow(1), 1000)
+        found = Framing(1000).lines(body)
         assert [each async for each in found] == []
         task.cancel()
         assert turns >= 100

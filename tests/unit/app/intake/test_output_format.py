@@ -3,7 +3,7 @@
 import pytest
 
 from app.http.negotiation import parse
-from app.intake.output_format import (
+from app.intake.wanted import (
     FixedFormat,
     OutputFormat,
     PreferredFormat,

@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
-from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
-from app.intake.wanted import Output, Version
+from app.intake.wanted import FixedFormat, Output, Version
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decoding import AHEAD, DECODING, SPARE, TYPICAL, IdleCores

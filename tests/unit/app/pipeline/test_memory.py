@@ -6,8 +6,7 @@ import pytest
 
 from app.admission.counters import Counters, Total
 from app.decoders import SMALL, Seen
-from app.intake.output_format import FixedFormat
-from app.intake.wanted import Output, Parts, Version
+from app.intake.wanted import FixedFormat, Output, Parts, Version
 from app.pipeline.memory import (
     LEAST,
     PER_PROCESS,

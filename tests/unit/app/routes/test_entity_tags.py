@@ -8,9 +8,8 @@ from fastapi import Request
 
 from app.http.negotiation import JSON, STREAMS
 from app.intake.item import Item
-from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
-from app.intake.wanted import Describe, ImageRequest, Output, Version
+from app.intake.wanted import Describe, FixedFormat, ImageRequest, Output, Version
 from app.pipeline.results.timings import Timings
 from app.responses.answers import Rendering
 from app.routes import entity_tags

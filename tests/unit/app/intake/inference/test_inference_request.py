@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from app.admission import Admission, Permit
 from app.admission.permit import Limits
-from app.intake.content_coding import coding_of, unpacked
+from app.intake.body import coding_of, unpacked
 from app.intake.inference import inference_request as images
 from app.intake.inference.inference_request import HEADER, InferenceRequest, collect, numbers
 from app.intake.inference.protocol import InferenceModel, Layout, model_named
