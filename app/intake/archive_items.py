@@ -8,13 +8,11 @@ for its decompressor, and the threads are shared fairly by sharing the places.
 """
 
 import io
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO, cast
-
-from fastapi import Request
 
 from app.admission import Permit
 from app.admission.semaphore import FairSemaphore
@@ -27,7 +25,7 @@ from app.archives.reading import (
     on_thread,
     open_archive,
 )
-from app.intake.spool import Blob, Spool, keep
+from app.intake.spool import Blob, keep
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
@@ -62,14 +60,6 @@ def is_archive(media_type: str | None, filename: str | None) -> bool:
     return media_type in MEDIA_TYPES or bool(filename and filename.lower().endswith(SUFFIXES))
 
 
-async def whole_body(request: Request, settings: Settings) -> Blob:
-    """Return an archive that is the body; `app/intake/body.py` bounds its size."""
-    async with Spool(settings.max_body_bytes) as spool:
-        async for chunk in request.stream():
-            await spool.write(chunk)
-        return await spool.finish()
-
-
 async def unpacked(
     packed: Blob, permit: Permit, settings: Settings, already: int
 ) -> list[Unpacked]:
@@ -82,17 +72,24 @@ async def unpacked(
     """
     found: list[Unpacked] = []
     most = settings.max_images_per_request
+    limits = ArchiveLimits(members=most + ENTRIES, memory=XZ_MEMORY_OF_REQUESTS)
+    on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
     try:
-        async with PLACES.hold(permit.client), aclosing(_files(packed, settings)) as files:
-            async for content, name in files:
-                if already + len(found) == most:
-                    raise TooLarge(
-                        f"more than {most} images with those of the archive; one request takes "
-                        f"{most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several or POST /jobs"
-                    )
-                if isinstance(content, Blob):
-                    permit.grow(0, content.size)
-                found.append((content, name))
+        async with PLACES.hold(permit.client):
+            with (
+                _file(packed) as file,
+                await on_archive_thread(partial(open_archive, file, limits)) as archive,
+            ):
+                unpacking = partial(_next, archive, archive.members(), settings)
+                while (each := await on_archive_thread(unpacking)) is not None:
+                    if already + len(found) == most:
+                        raise TooLarge(
+                            f"more than {most} images with those of the archive; one request takes "
+                            f"{most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several or POST /jobs"
+                        )
+                    if isinstance(each[0], Blob):
+                        permit.grow(0, each[0].size)
+                    found.append(each)
     finally:
         packed.close()
     if not found:
@@ -100,32 +97,16 @@ async def unpacked(
     return found
 
 
-async def _files(packed: Blob, settings: Settings) -> AsyncGenerator[Unpacked, None]:
-    limits = ArchiveLimits(
-        members=settings.max_images_per_request + ENTRIES, memory=XZ_MEMORY_OF_REQUESTS
-    )
-    on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
-    with (
-        _file(packed) as file,
-        await on_archive_thread(partial(open_archive, file, limits)) as archive,
-    ):
-        members = archive.members()
-        while True:
-            try:
-                member = await on_archive_thread(partial(next, members, None))
-            except BadArchive as error:
-                yield error.with_traceback(None), None
-                return
-            if member is None:
-                return
-            yield await on_archive_thread(partial(_content, archive, member, settings)), member.name
-
-
-def _content(archive: Archive, member: Member, settings: Settings) -> Blob | ServiceError:
+def _next(archive: Archive, members: Iterator[Member], settings: Settings) -> Unpacked | None:
+    """Return the next file with its name, or the error of the rest, or None at the end."""
+    name = None
     try:
-        return keep(archive.read(member, settings.max_image_bytes), settings)
+        if (member := next(members, None)) is None:
+            return None
+        name = member.name
+        return keep(archive.read(member, settings.max_image_bytes), settings), name
     except (BadArchive, TooLarge) as error:
-        return error.with_traceback(None)
+        return error.with_traceback(None), name
 
 
 @contextmanager

@@ -76,12 +76,26 @@ def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Recei
     return next_message
 
 
-async def next_piece(receive: Receive) -> tuple[bytes, bool]:
-    """Return the next bytes of a body, and whether more may come; raises ClientDisconnect."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    return message.get("body", b""), message.get("more_body", False)
+async def spooled(
+    receive: Receive, limit: int, expected: int = 0, refusal: TooLarge | None = None
+) -> Blob:
+    """Return a whole body, of which `expected` bytes are announced.
+
+    Raises TooLarge, or `refusal`, over `limit` bytes, Overloaded, and ClientDisconnect.
+    """
+    async with Spool(limit) as spool:
+        spool.expect(expected)
+        more = True
+        while more:  # as Request.stream does, whose generator takes 3 µs more
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            try:
+                await spool.write(message.get("body", b""))
+            except TooLarge as error:
+                raise refusal or error from None
+            more = message.get("more_body", False)
+        return await spool.finish()
 
 
 def too_large(size: int | str, most: int) -> TooLarge:

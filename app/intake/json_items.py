@@ -10,15 +10,17 @@ import asyncio
 import binascii
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from starlette.types import Receive
 
 from app.http.problems import invalid
+from app.intake.body import spooled
 from app.intake.item import Found, Options, Url, check_count, shown_url, url_content
-from app.intake.spool import Blob, Spool, keep
+from app.intake.spool import Blob, keep
 from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
     FieldError,
@@ -67,26 +69,17 @@ async def in_parsing_thread(function: Callable[..., T], *args: object) -> T:
     return await asyncio.get_running_loop().run_in_executor(_THREAD, function, *args)
 
 
-async def whole_json(chunks: AsyncIterator[bytes], settings: Settings) -> Blob:
+async def whole_json(receive: Receive) -> Blob:
     """Return a JSON body; raises TooLarge over MOST_BYTES, and Overloaded."""
-    size = 0
-    async with Spool(settings.max_body_bytes) as spool:
-        async for chunk in chunks:
-            size += len(chunk)
-            if size > MOST_BYTES:
-                raise TooLarge(
-                    f"a JSON body has at most {MOST_BYTES} bytes; send larger images as "
-                    "multipart/form-data"
-                )
-            await spool.write(chunk)
-        return await spool.finish()
+    refusal = TooLarge(
+        f"a JSON body has at most {MOST_BYTES} bytes; send larger images as multipart/form-data"
+    )
+    return await spooled(receive, MOST_BYTES, refusal=refusal)
 
 
-async def json_items(
-    chunks: AsyncIterator[bytes], settings: Settings
-) -> tuple[list[Found], Options]:
+async def json_items(receive: Receive, settings: Settings) -> tuple[list[Found], Options]:
     """Read a JSON body; raises ServiceError."""
-    body = await whole_json(chunks, settings)
+    body = await whole_json(receive)
     if body.size <= AT_ONCE:
         return _items(body, settings)
     return await in_parsing_thread(_items, body, settings)

@@ -21,7 +21,7 @@ from app.admission import Permit
 from app.http.negotiation import IMAGE, JSON, names
 from app.http.request import ClientLeft, before, header
 from app.intake.item import Item
-from app.intake.spool import Blob, digests_of
+from app.intake.spool import Blob, digest_of
 from app.intake.wanted import ImageRequest, Parts, Version
 from app.pipeline.decoding import MAGIC
 from app.pipeline.results.timings import server_timing
@@ -114,7 +114,9 @@ def entity_tag(digests: list[bytes], described: object, *, weak: bool) -> str:
 async def _digests(items: tuple[Item, ...]) -> list[bytes] | None:
     """Return the digests of all contents, or None if one of them is an error."""
     contents = [item.content for item in items if isinstance(item.content, Blob)]
-    return await digests_of(contents) if len(contents) == len(items) else None
+    if len(contents) < len(items):
+        return None
+    return [await digest_of(each) for each in contents]
 
 
 def _described(

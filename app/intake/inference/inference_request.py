@@ -7,7 +7,7 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 """
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -68,16 +68,12 @@ async def collect(
     request: Request, permit: Permit, settings: Settings, model: InferenceModel
 ) -> InferenceRequest:
     """Read a request, whose body is unpacked; `permit` grows by the images. Raises ServiceError."""
-    chunks: AsyncIterator[bytes] = request.stream()
     length = _header(request, HEADER)
-    reading = (
-        _from_json(chunks, settings, model)
-        if length is None
-        else _from_binary(
-            BodyReader(chunks), length, announced(request.scope), permit, settings, model
-        )
-    )
-    return admitted(await reading, permit, model)
+    if length is None:
+        read = await _from_json(request, settings, model)
+    else:
+        read = await _from_binary(request, length, permit, settings, model)
+    return admitted(read, permit, model)
 
 
 def admitted(read: "Read", permit: Permit, model: InferenceModel) -> InferenceRequest:
@@ -105,22 +101,17 @@ Read = tuple[Document, Layout, list[Content]]
 
 
 async def _from_binary(
-    reader: BodyReader,
-    length: str,
-    announced: int,
-    permit: Permit,
-    settings: Settings,
-    model: InferenceModel,
+    request: Request, length: str, permit: Permit, settings: Settings, model: InferenceModel
 ) -> Read:
-    """Read JSON of `length` bytes and the tensor behind it; 0 bytes are `announced` if unknown.
+    """Read JSON of `length` bytes and the tensor behind it.
 
     What admission would refuse is refused before the tensor is read; `permit` holds no more.
     """
     if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length)):
         raise MalformedRequest(f"{HEADER} is the number of bytes of the JSON")
-    size = int(length)
-    if size > MOST_TEXT or (announced and size > announced):
-        most = min(MOST_TEXT, announced or MOST_TEXT)
+    reader, size, whole = BodyReader(request.stream()), int(length), announced(request.scope)
+    if size > MOST_TEXT or (whole and size > whole):
+        most = min(MOST_TEXT, whole or MOST_TEXT)
         raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
     text = await _exactly(reader, size)
     read = text, settings, model
@@ -133,10 +124,10 @@ async def _from_binary(
     if behind is None:
         raise MalformedRequest(f"the input {given.name} lacks the parameter binary_data_size")
     check_size(behind, layout, given.name)
-    if announced and size + behind != announced:
+    if whole and size + behind != whole:
         raise MalformedRequest(
             f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
-            f"the body has {announced}"
+            f"the body has {whole}"
         )
     wanted = wanted_of(layout, protocol.wanted_outputs(document, model), model)
     permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
@@ -147,10 +138,8 @@ async def _from_binary(
     return document, layout, contents
 
 
-async def _from_json(
-    chunks: AsyncIterator[bytes], settings: Settings, model: InferenceModel
-) -> Read:
-    body = await whole_json(chunks, settings)
+async def _from_json(request: Request, settings: Settings, model: InferenceModel) -> Read:
+    body = await whole_json(request.receive)
     if body.size <= AT_ONCE:
         return _read_json(body, settings, model)
     return await in_parsing_thread(_read_json, body, settings, model)

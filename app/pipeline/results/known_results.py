@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.intake.spool import Blob, Digester
+from app.intake.spool import Blob, digest_of
 from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
@@ -67,7 +67,6 @@ class KnownResults:
         self._metrics = metrics
         self._kept: OrderedDict[Key, AnswerOutcome] = OrderedDict()
         self._in_making: dict[tuple[Key, Lane], asyncio.Future[AnswerOutcome | None]] = {}
-        self._digester = Digester()
         self._seen: object = None
         self._generation = 0
         self.bytes = 0
@@ -79,7 +78,7 @@ class KnownResults:
             return None
         if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None
-        digest = await self._digester.digest_of(content)
+        digest = await digest_of(content)
         return Key(self._current(), digest, wanted, client)
 
     async def once(self, key: Key, lane: Lane, stages: Timings, work: Work) -> AnswerOutcome:

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.requests import Request
 from starlette.types import Message
 
 from app.intake.item import Found, Options
@@ -38,7 +37,7 @@ def read(body: dict[str, Any]) -> tuple[list[Found], Options]:
         return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
 
     async def scenario() -> tuple[list[Found], Options]:
-        return await json_items(Request({"type": "http"}, receive).stream(), Settings())
+        return await json_items(receive, Settings())
 
     return asyncio.run(scenario())
 
