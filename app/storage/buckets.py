@@ -7,11 +7,11 @@ unshortened.
 
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.storage.local_files import PIECE, Entry, too_large
 from app.storage.location import Location
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 log = logging.getLogger("darkroom.storage")
+
+T = TypeVar("T")
 
 AT_ONCE = 1000
 """Objects of one page of a listing: the most that S3 sends."""
@@ -55,11 +57,7 @@ class Buckets:
             raise too_large(location, size, limit)
         left = limit
         stream = reply.stream(min_chunk_size=PIECE).__aiter__()
-        while True:
-            with _explained(location):
-                piece = await anext(stream, None)
-            if piece is None:
-                return
+        while (piece := await _step(location, stream)) is not None:
             left -= len(piece)
             if left < 0:
                 raise too_large(location, limit + 1, limit)
@@ -73,11 +71,7 @@ class Buckets:
         import obstore
 
         pages = obstore.list(self._store(location), location.key or None, chunk_size=AT_ONCE)
-        while True:
-            with _explained(location):
-                page = await anext(pages, None)
-            if page is None:
-                return
+        while (page := await _step(location, pages)) is not None:
             for each in page:
                 name = _name_below(location, each["path"])
                 if name and not any(part.startswith(".") for part in name.split("/")):
@@ -115,6 +109,11 @@ def names_below(location: Location) -> Iterator[str]:
             return
         found = (_name_below(location, each["path"]) for each in page)
         yield from (name for name in found if name and not name.endswith("/"))
+
+
+async def _step(location: Location, source: AsyncIterator[T]) -> T | None:
+    with _explained(location):
+        return await anext(source, None)
 
 
 def _name_below(location: Location, path: str) -> str:
