@@ -211,6 +211,10 @@ class Fetcher:
         self._observe("ok", clock() - start)
         return blob
 
+    def concurrency(self) -> int:
+        """Return how many URLs may be fetched at a time."""
+        return self._turns.total
+
     def set_concurrency(self, total: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
         self._turns.set_limits(total, per_host(total))
