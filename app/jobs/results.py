@@ -14,19 +14,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from enum import Enum, auto
 from io import FileIO
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from app.archives.zip_writer import ZipWriter
+from app.jobs.files import DataFolder
+from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import UNFINISHED, Job, Rows, State
 from models.codec import ImageFormat
 from models.domain.errors import Cancelled
-
-if TYPE_CHECKING:  # they import SQLAlchemy, which only servers with jobs need
-    from app.jobs.files import DataFolder
-    from app.jobs.store.chunks import ChunkRows
-    from app.jobs.store.jobs import JobRows
 
 # Write the results of a job as a ZIP: its images as files, and all records without their base64.
 # Records are read twice, for the images and for `results.jsonl`, so that memory is constant and
@@ -36,9 +34,6 @@ RESULTS, IMAGES = "results.jsonl", "images"
 
 IMAGE_PIECE = 1 << 18
 """Bytes of an image that are sent at a time."""
-
-EMPTY_LINE = b"\n"
-"""The line that says that no record has come for long."""
 
 Records = AsyncGenerator[bytes, None]
 """Records as JSON Lines, in pieces of any size."""
@@ -50,83 +45,51 @@ _DECODE = msgspec.json.Decoder().decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
-class ResultsZip:
-    """A ZIP of the results of a job.
+async def results_zip(
+    read: Callable[[], Records], chosen: Callable[[Records], Records], *, images: bool
+) -> Pieces:
+    """Yield a ZIP of the results of a job: the images in the order of their records, then those.
 
     `read` returns the records; its second call returns the same ones. `chosen` leaves some of them
-    out. Without `images` the ZIP has no images. With `padded`, an empty line among the records
-    becomes bytes that belong to no member, because proxies end silent connections.
+    out. Without `images` the ZIP has no images.
     """
-
-    def __init__(
-        self,
-        read: Callable[[], Records],
-        chosen: Callable[[Records], Records] = lambda records: records,
-        *,
-        images: bool = True,
-        padded: bool = False,
-    ) -> None:
-        self._read = read
-        self._chosen = chosen
-        self._with_images = images
-        self._padded = padded
-
-    async def pieces(self) -> Pieces:
-        """Yield the ZIP: the images in the order of their records, then all records."""
-        with ZipWriter() as archive:
-            if self._with_images:
-                async with aclosing(self._members(archive)) as members:
-                    async for piece in members:
-                        yield piece
-            yield archive.begin(RESULTS, padded=self._padded)
-            async with aclosing(self._chosen(self._read())) as records:
+    with ZipWriter() as archive:
+        if images:
+            async with aclosing(chosen(read())) as records:
                 async for text in whole_lines(records):
-                    if text == EMPTY_LINE:
-                        if self._padded:
-                            yield archive.pad()
-                        continue
-                    for piece in archive.content(await asyncio.to_thread(_named, text)):
-                        yield piece
-            yield archive.end()
-            for end in archive.finish():
-                yield end
-
-    async def _members(self, archive: ZipWriter) -> Pieces:
-        """Yield the images as members, of which the last one stays open while records may come.
-
-        A silence before the first one opens their folder, which is a member then too.
-        """
-        async with aclosing(self._chosen(self._read())) as records:
-            async for text in whole_lines(records):
-                if text == EMPTY_LINE:
-                    if self._padded:
-                        if not archive.is_open:
-                            yield archive.begin(f"{IMAGES}/", 0, padded=True)
-                        yield archive.pad()
-                    continue
-                for name, content in await asyncio.to_thread(_images, text):
-                    if archive.is_open:
-                        yield archive.end()
-                    yield archive.begin(name, len(content), padded=self._padded)
-                    for start in range(0, len(content), IMAGE_PIECE):
-                        for piece in archive.content(content[start : start + IMAGE_PIECE]):
+                    for name, content in await asyncio.to_thread(_images, text):
+                        yield archive.begin(name, len(content))
+                        for start in range(0, len(content), IMAGE_PIECE):
+                            archive.add(piece := content[start : start + IMAGE_PIECE])
                             yield piece
-        if archive.is_open:
-            yield archive.end()
+                        yield archive.end()
+        yield archive.begin(RESULTS)
+        async with aclosing(chosen(read())) as records:
+            async for text in whole_lines(records):
+                archive.add(named := await asyncio.to_thread(_named, text))
+                yield named
+        yield archive.end()
+        for end in archive.finish():
+            yield end
+
+
+def _records(text: bytes) -> list[dict[str, Any]]:
+    """Return some records; an empty line only says that no record has come for long."""
+    return [_DECODE(line) for line in text.splitlines() if line]
 
 
 def _images(text: bytes) -> list[tuple[str, memoryview]]:
     """Return the images of some records, by the names of their members."""
     return [
         (shown["name"], memoryview(base64.b64decode(data)))
-        for record in map(_DECODE, text.splitlines())
+        for record in _records(text)
         for shown, data in _taken(record)
     ]
 
 
 def _named(text: bytes) -> bytes:
     """Return records whose images have the names of their members in place of base64."""
-    records = [_DECODE(line) for line in text.splitlines()]
+    records = _records(text)
     for record in records:
         for _ in _taken(record):
             pass
@@ -178,7 +141,7 @@ class Following:
     `stopping` says whether followers shall go on elsewhere.
     """
 
-    def __init__(self, jobs: "JobRows", chunks: "ChunkRows", stopping: Callable[[], bool]) -> None:
+    def __init__(self, jobs: JobRows, chunks: ChunkRows, stopping: Callable[[], bool]) -> None:
         self._jobs = jobs
         self._chunks = chunks
         self.stopping = stopping
@@ -249,7 +212,7 @@ class OpenResults:
     def __init__(
         self,
         job: Job,
-        folder: "DataFolder",
+        folder: DataFolder,
         offset: int,
         end: int | None,
         following: Following | None = None,
@@ -268,7 +231,7 @@ class OpenResults:
         self._known = offset
         self._files: dict[str, FileIO] = {}
 
-    async def open(self, chunks: "ChunkRows") -> bool:
+    async def open(self, chunks: ChunkRows) -> bool:
         """Find all records that are committed now; return False where some are gone already."""
         try:
             while found := await chunks.results(self._job.id, self._known, RUNS):

@@ -390,7 +390,7 @@ async def job_results(
     has the `index` of its line. With `status` only those that failed are sent, all are counted.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
-    from app.jobs.results import ResultsZip, failed_records
+    from app.jobs.results import failed_records, results_zip
 
     job = await jobs.find(id, client)
     chosen: Callable[[Records], Records] = failed_records if status is not None else _every
@@ -401,9 +401,9 @@ async def job_results(
         content: Body = chosen(found.read())
         return StreamedBody(content, headers, JSON_LINES[0], source=found)
     images = job.operation != "classify"
-    archive = ResultsZip(found.read, chosen, images=images, padded=follow)
+    pieces = results_zip(found.read, chosen, images=images)
     headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
-    return StreamedBody(archive.pieces(), headers, ZIP, source=found)
+    return StreamedBody(pieces, headers, ZIP, source=found)
 
 
 def _every(records: "Records") -> "Records":
