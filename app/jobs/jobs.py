@@ -21,7 +21,7 @@ from app.jobs.results import Following, OpenResults
 from app.jobs.runner import Runner
 from app.jobs.sources import Asked, Sources
 from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import Owner, opened
+from app.jobs.store.database import Owner
 from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
@@ -50,48 +50,8 @@ class Jobs:
     def __init__(
         self,
         settings: Settings,
-        folder: DataFolder,
-        rows: JobRows,
-        chunks: ChunkRows,
-        runner: Runner,
-        owner: Owner,
-        storage: Storage,
         engine: AsyncEngine,
-        most: int,
-        counters: Counters,
-        stopping: Callable[[], bool],
-    ) -> None:
-        self.folder = folder
-        self.rows = rows
-        self._settings = settings
-        self._chunks = chunks
-        self._runner = runner
-        self._owner = owner
-        self._engine = engine
-        self._counters = counters
-        self.leaving = False
-        """Set when this process accepts no more connections: its followers go on elsewhere."""
-        self._following = Following(rows, chunks, lambda: self.leaving or stopping())
-        chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
-        sources = Sources(storage, folder, rows, settings, chunk, self._all)
-        self.acceptance = Acceptance(folder, rows, settings, chunk, runner.wake, sources)
-        self.storage = storage
-        self.endings = Endings(
-            EndingRows(engine, owner.id),
-            rows,
-            self._all,
-            storage,
-            WebhookSender.from_settings(settings),
-        )
-        self._search_at = 0.0
-        self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
-        """Takes the number of jobs in each state, at each sweep."""
-        self._tasks: list[asyncio.Task[None]] = []
-
-    @classmethod
-    async def start(
-        cls,
-        settings: Settings,
+        folder: DataFolder,
         storage: Storage,
         worker: ImageWorker,
         work_of: WorkOf,
@@ -99,32 +59,31 @@ class Jobs:
         counters: Counters,
         stopping: Callable[[], bool],
         on_item: Callable[[str], None],
-    ) -> "Jobs":
-        """Open the data folder and the database, and go on with the jobs that are there.
-
-        The text of ValueError says which setting is wrong.
-        """
-        assert settings.data_folder is not None
-        folder = DataFolder(settings.data_folder)
-        await asyncio.to_thread(folder.make)
-        engine = await opened(settings.jobs_database, settings.data_folder)
-        rows, chunks, owner = JobRows(engine), ChunkRows(engine), Owner(engine)
+    ) -> None:
+        self.folder, self.storage = folder, storage
+        self._settings, self._engine, self._counters = settings, engine, counters
+        self.rows, self._chunks, self._owner = JobRows(engine), ChunkRows(engine), Owner(engine)
+        self.leaving = False
+        """Set when this process accepts no more connections: its followers go on elsewhere."""
+        self._following = Following(self.rows, self._chunks, lambda: self.leaving or stopping())
         inputs = partial(Inputs, settings=settings, large=asyncio.Semaphore(1))
-        retention = settings.job_retention
-        parts = rows, chunks, owner, folder, worker, inputs, work_of
-        runner = Runner(*parts, most, retention, stopping, on_item)
-        shared = storage, engine, most, counters, stopping
-        jobs = cls(settings, folder, rows, chunks, runner, owner, *shared)
-        try:
-            await owner.enter()
-            await chunks.release_abandoned()
-        except BaseException:
-            await engine.dispose()
-            raise
-        jobs._begin()
-        return jobs
+        parts = self.rows, self._chunks, self._owner, folder, worker, inputs, work_of
+        self._runner = Runner(*parts, most, settings.job_retention, stopping, on_item)
+        chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
+        sources = Sources(storage, folder, self.rows, settings, chunk, self._all)
+        wake = self._runner.wake
+        self.acceptance = Acceptance(folder, self.rows, settings, chunk, wake, sources)
+        endings, sender = EndingRows(engine, self._owner.id), WebhookSender.from_settings(settings)
+        self.endings = Endings(endings, self.rows, self._all, storage, sender)
+        self._search_at = 0.0
+        self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
+        """Takes the number of jobs in each state, at each sweep."""
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def _begin(self) -> None:
+    async def start(self) -> None:
+        """Go on with the jobs of the data folder; raises SQLAlchemyError."""
+        await self._owner.enter()
+        await self._chunks.release_abandoned()
         work = (self._runner.run(), self._sweep(), self.endings.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 

@@ -5,7 +5,6 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,7 +31,6 @@ from models.domain.job_errors import JobsDisabled, StorageFull
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
-    from app.jobs.results import Records
     from app.jobs.sources import Asked
     from app.jobs.store.endings import Ending
     from app.jobs.store.tables import Job
@@ -119,7 +117,12 @@ def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
 
 
 def asked_for(
-    jobs: "Jobs", client: str, operation: str, options: dict[str, Any], query: JobQuery
+    jobs: "Jobs",
+    client: str,
+    operation: str,
+    options: dict[str, Any],
+    query: JobQuery,
+    key: str | None,
 ) -> "Asked":
     """Return what a client asks for, after its addresses were checked; raises ServiceError."""
     from app.jobs.sources import Asked, Source
@@ -141,7 +144,7 @@ def asked_for(
     elif query.retry_of is not None:
         source = Source(retry_of=query.retry_of)
     return Asked(
-        client, operation, options, None, source, destination, query.webhook, query.concurrency
+        client, operation, options, key, source, destination, query.webhook, query.concurrency
     )
 
 
@@ -222,14 +225,9 @@ log = logging.getLogger("darkroom.jobs")
 DATABASE_PAUSE = 5.0
 """Seconds after which a client may ask again whose request the database did not answer."""
 
-
-FULL = "the disk of the database of jobs is full; its operator must free some space"
-
-_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
-"""What SQLite answers when the disk is full; the second one comes of its index of the log."""
-
-_DISK_FULL = "53100"
-"""The same of PostgreSQL (SQLSTATE `disk_full`)."""
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, "53100")
+"""The codes of SQLite, and of PostgreSQL (SQLSTATE `disk_full`), for a disk that is full; the
+second one comes of SQLite's index of its log."""
 
 
 class JobRoute(APIRoute):
@@ -245,29 +243,20 @@ class JobRoute(APIRoute):
             try:
                 return await handle(request)
             except Exception as error:
-                if not _is_of_database(error):
+                # Looked up, not imported: only servers with jobs have loaded SQLAlchemy.
+                loaded = sys.modules.get("sqlalchemy.exc")
+                if loaded is None or not isinstance(error, loaded.SQLAlchemyError):
                     raise
-                if _is_full(error):
-                    log.warning("%s: %s", FULL, error)
-                    raise StorageFull(FULL, retry_after=DATABASE_PAUSE) from None
                 log.warning("the database of jobs does not answer: %s", error)
+                cause = getattr(error, "orig", None)
+                codes = {getattr(cause, each, None) for each in ("sqlite_errorcode", "sqlstate")}
+                if codes & {*FULL}:
+                    text = "the disk of the database of jobs is full; its operator must free space"
+                    raise StorageFull(text, retry_after=DATABASE_PAUSE) from None
                 text = "the database of jobs does not answer; try again later"
                 raise Unavailable(text, retry_after=DATABASE_PAUSE) from None
 
         return handled
-
-
-def _is_of_database(error: Exception) -> bool:
-    # Looked up, not imported: only servers with jobs have loaded SQLAlchemy.
-    loaded = sys.modules.get("sqlalchemy.exc")
-    return loaded is not None and isinstance(error, loaded.SQLAlchemyError)
-
-
-def _is_full(error: Exception) -> bool:
-    """Return whether an error of SQLAlchemy says that the disk of the database is full."""
-    cause = getattr(error, "orig", None)
-    code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
-    return code in _FULL or state == _DISK_FULL
 
 
 router = APIRouter(tags=["jobs"], route_class=JobRoute)
@@ -303,8 +292,7 @@ async def make_job(
         raise Draining("this server is stopping; ask another one")
     options, query = options_of(request)
     work_of(service.computing)(operation, options)
-    asked = asked_for(jobs, client, operation, options, query)
-    asked = replace(asked, key=idempotency_key)
+    asked = asked_for(jobs, client, operation, options, query, idempotency_key)
     await jobs.check(asked)
     kind = media_type(content_type(request.scope))
     if coding:
@@ -313,7 +301,7 @@ async def make_job(
         request = Request(request.scope, body)
     job = await jobs.acceptance.accept(asked, request, kind, n_bytes)
     headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
-    return _answer(await _record(jobs, job), 202, headers)
+    return _answer((await _records(jobs, [job]))[0], 202, headers)
 
 
 @router.get("/jobs", operation_id="list_jobs", response_model=JobListing, responses=LISTED)
@@ -341,7 +329,7 @@ async def list_jobs(
 async def get_job(request: Request, service: ServiceOf, id: Id) -> Response:
     """Return the state of a job, its counts, its rate and its estimated end."""
     jobs, client = _jobs(service), client_name(service, request.scope)
-    return _answer(await _record(jobs, await jobs.find(id, client)))
+    return _answer((await _records(jobs, [await jobs.find(id, client)]))[0])
 
 
 @router.delete("/jobs/{id}", operation_id="delete_job", status_code=202, responses=REMOVED)
@@ -350,7 +338,7 @@ async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
     jobs, client = _jobs(service), client_name(service, request.scope)
     if await jobs.delete(id, client) is None:
         return Response(status_code=204)
-    return _answer(await _record(jobs, await jobs.find(id, client)), 202)
+    return _answer((await _records(jobs, [await jobs.find(id, client)]))[0], 202)
 
 
 @router.post(
@@ -359,7 +347,7 @@ async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
 async def cancel_job(request: Request, service: ServiceOf, id: Id) -> Response:
     """Cancel a job, and keep what is done; a job that has finished meanwhile stays as it is."""
     jobs, client = _jobs(service), client_name(service, request.scope)
-    return _answer(await _record(jobs, await jobs.cancel(id, client)))
+    return _answer((await _records(jobs, [await jobs.cancel(id, client)]))[0])
 
 
 @router.get(
@@ -393,7 +381,7 @@ async def job_results(
     from app.jobs.results import failed_records, results_zip
 
     job = await jobs.find(id, client)
-    chosen: Callable[[Records], Records] = failed_records if status is not None else _every
+    chosen = (lambda records: records) if status is None else failed_records
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
     zipped = (output or _accepted(request)) == "zip"
     found = await jobs.results(job, offset, limit, follow=follow, whole=zipped)
@@ -404,10 +392,6 @@ async def job_results(
     pieces = results_zip(found.read, chosen, images=images)
     headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
     return StreamedBody(pieces, headers, ZIP, source=found)
-
-
-def _every(records: "Records") -> "Records":
-    return records
 
 
 def _accepted(request: Request) -> str:
@@ -424,11 +408,6 @@ def _jobs(service: Service) -> "Jobs":
             "DARKROOM_DATA_FOLDER"
         )
     return service.jobs
-
-
-async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
-    """Return a job as clients see it."""
-    return (await _records(jobs, [job]))[0]
 
 
 async def _records(jobs: "Jobs", found: "Sequence[Job]") -> list[JobRecord]:
@@ -448,30 +427,26 @@ def _shown(job: "Job", rate: float | None, endings: "Mapping[str, Ending]") -> J
         items=JobItemCounts(
             total=job.total, done=job.done, succeeded=job.done - job.failed, failed=job.failed
         ),
-        created=_moment(job.created),
-        started=_optional(job.started),
-        finished=_optional(job.finished),
-        expires=_optional(job.expires),
+        created=datetime.fromtimestamp(round(job.created, 3), UTC),
+        started=_moment(job.started),
+        finished=_moment(job.finished),
+        expires=_moment(job.expires),
         rate=None if rate is None else round(rate, 2),
-        estimated_end=_optional(end),
+        estimated_end=_moment(end),
         concurrency=job.concurrency,
         results=f"/jobs/{job.id}/results",
         problem=job.problem,
-        **{kind: _ending(each) for kind, each in endings.items()},
+        **{
+            kind: JobEnding(
+                target=each.target, state=each.state, attempts=each.attempts, reason=each.reason
+            )
+            for kind, each in endings.items()
+        },
     )
 
 
-def _ending(found: "Ending") -> JobEnding:
-    attempts, reason = found.attempts, found.reason
-    return JobEnding(target=found.target, state=found.state, attempts=attempts, reason=reason)
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(round(seconds, 3), UTC)
-
-
-def _optional(seconds: float | None) -> datetime | None:
-    return None if seconds is None else _moment(seconds)
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(round(seconds, 3), UTC)
 
 
 def _answer(
