@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.admission import Permit
+from app.decoders import Seen
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import pixels_of
-from app.pipeline.memory import Share
+from app.pipeline.memory import HeldMemory
 from app.pipeline.results.timings import Timings
 from models.codec import Decoded, ImageInfo
 from models.domain.alarms import Timeout, interrupted
@@ -43,18 +44,21 @@ class ExpectedPixels:
         return self._pixels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ImageContext:
     """One image under way: its item, the permit of its request, its stopwatch and its memory.
 
-    `alarm` ends the work at the deadline of the request.
+    `alarm` ends the work at the deadline of the request. `seen` is the header that a decoder has
+    sent; `may_be_plain` tells whether the file may be a plain baseline JPEG.
     """
 
     item: Item
     permit: Permit
     stages: Timings
     alarm: Timeout
-    memory: Share
+    memory: HeldMemory
+    seen: Seen | None = None
+    may_be_plain: bool = True
 
 
 class HeldImage:

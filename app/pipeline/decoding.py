@@ -1,8 +1,8 @@
 """Fetch and decode the image of an item, which holds the memory that it needs.
 
 Codec threads decode plain baseline JPEGs, and decoder processes all other files. An image is
-decoded at once if it is small; otherwise its header comes back, the image waits for the memory that
-it needs, and is decoded then. Nothing here depends on an operation or a backend.
+decoded at once if it is small; otherwise its header comes back, and NeedsMemory is raised. Nothing
+here waits for memory, or depends on an operation or a backend.
 """
 
 import asyncio
@@ -17,13 +17,14 @@ from typing import TypeVar
 import numpy as np
 
 from app.admission import Permit
-from app.decoders import EXPENSIVE, LARGE_FILE, SMALL, Bounds, DecoderPool, Seen, opening_bytes
+from app.decoders import EXPENSIVE, LARGE_FILE, Bounds, DecoderPool, Seen, opening_bytes
 from app.fetch.fetcher import Fetcher
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage, ImageContext
+from app.pipeline.memory import NeedsMemory
 from app.pipeline.results.timings import Timings
 from models import codec
 from models.codec import Decoded, Description, ImageFormat, ImageInfo, identify
@@ -184,15 +185,16 @@ class ImageDecoder:
             return look(content.read())
 
     async def decoded(self, content: Blob, context: ImageContext, need: Need) -> HeldImage:
-        """Decode an image, which holds the memory that it needs from now on.
+        """Decode an image which holds the memory that it needs; raises NeedsMemory for another one.
 
         Raises TooManyPixels for an image whose decoding would take more memory than is allowed.
         """
         with context.stages.measure("decode"):
             found = None
-            if self._may_be_plain(content):
+            if context.may_be_plain and self._may_be_plain(content):
                 found = await self._plain(content, context, need)
             if found is None:
+                context.may_be_plain = False
                 found = await self._in_process(content, context, need, self._decode)
         content.close()
         return HeldImage(found)
@@ -212,7 +214,7 @@ class ImageDecoder:
         Raises InvalidParameter for values that are not finite.
         """
         with context.stages.measure("decode"):
-            await self._hold(context, COPIES * content.size)
+            context.memory.check(COPIES * content.size)
             if content.on_disk or content.size > TENSOR_AT_ONCE:
                 source = await self._threads.run(_tensor, content, wanted)
             else:
@@ -245,14 +247,14 @@ class ImageDecoder:
 
         Only decoding shows damage, and no thread decodes a damaged JPEG twice.
         """
-        run = partial(self._threads.run, background=context.permit.in_background)
+        most, background = context.memory.most, context.permit.in_background
+        accept = partial(_accepts, need, most)
         with self.stalls.decoding():
-            found = await run(_plain, content, self._max_pixels, lambda seen: need(seen) <= SMALL)
+            found = await self._threads.run(
+                _plain, content, self._max_pixels, accept, background=background
+            )
         if isinstance(found, Seen):
-            await self._hold_to_decode(found, context, need(found))
-            with self.stalls.decoding():
-                found = await run(_plain, content, self._max_pixels, lambda _seen: True)
-        assert not isinstance(found, Seen)
+            raise self._needs(found, context, need(found))
         return found
 
     async def _in_process(
@@ -262,35 +264,33 @@ class ImageDecoder:
         need: Need,
         ask: Callable[[Blob, Bounds, bool], Awaitable[Found | Seen]],
     ) -> Found:
-        """Ask for what is in a file until it takes no more memory than the image holds.
+        """Return what is in a file; raises NeedsMemory for an image that holds too little.
 
         A large file holds the memory that opening it takes before it is opened.
         """
         opening = opening_bytes(content.size) if content.size >= LARGE_FILE else 0
-        held = max(opening, SMALL)
-        bounds = _at_once(content, need, held)
-        await self._hold(context, opening)
-        while True:
-            slow = context.permit.in_background or bounds.cost > EXPENSIVE
-            with self.stalls.decoding():
-                found = await ask(content, bounds, slow)
-            if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > held:
-                # Of fewer pixels than was assumed, and another shape.
-                found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))
-            if not isinstance(found, Seen):
-                return found
-            held = max(opening, need(found))
-            await self._hold_to_decode(found, context, held)
-            pixels = found.info.n_pixels
-            bounds = Bounds(pixels, pixels, found.memory, max(EXPENSIVE, found.cost))
+        context.memory.check(opening)
+        most, seen = context.memory.most, context.seen
+        if seen is None:
+            bounds = _at_once(content, need, most)
+        else:
+            pixels = seen.info.n_pixels
+            bounds = Bounds(pixels, pixels, seen.memory, max(EXPENSIVE, seen.cost))
+        slow = context.permit.in_background or bounds.cost > EXPENSIVE
+        with self.stalls.decoding():
+            found = await ask(content, bounds, slow)
+        if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > most:
+            # Of fewer pixels than was assumed, and another shape.
+            found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))
+        if isinstance(found, Seen):
+            raise self._needs(found, context, max(opening, need(found)))
+        return found
 
-    async def _hold_to_decode(self, seen: Seen, context: ImageContext, n_bytes: int) -> None:
+    def _needs(self, seen: Seen, context: ImageContext, n_bytes: int) -> NeedsMemory:
+        """Return the error of an image that needs `n_bytes`, by the header that is seen now."""
         codec.check_decode_memory(seen.info, seen.memory, self._decoders.limits.decode_memory)
-        await self._hold(context, n_bytes)
-
-    async def _hold(self, context: ImageContext, n_bytes: int) -> None:
-        with self.stalls.waiting():
-            await context.memory.hold(n_bytes)
+        context.seen = seen
+        return NeedsMemory(n_bytes)
 
     async def _decode(self, content: Blob, bounds: Bounds, slow: bool) -> Decoded | Seen:
         if not self._decoders.running:
@@ -336,6 +336,10 @@ def _at_once(content: Blob, need: Need, held: int) -> Bounds:
 
 def _of_decoding(seen: Seen) -> int:
     return seen.memory
+
+
+def _accepts(need: Need, most: int, seen: Seen) -> bool:
+    return need(seen) <= most
 
 
 def _plain(content: Blob, max_pixels: int, accept: Callable[[Seen], bool]) -> Decoded | Seen | None:

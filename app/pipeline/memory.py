@@ -75,25 +75,45 @@ class Memory:
         asyncio.get_running_loop().run_in_executor(None, self._trim)
 
 
-class Share:
-    """The memory of one image of a client: none until `hold`, and none after `release`."""
+class NeedsMemory(Exception):
+    """An image needs `n_bytes` and does not hold them: the image leaves its turn, waits for memory,
+    and takes another turn. So images that wait for memory keep no others waiting.
+    """
 
-    __slots__ = ("_client", "_held", "_memory")
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__(n_bytes)
+        self.n_bytes = n_bytes
+
+
+class HeldMemory:
+    """The memory of one image of a client: none until `hold`, and none after `release`.
+
+    `most` are the bytes that the image may take now.
+    """
+
+    __slots__ = ("_client", "_held", "_memory", "most")
 
     def __init__(self, memory: Memory, client: str) -> None:
         self._memory = memory
         self._client = client
         self._held: Asked | None = None
+        self.most = SMALL
 
     async def hold(self, n_bytes: int) -> None:
         """Wait for `n_bytes` in place of what is held; no image waits while it holds memory."""
         self.release()
         if n_bytes > SMALL:
             self._held = await self._memory.budget.take(self._client, amount=n_bytes)
+            self.most = n_bytes
+
+    def check(self, n_bytes: int) -> None:
+        """Raise NeedsMemory if the image holds less than `n_bytes`."""
+        if n_bytes > self.most:
+            raise NeedsMemory(n_bytes)
 
     def release(self) -> None:
         """Give everything back; further calls have no effect."""
-        held, self._held = self._held, None
+        held, self._held, self.most = self._held, None, SMALL
         if held is not None:
             self._memory.budget.give_back(*held)
             self._memory.trim_soon()

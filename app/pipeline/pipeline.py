@@ -33,7 +33,7 @@ from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.computation import Computation, check_finite
 from app.pipeline.context import ExpectedPixels, HeldImage, ImageContext, alarm_of, caught
 from app.pipeline.decoding import ImageDecoder
-from app.pipeline.memory import Memory, Share, to_classify, to_filter, to_process
+from app.pipeline.memory import HeldMemory, Memory, NeedsMemory, to_classify, to_filter, to_process
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import (
     Answer,
@@ -141,7 +141,7 @@ class Pipeline:
         pixels = ExpectedPixels(self._max_pixels, known_pixels(wanted))
         batched = isinstance(wanted, Classify | ClassifyTensors)  # filters do not fill batches
         turn = permit.turn(kinds(wanted), pixels, batched=batched)
-        memory = Share(self._memory, permit.client)
+        memory = HeldMemory(self._memory, permit.client)
         context = ImageContext(item, permit, Timings(), alarm_of(permit), memory)
         try:
             work = self._outcome(context, wanted, turn, pixels)
@@ -177,7 +177,8 @@ class Pipeline:
         """
         permit = context.permit
         content = pixels.content = await self._decoder.opened(context.item, permit, context.stages)
-        compute = partial(self._in_turn, content, wanted, context, turn)
+        in_turn = partial(self._in_turn, content, wanted, context, turn)
+        compute = partial(self._with_memory, in_turn, context.memory)
         try:
             if self._known is None:
                 return await compute()
@@ -187,6 +188,18 @@ class Pipeline:
             return await self._known.once(key, permit.lane, context.stages, compute)
         finally:
             content.close()
+
+    async def _with_memory(
+        self, in_turn: Callable[[], Coroutine[Any, Any, AnswerOutcome]], memory: HeldMemory
+    ) -> AnswerOutcome:
+        """Do the work of an image in its turn; where it needs memory, hold that and try again."""
+        while True:
+            try:
+                return await in_turn()
+            except NeedsMemory as more:
+                n_bytes = more.n_bytes
+            with self.stalls.waiting():
+                await memory.hold(n_bytes)
 
     async def _in_turn(
         self, content: Blob, wanted: Wanted, context: ImageContext, turn: Turn
@@ -228,7 +241,7 @@ class Pipeline:
         on_device = encoded or load.on_gpu
         need = partial(to_filter, version, self._max_pixels, on_device=on_device, encoded=encoded)
         if jpeg is not None:
-            await context.memory.hold(need(Seen(jpeg.info, 0.0)))
+            context.memory.check(need(Seen(jpeg.info, 0.0)))
             held = HeldImage(jpeg)
         else:
             held = await self._decoder.decoded(content, context, need)

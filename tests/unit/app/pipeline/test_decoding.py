@@ -1,6 +1,7 @@
 """What an image holds before it is decoded, and what decoder processes are asked for."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, cast
@@ -18,7 +19,7 @@ from app.pipeline.memory import to_filter
 from models import codec
 from models.codec import Encoding, ImageFormat
 from models.domain.backend import Load
-from tests.fake_decoders import MOST, Context, Pool, context, decoder_of
+from tests.fake_decoders import MOST, Context, Pool, decode, decoder_of, with_memory
 from tests.pictures import damaged_jpeg, drawing, encoded, jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
@@ -35,9 +36,7 @@ def decoded(
     under_way = Context(in_background=in_background)
 
     async def scenario() -> None:
-        decoder = decoder_of(pool or Pool())
-        source = Blob.of(data)
-        await decoder.decoded(source, cast(ImageContext, under_way), lambda _: memory)
+        await decode(decoder_of(pool or Pool()), data, lambda _: memory, under_way)
         under_way.memory.steps.append(0)
         under_way.memory.release()
 
@@ -49,9 +48,10 @@ def described(data: bytes, *, colour: bool) -> list[int]:
     under_way = Context()
 
     async def scenario() -> None:
-        source = Blob.of(data)
-        found = decoder_of(Pool()).described(source, cast(ImageContext, under_way), colour=colour)
-        assert (await found).width
+        decoder, source = decoder_of(Pool()), Blob.of(data)
+        context = cast(ImageContext, under_way)
+        work = partial(decoder.described, source, context, colour=colour)
+        assert (await with_memory(under_way, work)).width
         under_way.memory.release()
 
     asyncio.run(scenario())
@@ -81,7 +81,7 @@ def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
 
     async def scenario() -> None:
         need = lambda seen: to_filter(version, MOST, seen)  # noqa: E731
-        await decoder_of(pool).decoded(Blob.of(png()), context(), need)
+        await decode(decoder_of(pool), png(), need)
 
     asyncio.run(scenario())
     assert pool.bounds[0] == Bounds(opaque, with_alpha, SMALL, 1.0)
@@ -124,7 +124,7 @@ def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_t
         return 90 << 20
 
     async def scenario() -> None:
-        await decoder_of(pool).decoded(Blob.of(data), context(), need)
+        await decode(decoder_of(pool), data, need)
 
     asyncio.run(scenario())
     assert len(pool.bounds) == 2
@@ -137,7 +137,7 @@ def test_an_image_of_another_shape_than_the_typical_one_is_decoded_again_if_it_n
 
     async def scenario() -> None:
         need = lambda seen: 90 << 20 if seen.info.width < TYPICAL[1] else 1  # noqa: E731
-        await decoder_of(pool).decoded(Blob.of(png()), context(), need)
+        await decode(decoder_of(pool), png(), need)
 
     asyncio.run(scenario())
     assert len(pool.bounds) == 2
@@ -178,9 +178,9 @@ def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> 
         decoder = decoder_of(Pool(), threads)
         behind = asyncio.create_task(threads.run(blocked.wait, 60.0, background=True))
         async with asyncio.timeout(30):
-            await decoder.decoded(Blob.of(jpeg()), context(), lambda _: 1)
+            await decode(decoder, jpeg(), lambda _: 1)
         blocked.set()
-        await decoder.decoded(Blob.of(jpeg()), context(in_background=True), lambda _: 1)
+        await decode(decoder, jpeg(), lambda _: 1, Context(in_background=True))
         assert await behind
 
     asyncio.run(scenario())

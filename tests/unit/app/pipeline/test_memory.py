@@ -11,8 +11,8 @@ from app.pipeline.memory import (
     LEAST,
     PER_PROCESS,
     STRIPE,
+    HeldMemory,
     Memory,
-    Share,
     budget_for,
     check_filtering,
     filtering,
@@ -40,7 +40,7 @@ class Images:
         self.leave = asyncio.Event()
 
     async def hold(self, n_bytes: int, client: str = "") -> None:
-        share = Share(self._memory, client)
+        share = HeldMemory(self._memory, client)
         try:
             await share.hold(n_bytes)
             self.entered.append(n_bytes)
@@ -98,7 +98,7 @@ def test_a_flood_of_large_images_of_one_client_keeps_no_other_client_waiting() -
 def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing(amount: int) -> None:
     async def scenario() -> None:
         memory = Memory(4 * LARGE, counters := Counters())
-        first, second = Share(memory, ""), Share(memory, "")
+        first, second = HeldMemory(memory, ""), HeldMemory(memory, "")
         await first.hold(4 * LARGE)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -114,7 +114,7 @@ def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing(amount: int
 def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> None:
     async def scenario() -> None:
         memory = Memory(4 * LARGE, counters := Counters())
-        share = Share(memory, "")
+        share = HeldMemory(memory, "")
         async with asyncio.timeout(PATIENCE):
             for n in (LARGE, 3 * LARGE, 4 * LARGE, 9 * LARGE, LARGE):
                 await share.hold(n)
@@ -139,7 +139,7 @@ def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
             loop.call_soon_threadsafe(trimmed.put_nowait, None)
 
         memory = Memory(8 * LARGE, trim=trim)
-        share = Share(memory, "")
+        share = HeldMemory(memory, "")
         await share.hold(SMALL)
         share.release()
         assert memory.trimming is None
