@@ -16,8 +16,7 @@ from app.jobs.sources import Asked, Sources
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import Job, State, Usage
-from models.domain.errors import ServiceError
-from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
+from models.domain.errors import IdempotencyMismatch, ServiceError, StorageFull, TooManyJobs
 from models.settings import Settings
 
 

@@ -19,8 +19,7 @@ from app.jobs.store.tables import Job, State
 from app.jobs.work import IMAGES, RESULTS, ImageOutput
 from app.storage.storage import Storage
 from app.webhooks import Delivery, WebhookSender
-from models.domain.errors import InvalidParameter, ServiceError
-from models.domain.job_errors import StorageFull
+from models.domain.errors import InvalidParameter, ServiceError, StorageFull
 
 log = logging.getLogger("darkroom.jobs")
 

@@ -28,8 +28,7 @@ from app.jobs.store.tables import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job
 from app.jobs.work import ImageOutput, ImageWorker, Inputs, WorkOf
 from app.storage.storage import Storage
 from app.webhooks import WebhookSender
-from models.domain.errors import NotFound
-from models.domain.job_errors import ResultsExpired, TooManyFollowers
+from models.domain.errors import NotFound, ResultsExpired, TooManyFollowers
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.jobs")

@@ -24,10 +24,10 @@ from models.domain.errors import (
     FieldError,
     InvalidParameter,
     MalformedRequest,
+    StorageFull,
     TooLarge,
     UnsupportedMedia,
 )
-from models.domain.job_errors import StorageFull
 from models.settings import Settings
 
 

@@ -33,8 +33,7 @@ from app.storage.local_files import Entry
 from app.storage.location import Location
 from app.storage.storage import Storage
 from app.urls import MAX_URL
-from models.domain.errors import InvalidParameter, NotFound
-from models.domain.job_errors import ResultsExpired
+from models.domain.errors import InvalidParameter, NotFound, ResultsExpired
 from models.settings import Settings
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}

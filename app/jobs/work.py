@@ -41,11 +41,11 @@ from models.domain.errors import (
     Overloaded,
     Quarantined,
     ServiceError,
+    StorageFull,
     TooLarge,
     Unavailable,
     WeightsMissing,
 )
-from models.domain.job_errors import StorageFull
 from models.labels import LabelSet
 from models.settings import Settings
 

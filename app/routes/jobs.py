@@ -26,8 +26,14 @@ from app.routes.images import WantedOf, classify_wanted, filter_wanted, process_
 from app.routes.openapi import Responses, described_problem, job_parameters
 from app.service import Computing, Service, ServiceOf
 from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
-from models.domain.errors import Draining, FieldError, InvalidParameter, Unavailable
-from models.domain.job_errors import JobsDisabled, StorageFull
+from models.domain.errors import (
+    Draining,
+    FieldError,
+    InvalidParameter,
+    JobsDisabled,
+    StorageFull,
+    Unavailable,
+)
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from app.storage.location import Location
-from models.domain.errors import InvalidParameter, NotFound, OriginFailed, TooLarge
-from models.domain.job_errors import StorageFull
+from models.domain.errors import InvalidParameter, NotFound, OriginFailed, StorageFull, TooLarge
 
 PIECE = 1 << 20
 """Bytes of a file that are read, and so are in memory, at a time."""

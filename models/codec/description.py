@@ -22,7 +22,7 @@ from models.codec.formats import ImageFormat
 from models.codec.jpeg import whole
 from models.codec.pillow import open_image, reading
 from models.codec.probe import Header
-from models.codec.rows import Rows, boxes
+from models.codec.rows import PictureRows, boxes
 from models.codec.stripes import STRIPE, loaded
 
 SIDE = 64
@@ -172,7 +172,7 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def _reduced(rows: Rows) -> PillowImage.Image:
+def _reduced(rows: PictureRows) -> PillowImage.Image:
     """Return means of pixels, at least SIDE of them on the longer side of a larger picture.
 
     They are computed box by box: a whole picture is never converted to a mode of `_REDUCIBLE`,

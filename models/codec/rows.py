@@ -15,7 +15,7 @@ class Box(NamedTuple):
     bottom: int
 
 
-class Rows(Protocol):
+class PictureRows(Protocol):
     """A decoded picture as stored, of which rows can be taken."""
 
     @property
@@ -56,7 +56,7 @@ SHOWN = "darkroom part"
 class Cropped(NamedTuple):
     """The rows of a part of a picture."""
 
-    rows: Rows
+    rows: PictureRows
     shown: Box
 
     @property
@@ -82,7 +82,7 @@ class Cropped(NamedTuple):
 class Framed(NamedTuple):
     """The rows of a picture that is transparent outside of a frame."""
 
-    rows: Rows
+    rows: PictureRows
     frame: Box
 
     @property

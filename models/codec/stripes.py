@@ -18,7 +18,7 @@ from PIL.ImageFile import ImageFile
 from models.codec.channels import float_scale, is_grey, simplified
 from models.codec.colour import to_srgb
 from models.codec.pillow_memory import ReleasedRows, in_one_block
-from models.codec.rows import SHOWN, Box, Cropped, Framed, Rows, boxes
+from models.codec.rows import SHOWN, Box, Cropped, Framed, PictureRows, boxes
 from models.codec.tiff import Unpacked, layout_of
 from models.domain.image import Pixels
 
@@ -77,7 +77,7 @@ class _Raw:
         """Do nothing: the bytes are a single object."""
 
 
-def loaded(image: ImageFile) -> Rows:
+def loaded(image: ImageFile) -> PictureRows:
     """Return the rows of an image; raises the errors of Pillow for a file that is corrupt.
 
     The decoders of AVIF and WebP are asked directly: Pillow's `load` would keep the decoder with
@@ -111,7 +111,7 @@ def loaded(image: ImageFile) -> Rows:
     return rows if frame is None else Framed(rows, frame)
 
 
-def rows_of(image: PillowImage.Image) -> Rows:
+def rows_of(image: PillowImage.Image) -> PictureRows:
     """Return the rows of a loaded image."""
     return _Loaded(image, ReleasedRows(image))
 
@@ -128,7 +128,7 @@ def frame_of(image: ImageFile) -> Box | None:
 
 
 def converted(
-    rows: Rows, icc_profile: bytes | None, orientation: int, new_pixels: NewPixels
+    rows: PictureRows, icc_profile: bytes | None, orientation: int, new_pixels: NewPixels
 ) -> Pixels:
     """Return the pixels in sRGB, turned as EXIF `orientation` (1…8) requires.
 

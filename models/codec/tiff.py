@@ -16,7 +16,7 @@ from PIL.ImageFile import ImageFile
 
 from models.codec.exif import MAX_ENTRIES, MAX_NUMBERS, first_directory, most_numbers
 from models.codec.refusal import too_many
-from models.codec.rows import Box, Rows, boxes
+from models.codec.rows import Box, PictureRows, boxes
 from models.domain.errors import Undecodable
 
 MAX_CHUNKS = 1 << 16
@@ -298,7 +298,7 @@ def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | N
 class Unpacked(NamedTuple):
     """The rows of a picture whose bytes are the packed samples of a layout."""
 
-    packed: Rows
+    packed: PictureRows
     layout: SampleLayout
 
     @property

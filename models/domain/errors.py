@@ -8,6 +8,7 @@ ServiceError
 ├── NotAcceptable 406            no format the client accepts can be produced
 ├── SlowHeaders 408              the headers of a request took too long
 ├── SlowBody 408                 the client stopped sending its body
+├── ResultsExpired 410           the results of a job were kept for their time
 ├── TooLarge 413                 a body, a file or a number of images over its limit
 ├── UrlTooLong 414               the target of a request is over its limit
 ├── UnsupportedMedia 415         not an image of a format we read
@@ -18,11 +19,15 @@ ServiceError
 │   ├── Quarantined              content that ended two workers a while ago
 │   ├── InvalidParameter         an unknown or out-of-range option, with its path
 │   └── AddressRefused           a URL that points where we do not go
+├── IdempotencyMismatch 422      the key of a job was used for another body
 ├── TooManyConnections 429       one client has too many connections
 ├── HeadersTooLarge 431          the headers of a request are over a limit
 ├── RateLimited 429              more images a second than the client may send
+├── TooManyJobs 429              the client has as many unfinished jobs as it may have
+├── TooManyFollowers 429         the client follows as many results as it may
 ├── Cancelled 499                the client left (seen in logs only)
 ├── InternalError 500            a fault of ours
+├── JobsDisabled 501             this server has no data folder
 ├── OriginFailed 502             the origin of a URL answered badly or not at all
 │   └── OriginBusy               it may answer another time
 ├── Unavailable 503              come again later
@@ -31,15 +36,24 @@ ServiceError
 │   ├── Draining                 this server is stopping, or stopped before the work was done
 │   ├── WeightsMissing           no weights to classify with
 │   └── WorkerLost               the worker died while it held the job
-└── TimedOut 504
-    ├── DeadlineExceeded         the request's own deadline passed
-    └── OriginTimedOut           the origin of a URL was too slow
+├── TimedOut 504
+│   ├── DeadlineExceeded         the request's own deadline passed
+│   └── OriginTimedOut           the origin of a URL was too slow
+└── StorageFull 507              no room in the data folder, or in the destination of a job
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from models.domain.field_error import FieldError as FieldError
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One wrong field: its JSON path, what is wrong and what was given."""
+
+    path: str
+    message: str
+    given: object = None
 
 
 class ServiceError(Exception):
@@ -278,3 +292,39 @@ class OriginTimedOut(TimedOut):
     """The origin of a URL was too slow."""
 
     code, title = "origin_timed_out", "Origin timed out"
+
+
+class ResultsExpired(ServiceError):
+    """The results of the job were kept for their time and are gone."""
+
+    status, code, title = 410, "results_expired", "Results expired"
+
+
+class IdempotencyMismatch(ServiceError):
+    """The client used this idempotency key before, for something else."""
+
+    status, code, title = 422, "idempotency_mismatch", "Idempotency key used before"
+
+
+class TooManyJobs(ServiceError):
+    """The client has as many unfinished jobs as it may have."""
+
+    status, code, title, retryable = 429, "too_many_jobs", "Too many jobs", True
+
+
+class TooManyFollowers(ServiceError):
+    """The client follows the results of jobs with as many requests as it may."""
+
+    status, code, title, retryable = 429, "too_many_followers", "Too many followers", True
+
+
+class JobsDisabled(ServiceError):
+    """This server keeps no jobs."""
+
+    status, code, title = 501, "jobs_disabled", "Jobs disabled"
+
+
+class StorageFull(ServiceError):
+    """The data folder, or the destination of a job, has no room for this."""
+
+    status, code, title, retryable = 507, "storage_full", "Storage full", True

@@ -21,8 +21,8 @@ from workers.engines.cuda.engine import CudaEngine
 from workers.engines.cuda.kernels import Kernels
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import Encoder, NvJpeg, Placed
-from workers.engines.cuda.slot import Slot
-from workers.engines.cuda.sources import Sources
+from workers.engines.cuda.slot import GpuSlot
+from workers.engines.cuda.sources import BatchSources
 from workers.engines.model import load_state
 
 SECONDS = 1.0
@@ -58,7 +58,7 @@ def hardware_rate(jpegs: Sequence[bytes]) -> float:
             turn += 1
             slot.marks.done.synchronize()
             slot.clear()
-            Sources(slot, kernels).place(batch)
+            BatchSources(slot, kernels).place(batch)
             slot.marks.done.record(stream)
         return sum(map(len, batches))
 
@@ -128,7 +128,7 @@ def device_encode_rate(jpegs: Sequence[bytes]) -> float:
     return _rate(lambda: len(encoder.encode(placed, 90, Subsampling.S420)))
 
 
-def _slots(engine: CudaEngine) -> list[Slot]:
+def _slots(engine: CudaEngine) -> list[GpuSlot]:
     slots = []
     for _ in range(3):
         slot = engine.acquire()

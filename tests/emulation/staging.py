@@ -14,7 +14,7 @@ from models.domain.image import Jpeg, Subsampling
 from tests.emulation.emulator import emulator
 from workers.engines.cuda.jpeg_blocks import JpegBlocks
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
-from workers.engines.cuda.slot import Marks, Region, Slot, Tables
+from workers.engines.cuda.slot import GpuSlot, Marks, Region, Tables
 
 SAMPLED = {Subsampling.S444: 0, Subsampling.S422: 1, Subsampling.S420: 2}
 """The number with which Pillow writes a subsampling."""
@@ -42,7 +42,7 @@ class NoStreams:
     """Streams for operations that all run immediately, in the order of the calls."""
 
     @contextmanager
-    def uploading(self, _slot: Slot) -> Iterator[None]:
+    def uploading(self, _slot: GpuSlot) -> Iterator[None]:
         yield
 
     computing = downloading = uploading
@@ -76,7 +76,7 @@ class Planes:
         """Do nothing: it holds no states."""
 
 
-def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
+def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> GpuSlot:
     """Return a slot with `room` bytes for images, filled with poison."""
 
     def region(n_bytes: int) -> Region:
@@ -84,7 +84,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
         made.memory.fill_(POISON)
         return made
 
-    return Slot(
+    return GpuSlot(
         first=region(room),
         second=region(room),
         weights=region(1 << 22),

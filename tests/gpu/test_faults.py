@@ -14,7 +14,7 @@ from models.domain.job import Completed, Job
 from tests.pictures import as_image
 from workers.backends.in_process import LocalBackend
 from workers.engines.cuda.engine import CudaEngine
-from workers.engines.cuda.slot import Slot
+from workers.engines.cuda.slot import GpuSlot
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
@@ -50,7 +50,7 @@ class Moody(CudaEngine):
 
     most = 2
 
-    def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+    def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         images = [as_image(job.image) for job in jobs]
         if len(jobs) > self.most or any(each.pixels[0, 0, 0] == 66 for each in images):
             torch.empty(1 << 50, dtype=torch.uint8, device="cuda")

@@ -12,7 +12,7 @@ from models.domain.job import Job
 from tests.gpu.conftest import as_jpeg, jpeg
 from tests.gpu.equality import Run
 from workers.engines.cuda.engine import CudaEngine
-from workers.engines.cuda.slot import Slot
+from workers.engines.cuda.slot import GpuSlot
 from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 
@@ -28,7 +28,7 @@ def plain(level: int, side: int) -> Jpeg:
 
 def pipelined(engine: CudaEngine, batches: list[list[Job]]) -> list[list[object]]:
     """Run batches as the worker does: one thread launches, another collects."""
-    launched: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+    launched: queue.SimpleQueue[GpuSlot] = queue.SimpleQueue()
     found: list[list[object]] = []
 
     def collect() -> None:

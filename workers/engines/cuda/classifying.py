@@ -17,8 +17,8 @@ from models.domain.image import Image, NetworkInput, Source
 from models.domain.job import Job, Labels, Vector
 from models.networks.spec import Preprocessing
 from workers.engines.cuda.network import CLASSES, LOGITS, SOFTMAX, GraphedNetwork
-from workers.engines.cuda.slot import ALIGNMENT, Launcher, Slot, Streams
-from workers.engines.cuda.sources import SOURCE, Sources, Table
+from workers.engines.cuda.slot import ALIGNMENT, GpuSlot, Launcher, Streams
+from workers.engines.cuda.sources import SOURCE, BatchSources, Table
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 from workers.preprocess import columns_first, crop, geometry
 
@@ -53,14 +53,14 @@ class Cropper:
         self._table = table
         self._normalise = f"crop_normalise_{8 * table.element_size()}"
 
-    def place(self, images: Sequence[Source], slot: Slot) -> tuple[Table, Table]:
+    def place(self, images: Sequence[Source], slot: GpuSlot) -> tuple[Table, Table]:
         """Place the images in the slot and return how to crop them.
 
         The first table has a CROP row for each image; the second says where the blocks of each
         image start, uint32 (n + 1,). Uploads go to the current stream.
         """
         rows = np.zeros(len(images), CROP)
-        rows["source"] = Sources(slot, self._kernels).place(
+        rows["source"] = BatchSources(slot, self._kernels).place(
             [self._shrunk(image) for image in images]
         )
         for index, image in enumerate(images):
@@ -79,7 +79,7 @@ class Cropper:
         arguments = (rows, starts, np.int32(n), side, self._table.data_ptr(), target.data_ptr())
         self._kernels.launch(self._normalise, n_blocks, THREADS, arguments)
 
-    def _geometry(self, image: Source, slot: Slot) -> tuple[Any, ...]:
+    def _geometry(self, image: Source, slot: GpuSlot) -> tuple[Any, ...]:
         if _too_large(image, self._spec):
             height = width = resized_height = resized_width = self._spec.crop
             top = left = 0
@@ -143,7 +143,7 @@ class Classifying:
         self._cropper = cropper
         self._streams = streams
 
-    def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+    def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         """Upload and decode, crop and compute, download: each on its own stream.
 
         Scores carry the logits of all classes, so logits and labels need the same pass.
@@ -168,7 +168,7 @@ class Classifying:
             else:
                 outputs.scores_host[:n].copy_(outputs.scores[:n], non_blocking=True)
 
-    def _uploaded(self, slot: Slot, images: Sequence[Source]) -> Callable[[], object]:
+    def _uploaded(self, slot: GpuSlot, images: Sequence[Source]) -> Callable[[], object]:
         """Start to upload images; return a function that makes the network's input of them."""
         given = [image.values for image in images if isinstance(image, NetworkInput)]
         target, n = self.network.input, len(images)
@@ -181,7 +181,7 @@ class Classifying:
         slot.tables.upload()
         return partial(self._cropper.launch, rows_at, starts_at, n, int(starts[-1]), target)
 
-    def results(self, slot: Slot, jobs: Sequence[Job]) -> list[Labels | Vector]:
+    def results(self, slot: GpuSlot, jobs: Sequence[Job]) -> list[Labels | Vector]:
         """Return the answers of a batch that is done."""
         outputs, output = slot.outputs[self.network.spec.name], _operation(jobs).output
         if output is NetworkOutput.EMBEDDING:
@@ -199,7 +199,7 @@ def in_class_order(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits
 
 
-def _values_on_device(slot: Slot, given: Sequence[NDArray[np.float32]]) -> Tensor:
+def _values_on_device(slot: GpuSlot, given: Sequence[NDArray[np.float32]]) -> Tensor:
     """Copy inputs to the slot's memory on the device, on the current stream.
 
     Return them as float32 (n, 3, height, width). Raises SlotFull.

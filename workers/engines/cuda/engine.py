@@ -26,12 +26,12 @@ from models.domain.job import Job, Operation, Result
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import NetworkSpec
 from workers.engines.cuda.classifying import Classifying, Cropper, weights_bytes
-from workers.engines.cuda.filtering import Filtering, as_jpegs, prepare
+from workers.engines.cuda.filtering import GpuFiltering, as_jpegs, prepare
 from workers.engines.cuda.jpeg_blocks import JpegBlocks
 from workers.engines.cuda.kernels import Kernels, versions
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import Decoder, SharedStates, hardware_decoder, shared_sizes
-from workers.engines.cuda.slot import Marks, Outputs, Region, Slot, Streams, Tables, times
+from workers.engines.cuda.slot import GpuSlot, Marks, Outputs, Region, Streams, Tables, times
 from workers.filters.registry import parse_one
 from workers.kernels.cubins import CubinStore
 from workers.operations import Classify, FilterChain, NetworkOutput
@@ -197,11 +197,11 @@ class CudaEngine:
             self._classifying[network.spec.name] = Classifying(network, cropper, self._streams)
         room = BYTES_PER_PIXEL * max_pixels + SLACK * max_batch_size
         filtered = Region(SCRATCH_PER_BYTE * room, self._torch_device)
-        self._filtering = Filtering(kernels, self._streams, filtered)
+        self._filtering = GpuFiltering(kernels, self._streams, filtered)
         self._room = room
         self._states = SharedStates()
         self._launching = threading.Lock()
-        self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[GpuSlot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
             self._free.put(self._slot())
         self._times.end("slots")
@@ -211,7 +211,7 @@ class CudaEngine:
         """Return whether this GPU has engines that decode JPEGs."""
         return self._nvjpeg is not None
 
-    def acquire(self) -> Slot | None:
+    def acquire(self) -> GpuSlot | None:
         """Wait for a free staging slot and return it; None once the engine is closed."""
         slot = self._free.get()
         if slot is None:
@@ -219,7 +219,7 @@ class CudaEngine:
             self._free.put(None)
         return slot
 
-    def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+    def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         """Start the batch on the three streams; raises EngineLost after a sticky error."""
         torch.cuda.set_device(self._torch_device)
         slot.jobs = jobs
@@ -229,7 +229,7 @@ class CudaEngine:
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
 
-    def _launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+    def _launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         operation = jobs[0].operation
         if not isinstance(operation, Classify):
             self._filtering.launch(slot, jobs)
@@ -238,7 +238,7 @@ class CudaEngine:
         else:  # nothing runs on the device: `collect` answers with this
             slot.refusal = WeightsMissing("no weights are loaded")
 
-    def collect(self, slot: Slot) -> BatchResult:
+    def collect(self, slot: GpuSlot) -> BatchResult:
         """Wait for the slot's last event. This is the only place that waits for the device."""
         if slot.refusal is not None:
             return BatchResult([slot.refusal] * len(slot.jobs), 0.0, 0.0, 0.0)
@@ -255,7 +255,7 @@ class CudaEngine:
             raise diagnosed(error, self._torch_device) from error
         return BatchResult(values, upload, compute, download, decode)
 
-    def release(self, slot: Slot) -> None:
+    def release(self, slot: GpuSlot) -> None:
         """Give the slot back and drop its references to images."""
         slot.clear()
         self._free.put(slot)
@@ -278,7 +278,7 @@ class CudaEngine:
         kinds = kinds_of(*samples(self._side), [each.spec for each in self._networks], counts)
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         try:
-            run_self_test(slots, kinds, self.launch, self.collect, Slot.clear)
+            run_self_test(slots, kinds, self.launch, self.collect, GpuSlot.clear)
             self._times.end("self-test")
             for slot in slots if self._nvjpeg is not None else ():
                 prepare(slot, self._side)
@@ -292,7 +292,7 @@ class CudaEngine:
         self._free.put(None)
 
     def _decode_here(
-        self, slot: Slot, damaged: Sequence[int], values: list[Result | ServiceError]
+        self, slot: GpuSlot, damaged: Sequence[int], values: list[Result | ServiceError]
     ) -> None:
         """Replace the values of JPEGs that the decode engines may have decoded wrongly.
 
@@ -313,7 +313,7 @@ class CudaEngine:
             for index, value in zip(again, self._values(slot), strict=True):
                 values[index] = value
 
-    def _values(self, slot: Slot) -> list[Result | ServiceError]:
+    def _values(self, slot: GpuSlot) -> list[Result | ServiceError]:
         operation = slot.jobs[0].operation
         values: list[Result | ServiceError]
         if isinstance(operation, Classify):
@@ -327,12 +327,12 @@ class CudaEngine:
             values[index] = error
         return values
 
-    def _slot(self) -> Slot:
+    def _slot(self) -> GpuSlot:
         device, room, batch = self._torch_device, self._room, self._max_batch_size
         own = [network.spec.preprocessing for network in self._networks]
         preprocessings = [RESNET18.preprocessing, *own]
         weights = weights_bytes(room // BYTES_PER_PIXEL, batch, preprocessings)
-        return Slot(
+        return GpuSlot(
             first=Region(room, device),
             second=Region(room, device),
             weights=Region(weights, device),

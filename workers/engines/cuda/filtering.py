@@ -13,8 +13,8 @@ from models.domain.errors import ServiceError, Unavailable
 from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from models.domain.job import Job, Result
 from workers.engines.cuda.nvjpeg import TOGETHER, Encoder, NvJpeg, NvJpegError, NvJpegUnfit, Placed
-from workers.engines.cuda.slot import Launcher, Region, Slot, Streams
-from workers.engines.cuda.sources import SOURCE, Sources, Table
+from workers.engines.cuda.slot import GpuSlot, Launcher, Region, Streams
+from workers.engines.cuda.sources import SOURCE, BatchSources, Table
 from workers.filters.lookup_tables import ChainStep
 from workers.kernels import items
 from workers.kernels.items import ITEM, THREADS, Pass, Shape
@@ -36,7 +36,7 @@ class Launch(NamedTuple):
     n: int
 
 
-class Filtering:
+class GpuFiltering:
     """Filter batches on `streams`; `scratch` belongs to the compute stream."""
 
     def __init__(self, kernels: Launcher, streams: Streams, scratch: Region) -> None:
@@ -44,13 +44,13 @@ class Filtering:
         self._streams = streams
         self._scratch = scratch
 
-    def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+    def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         """Upload and decode, filter, download: each on its own stream.
 
         Results that will be encoded on the device are not downloaded as pixels.
         """
         with self._streams.uploading(slot):
-            sources = Sources(slot, self._kernels)
+            sources = BatchSources(slot, self._kernels)
             rows = sources.place([job.image for job in jobs])
             shapes = [_shape(index, job, slot) for index, job in enumerate(jobs)]
             launches = self._unpacked(slot, rows, sources.planar, shapes)
@@ -64,7 +64,7 @@ class Filtering:
             used = 0 if _chain(jobs[0]).jpeg else result.used
             slot.host[:used].copy_(result.memory[:used], non_blocking=True)
 
-    def results(self, slot: Slot) -> list[Image]:
+    def results(self, slot: GpuSlot) -> list[Image]:
         """Return the images of a batch that is done, copied out of the slot."""
         host = slot.host.numpy()
         return [
@@ -73,7 +73,7 @@ class Filtering:
         ]
 
     def _unpacked(
-        self, slot: Slot, rows: Table, planar: Sequence[int], shapes: list[Shape]
+        self, slot: GpuSlot, rows: Table, planar: Sequence[int], shapes: list[Shape]
     ) -> list[Launch]:
         """Give every image its place in `slot.first`, and unpack JPEGs to there."""
         start = slot.first.address(0)
@@ -87,7 +87,7 @@ class Filtering:
             return []
         return [_launch(slot, UNPACKING, table, [(*shapes[n][:2], 1) for n in planar])]
 
-    def _filtered(self, slot: Slot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
+    def _filtered(self, slot: GpuSlot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
         """Add the passes of every step and return the region of the results.
 
         Each step reads a region and writes the second, by turns.
@@ -107,7 +107,7 @@ class Filtering:
         return source
 
     def _items(
-        self, slot: Slot, steps: Sequence[ChainStep], source: Region, target: Region
+        self, slot: GpuSlot, steps: Sequence[ChainStep], source: Region, target: Region
     ) -> tuple[Table, list[tuple[int, Shape]]]:
         """Return the items of a step, and the places of its results in `target`."""
         table, places = np.zeros(len(steps), ITEM), []
@@ -125,14 +125,14 @@ class Filtering:
         return table, places
 
 
-def _launch(slot: Slot, each: Pass, table: Table, shapes: Sequence[Shape]) -> Launch:
+def _launch(slot: GpuSlot, each: Pass, table: Table, shapes: Sequence[Shape]) -> Launch:
     starts = items.starts(each, shapes)
     return Launch(
         each.kernel, int(starts[-1]), slot.tables.add(table), slot.tables.add(starts), len(table)
     )
 
 
-def _shape(index: int, job: Job, slot: Slot) -> Shape:
+def _shape(index: int, job: Job, slot: GpuSlot) -> Shape:
     """Return the shape of the image's samples; an image that could not be decoded has a single
     pixel.
     """
@@ -158,7 +158,7 @@ QUALITY = 85
 """Of the images that a new encoder is tried with."""
 
 
-def prepare(slot: Slot, side: int) -> None:
+def prepare(slot: GpuSlot, side: int) -> None:
     """Make the encoder of a slot and all of its states.
 
     The library loads its kernels with the first image of a process, and a state allocates memory
@@ -175,7 +175,7 @@ def prepare(slot: Slot, side: int) -> None:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)
 
 
-def _made(slot: Slot) -> Encoder:
+def _made(slot: GpuSlot) -> Encoder:
     """Return the encoder of a slot, and make it where `prepare` could not."""
     slot.encoder = slot.encoder or _encoder()
     return slot.encoder
@@ -190,7 +190,7 @@ def _encoder() -> Encoder:
         raise
 
 
-def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
+def as_jpegs(slot: GpuSlot, asked: DeviceJpeg) -> list[Result | ServiceError]:
     """Return the results of a batch that is done, with RGB images as JPEGs.
 
     Call this before the batch's slot is released, with the slot's device as the current device.
@@ -217,7 +217,7 @@ def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
 
 
 def _file(
-    slot: Slot, index: int, file: Pixels | NvJpegError | None, asked: DeviceJpeg
+    slot: GpuSlot, index: int, file: Pixels | NvJpegError | None, asked: DeviceJpeg
 ) -> Image | Jpeg:
     offset, shape = slot.places[index]
     if isinstance(file, NvJpegError):

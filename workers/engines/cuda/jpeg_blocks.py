@@ -18,7 +18,7 @@ from models.codec.jpeg import UNITS
 from models.domain.image import Jpeg
 
 if TYPE_CHECKING:
-    from workers.engines.cuda.slot import Launcher, Slot
+    from workers.engines.cuda.slot import GpuSlot, Launcher
 
 JPEG_DATA = np.dtype(
     [
@@ -58,7 +58,7 @@ class JpegBlocks:
         """Forget the JPEGs of the last batch."""
         self._indexes = []
 
-    def check(self, kernels: "Launcher", slot: "Slot", images: Mapping[int, Jpeg]) -> None:
+    def check(self, kernels: "Launcher", slot: "GpuSlot", images: Mapping[int, Jpeg]) -> None:
         """Copy the data of each file to the device and start the kernel, on the current stream.
 
         `images` are the files by their index in the batch; `fits` holds for each.

@@ -134,7 +134,7 @@ class Outputs:
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class GpuSlot:
     """All memory of a batch.
 
     `first` and `second` hold images and are source and target by turns; `host` is pinned. `outputs`
@@ -179,7 +179,7 @@ class Streams:
         self._default = torch.cuda.default_stream(device)
 
     @contextmanager
-    def uploading(self, slot: Slot) -> Iterator[None]:
+    def uploading(self, slot: GpuSlot) -> Iterator[None]:
         """Run the block on the upload stream.
 
         The slot's last batch is done, so nothing reads the memory that is overwritten now. The
@@ -194,7 +194,7 @@ class Streams:
                 slot.decoder.free(slot.marks.uploaded)
 
     @contextmanager
-    def computing(self, slot: Slot) -> Iterator[None]:
+    def computing(self, slot: GpuSlot) -> Iterator[None]:
         """Run the block on the compute stream, after the slot's upload."""
         with self._on(self.compute, "compute"):
             self.compute.wait_event(slot.marks.uploaded)
@@ -203,7 +203,7 @@ class Streams:
             slot.marks.computed.record(self.compute)
 
     @contextmanager
-    def downloading(self, slot: Slot) -> Iterator[None]:
+    def downloading(self, slot: GpuSlot) -> Iterator[None]:
         """Run the block on the download stream, after the computation; it ends the batch."""
         with self._on(self.download, "download"):
             self.download.wait_event(slot.marks.computed)

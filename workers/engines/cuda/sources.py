@@ -13,7 +13,7 @@ from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
 from workers.engines.cuda.jpeg_blocks import fits
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
-from workers.engines.cuda.slot import Launcher, Region, Slot
+from workers.engines.cuda.slot import GpuSlot, Launcher, Region
 
 log = logging.getLogger("darkroom.cuda")
 
@@ -45,13 +45,13 @@ PITCH = 32
 """Bytes; the rows of a plane begin at multiples of it."""
 
 
-class Sources:
+class BatchSources:
     """Put the images of a batch into its slot: JPEGs by the decode engines, pixels by a copy.
 
     `planar` are the indexes of images that lie as planes; all further images lie as samples.
     """
 
-    def __init__(self, slot: Slot, kernels: Launcher) -> None:
+    def __init__(self, slot: GpuSlot, kernels: Launcher) -> None:
         self._slot = slot
         self._kernels = kernels
         self.planar: list[int] = []

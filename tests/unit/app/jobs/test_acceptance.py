@@ -23,7 +23,7 @@ from app.jobs.store.tables import Job, Span, State
 from app.storage.local_files import Entry
 from app.storage.location import parse
 from app.storage.storage import Storage
-from models.domain.job_errors import StorageFull, TooManyJobs
+from models.domain.errors import StorageFull, TooManyJobs
 from models.settings import Settings
 from tests.fakes import GUARD
 from tests.worker_fixture import wait_until

@@ -22,8 +22,7 @@ from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import Job, State
 from app.jobs.work import ImageOutput, ImageWorker, Inputs, Work
 from app.storage.storage import Storage
-from models.domain.errors import InvalidParameter, NotFound, OriginFailed
-from models.domain.job_errors import StorageFull
+from models.domain.errors import InvalidParameter, NotFound, OriginFailed, StorageFull
 from models.settings import Settings
 from tests.fakes import FakeClock
 from workers.operations import Classify

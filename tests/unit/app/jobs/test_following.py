@@ -16,8 +16,7 @@ from app.jobs.jobs import MOST_FOLLOWERS, Jobs
 from app.jobs.results import Following
 from app.jobs.runner import ChunkRecords
 from app.jobs.store.tables import Job
-from models.domain.errors import Cancelled, NotFound
-from models.domain.job_errors import ResultsExpired, TooManyFollowers
+from models.domain.errors import Cancelled, NotFound, ResultsExpired, TooManyFollowers
 from tests import job_store
 from tests.job_store import RETENTION, SPANS, Store, claimed, job
 

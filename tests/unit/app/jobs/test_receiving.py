@@ -12,8 +12,7 @@ from starlette.types import Message
 from app.http.request import DEPARTURE, Departure
 from app.jobs import receiving
 from app.jobs.receiving import THREADS, Received, Receiver, Room, unpack
-from models.domain.errors import Cancelled
-from models.domain.job_errors import StorageFull
+from models.domain.errors import Cancelled, StorageFull
 from models.settings import Settings
 from tests.unit.app.archives.test_zip_archive import packed
 

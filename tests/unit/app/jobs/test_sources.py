@@ -19,8 +19,7 @@ from app.jobs.sources import Asked, Source, Sources, _shared, failed_lines, made
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import Job, State
 from app.storage.storage import Storage
-from models.domain.errors import InternalError, InvalidParameter, NotFound
-from models.domain.job_errors import StorageFull
+from models.domain.errors import InternalError, InvalidParameter, NotFound, StorageFull
 from models.settings import Settings
 
 SIZE = 5 << 19

@@ -17,9 +17,9 @@ from models.domain.errors import (
     NotFound,
     OriginFailed,
     ServiceError,
+    StorageFull,
     TooLarge,
 )
-from models.domain.job_errors import StorageFull
 from models.settings import Settings
 
 

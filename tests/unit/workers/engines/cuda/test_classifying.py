@@ -13,7 +13,7 @@ from models.networks.resnet34 import RESNET34
 from tests.emulation.staging import EmulatedKernels, NoStreams, staging_slot
 from workers.engines.cuda.classifying import Classifying, Cropper, in_class_order
 from workers.engines.cuda.network import GraphedNetwork, input_buffer
-from workers.engines.cuda.slot import Outputs, Slot, Streams
+from workers.engines.cuda.slot import GpuSlot, Outputs, Streams
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
 BATCH, CLASSES, FEATURES = 4, 5, 3
@@ -49,7 +49,7 @@ def answered(operation: Classify, levels: Sequence[int]) -> tuple[list[Any], Fak
     table = torch.arange(256, dtype=torch.int16).repeat_interleave(3).view(256, 3).contiguous()
     cropper = Cropper(EmulatedKernels(), RESNET34.preprocessing, table)
     classifying = Classifying(cast(GraphedNetwork, network), cropper, cast(Streams, NoStreams()))
-    slot: Slot = staging_slot(1 << 20)
+    slot: GpuSlot = staging_slot(1 << 20)
     slot.outputs = {"resnet34": Outputs.of(BATCH, CLASSES, FEATURES, CPU)}
     images = [Image(np.full((40, 30, 3), level, np.uint8)) for level in levels]
     jobs = [Job(operation, image) for image in images]
@@ -103,7 +103,7 @@ def test_inputs_that_were_preprocessed_are_copied_in_their_order_and_precision()
     network = HalfNetwork()
     cropper = cast(Cropper, None)  # nothing is cropped
     classifying = Classifying(cast(GraphedNetwork, network), cropper, cast(Streams, NoStreams()))
-    slot: Slot = staging_slot(1 << 21)
+    slot: GpuSlot = staging_slot(1 << 21)
     slot.outputs = {"resnet34": Outputs.of(BATCH, CLASSES, FEATURES, CPU)}
     values = np.random.default_rng(5).normal(0, 1, (3, 3, 224, 224)).astype(np.float32)
     operation = Classify(network="resnet34", preprocessed=True)

@@ -26,10 +26,10 @@ from tests.emulation.staging import (
     staging_slot,
 )
 from workers.engines.cuda import filtering as gpu_filtering
-from workers.engines.cuda.filtering import Filtering
+from workers.engines.cuda.filtering import GpuFiltering
 from workers.engines.cuda.nvjpeg import TOGETHER, Decoder, NvJpegError, Placed
 from workers.engines.cuda.slot import Region, SlotFull
-from workers.engines.cuda.sources import Sources
+from workers.engines.cuda.sources import BatchSources
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -45,7 +45,7 @@ def ran(operation: FilterChain, images: Sequence[Source], decoder: Any = None) -
     slot = staging_slot(ROOM, cast(Decoder, decoder))
     scratch = Region(4 * ROOM, CPU)
     scratch.memory.fill_(0xCD)
-    filtering = Filtering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
+    filtering = GpuFiltering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.launch(slot, [Job(operation, image) for image in images])
     return [image.pixels for image in filtering.results(slot)]
 
@@ -72,7 +72,7 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
     jobs = [Job(chain, image) for chain, image in zip(chains, images, strict=True)]
     assert len({job.operation.batch_key for job in jobs}) == 1
     slot, scratch = staging_slot(ROOM), Region(4 * ROOM, CPU)
-    filtering = Filtering(kernels, cast(Any, NoStreams()), scratch)
+    filtering = GpuFiltering(kernels, cast(Any, NoStreams()), scratch)
     filtering.launch(slot, jobs)
     assert kernels.launched == ["apply_table", *(each.kernel for each in SOBEL.device_passes)]
     for found, chain, image in zip(filtering.results(slot), chains, images, strict=True):
@@ -110,7 +110,7 @@ def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bo
     slot = staging_slot(ROOM)
     slot.encoder = cast(Any, Encoder(fails=fails))
     scratch = Region(4 * ROOM, CPU)
-    filtering = Filtering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
+    filtering = GpuFiltering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.launch(slot, [Job(chain, image) for image in images])
     found = gpu_filtering.as_jpegs(slot, asked)
     kinds = [type(each) for each in found]
@@ -230,7 +230,7 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     cut = np.concatenate([good[:-100], good[-2:]])
     jpegs = [Jpeg(data, 20, 30, 1, Subsampling.S420) for data in (good, cut, good)]
     slot = staging_slot(ROOM, cast(Decoder, Planes([], fails=True)))
-    rows = Sources(slot, EmulatedKernels()).place(jpegs)
+    rows = BatchSources(slot, EmulatedKernels()).place(jpegs)
     assert list(slot.failed) == [1]
     assert isinstance(slot.failed[1], Undecodable)
     assert rows["width"].tolist() == [30, 1, 30]
