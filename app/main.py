@@ -6,6 +6,8 @@ Besides `executors.py` only this file of `app` chooses a backend.
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
@@ -42,6 +44,18 @@ from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """What a server of one command does; nobody looks whether it is ready, and none shall wait.
+
+    Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
+    the batch that it is part of.
+    """
+
+    weights: bool
+    full_batches: bool
 
 
 async def start_service(
@@ -156,13 +170,18 @@ async def stop_service(service: Service) -> None:
 
 
 @asynccontextmanager
-async def _serving(service: Service, traces: TracerProvider | None) -> AsyncIterator[None]:
+async def _serving(
+    service: Service, traces: TracerProvider | None, *, probes: bool
+) -> AsyncIterator[None]:
     """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
     if traces is not None:
         from app.pipeline.results.spans import Spans
 
         service.pipeline.spans = Spans(traces)
     try:
+        if not probes:
+            yield
+            return
         await service.canary.probe()
         probing = asyncio.create_task(service.canary.keep_probing())
         yield
@@ -183,25 +202,44 @@ async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Se
         raise
 
 
+def _all_with_worker(service: Service) -> bool:
+    """Return whether all images wait for the device or are on it."""
+    load = service.backend.load()
+    return service.admission.held.images <= load.queued_jobs + load.running_jobs
+
+
 def create_app(
     settings: Settings,
     workers: Workers = NONE,
     counters: Counters | None = None,
     traces: TracerProvider | None = None,
+    private: Private | None = None,
 ) -> FastAPI:
     """Return the ASGI application; its parts live from startup to shutdown.
 
     With `workers` it is a front end, and these compute. `counters` hold the counts that all front
-    ends share. `traces` receives spans in place of an exporter.
+    ends share. `traces` receives spans in place of an exporter. A `private` server is that
+    of one command.
     """
     metrics = Metrics()
     traces = traces or (exporting_provider() if settings.tracing else None)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        starting = start_service(settings, metrics, True, workers, counters, ahead=True)
+        given = private or Private(weights=True, full_batches=False)
+        starting = start_service(
+            settings,
+            metrics,
+            given.weights,
+            workers,
+            counters,
+            ahead=private is None,
+            full_batches=given.full_batches,
+        )
         service = app.state.service = await _started(app, starting)
-        async with sending(traces), _serving(service, traces):
+        if given.full_batches:
+            service.pipeline.stalls.none_comes = partial(_all_with_worker, service)
+        async with sending(traces), _serving(service, traces, probes=private is None):
             yield
 
     app = FastAPI(

@@ -1,4 +1,4 @@
 """Bulk work of the command line: many images, in order, continued after an interruption.
 
-Start reading in `session.py`. It may import all of `app` but the command line.
+Start reading in `run.py`. It may import all of `app` but the command line.
 """

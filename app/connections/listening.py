@@ -82,6 +82,8 @@ def announce(settings: Settings, sockets: Iterable[socket.socket]) -> None:
 
 def url_of(settings: Settings, listening: socket.socket) -> str:
     """Return the URL of a listening socket, such as `http://127.0.0.1:8000`."""
+    if listening.family == socket.AF_UNIX:
+        return f"unix:{listening.getsockname()}"
     host, port = listening.getsockname()[:2]
     scheme = "https" if settings.tls_certificate else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -65,13 +65,23 @@ class Plan:
         return cls(max(2, left) if gpus else 0, gpus, workers)
 
 
-def run(settings: Settings, plan: Plan) -> int:
-    """Serve with front ends and workers in processes of their own; return the exit code."""
+def run(
+    settings: Settings,
+    plan: Plan,
+    given: socket.socket | None = None,
+    *,
+    full_batches: bool = False,
+) -> int:
+    """Serve with front ends and workers in processes of their own; return the exit code.
+
+    The socket that is `given` is served in place of the address of the settings. With
+    `full_batches` the scores of an image do not depend on the batch that it is part of.
+    """
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     with (
-        _listening(settings) as (listening, scraped),
+        _listening(settings, given) as (listening, scraped),
         closing(ConnectionCounts.create(2 * plan.front_ends)) as connections,
         closing(Counters.create(plan.front_ends)) as counters,
         metrics_folder() as folder,
@@ -88,7 +98,9 @@ def run(settings: Settings, plan: Plan) -> int:
         }
 
         def members(settings: Settings) -> Groups:
-            workers = [worker(settings, *each) for each in addresses.items()]
+            workers = [
+                worker(settings, *each, full_batches=full_batches) for each in addresses.items()
+            ]
             own = [{**orders, "number": n} for n in range(plan.front_ends)]
             return [workers, [_front_end(settings, each, environment) for each in own]]
 
@@ -142,11 +154,18 @@ async def _supervised(
 
 
 @contextmanager
-def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socket | None]]:
-    """Bind the main socket, which does not listen yet, and that of the port for metrics."""
+def _listening(
+    settings: Settings, given: socket.socket | None
+) -> Iterator[tuple[socket.socket, socket.socket | None]]:
+    """Bind the main socket, which does not listen yet, and that of the port for metrics.
+
+    One that is `given` is the main socket, and listens already.
+    """
     with ExitStack() as stack:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listening = stack.enter_context(bind(settings.host, settings.port, family=family)[0])
+        listening = stack.enter_context(
+            given or bind(settings.host, settings.port, family=family)[0]
+        )
         scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
         yield listening, scraped[0] if scraped else None
 

@@ -67,12 +67,15 @@ class Server(uvicorn.Server):
         shared: SharedSocket | None = None,
         scraped: Sequence[SharedSocket] = (),
         orders: Orders | None = None,
+        *,
+        warms_up: bool = True,
     ) -> None:
         self._app = app
         self._settings = settings
         self._shared = shared
         self._scraped = scraped
         self._orders = orders
+        self._warms_up = warms_up
         self._grace = settings.grace
         self._timers: list[Timer] = []
         self._opened = False
@@ -87,7 +90,8 @@ class Server(uvicorn.Server):
         if self._orders is not None:
             self._orders.attach()
         await super().startup([])
-        await warm_up(self._app)
+        if self._warms_up:
+            await warm_up(self._app)
         freeze()
         settings, service = self._settings, self._app.state.service
         orders, shared = self._orders, self._shared

@@ -7,13 +7,10 @@ runs is the rate without the start, in seconds and in CPU seconds of all its pro
 read, decode (simplejpeg), preprocess (Pillow), forward pass in batches of 32, same precision; the
 better one counts. Where other programs share the cores, compare CPU seconds an image: `cpu_ratio`.
 With `--forms` a server with the same flags and `--server-flags` gets forms of 16 of the same photos
-from wrk, and the best number of connections counts. With `--roles` the long run is observed while
-it writes records: its rate, the cores and the busiest thread of each role, batches, and the GPU's
-engines. Weights are random. A run that is not measured comes first, because the first one on a GPU
-compiles kernels.
+from wrk, and the best number of connections counts. Weights are random. A run that is not measured
+comes first, because the first one on a GPU compiles kernels.
 Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop] [--forms]
-[--roles] [--connections 64 128 256] [--processes auto] [--flags "--gpus 0"] [--server-flags "…"]
-[--wrk PATH]
+[--connections 64 128 256] [--flags "--gpus 0"] [--server-flags "…"] [--wrk PATH]
 """
 
 import argparse
@@ -29,9 +26,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.telemetry.metrics import METRICS_FOLDER
 from models.settings import Precision
-from tests.bench import bulk_roles, wrk
+from tests.bench import wrk
 from tests.bench.load import raw_post
 from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import answers, started
@@ -77,41 +73,18 @@ def listed(photos: Path, count: int, file: Path) -> Path:
     return file
 
 
-def command(
-    folder: Path, sources: Path, count: int, flags: list[str], roles: dict[str, Any] | None = None
-) -> Cost:
-    """Run the command over a list; the cost includes all processes that it started.
-
-    `roles` takes where the time went, if it is given.
-    """
+def command(folder: Path, sources: Path, count: int, flags: list[str]) -> Cost:
+    """Run the command over a list; the cost includes all processes that it started."""
     out = folder / f"labels-{count}.jsonl"
     words = [*DARKROOM, "classify", "--from", str(sources), "--out", str(out), "--force", *flags]
     before, began = os.times(), time.monotonic()
-    if roles is None:
-        subprocess.run(words, check=True)
-    else:
-        _run_observed(words, out, count, roles)
+    subprocess.run(words, check=True)
     seconds, after = time.monotonic() - began, os.times()
     used = after.children_user + after.children_system
     cpu = used - before.children_user - before.children_system
     with out.open("rb") as lines:
         assert sum(1 for _ in lines) == count
     return Cost(count, seconds, cpu)
-
-
-def _run_observed(words: list[str], out: Path, count: int, roles: dict[str, Any]) -> None:
-    """Run the command, which writes `count` records; add where its time went to `roles`."""
-    with TemporaryDirectory() as metrics:
-        environment = {**os.environ, METRICS_FOLDER: metrics}
-        with (
-            subprocess.Popen(words, env=environment) as process,
-            bulk_roles.Roles(process.pid, out.parent) as observed,
-        ):
-            code = process.wait()
-        if code:
-            raise subprocess.CalledProcessError(code, words)
-        record = out.stat().st_size / count
-        roles |= observed.figures(record) | bulk_roles.batches(Path(metrics))
 
 
 def plain_loop(sources: Path, precision: str, images: int) -> Cost:
@@ -160,12 +133,10 @@ def main() -> None:
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--loop", action="store_true")
     parser.add_argument("--forms", action="store_true")
-    parser.add_argument("--roles", action="store_true", help="observe the threads of the long run")
     parser.add_argument("--connections", type=int, nargs="+", default=[64, 128, 256])
     parser.add_argument("--server-flags", default="", help="further flags of the server alone")
     parser.add_argument("--wrk", help="wrk's path, if it is not on the PATH")
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--processes", default="auto")
     parser.add_argument("--flags", default="", help="further flags of the command and the server")
     given = parser.parse_args()
     flags = ["--weights", "random", "--precision", given.precision, *shlex.split(given.flags)]
@@ -183,17 +154,13 @@ def main() -> None:
         loops = []
         if given.loop:
             loops.append(plain_loop(many, given.precision, given.count // 4))
-        own = [*flags, "--processes", given.processes]
-        command(folder, listed(given.photos, UNMEASURED, folder / "first"), UNMEASURED, own)
-        start = command(folder, few, given.few, own)
-        roles: dict[str, Any] | None = {} if given.roles else None
-        whole = command(folder, many, given.count, own, roles)
+        command(folder, listed(given.photos, UNMEASURED, folder / "first"), UNMEASURED, flags)
+        start = command(folder, few, given.few, flags)
+        whole = command(folder, many, given.count, flags)
         if given.loop:
             loops.append(plain_loop(many, given.precision, given.count // 4))
     cost = whole.without(start)
     result |= {"runs": [asdict(start), asdict(whole)], "bulk": cost.figures()}
-    if roles is not None:
-        result["roles"] = roles
     if loops:
         best = min(loops, key=lambda each: each.cpu / each.images)
         rate = max(each.images / each.seconds for each in loops)

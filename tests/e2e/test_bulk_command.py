@@ -18,15 +18,15 @@ SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
 
 AHEAD = 4
-"""Images in work at a time, in place of 64: so few images are enough for a test."""
+"""Images of a chunk, in place of 16: so few images are enough for a test."""
 
 RUNS = f"""
 import os, sys
-import app.main, torch, workers.engines.cpu
-from app.bulk.engines import in_process, reading
+import app.processes.private_server
+from app.bulk import engine
 from app.cli.script import main
 
-in_process.AHEAD = reading.IMAGES = {AHEAD}
+engine.IMAGES = {AHEAD}
 for _ in sys.stdin:
     child = os.fork()
     if not child:
@@ -36,8 +36,7 @@ for _ in sys.stdin:
 """
 """A program that runs the command once for each line of its input, in a process of its own.
 
-It prints the id of the process and then the exit code. Importing PyTorch takes most of the time of
-a run, and is done once for all runs.
+It prints the id of the process and then the exit code.
 """
 
 

@@ -1,4 +1,4 @@
-"""`darkroom classify --processes 2`: readers and a worker in processes of their own."""
+"""A command and the server that it starts: both end together, however one of them ends."""
 
 import json
 import os
@@ -11,7 +11,8 @@ from models.exit_codes import ExitCode
 from tests.pictures import jpeg
 from tests.server import PATIENCE, until
 
-READER = "app.bulk.engines.child"
+SERVER = "app.processes.private_server"
+OWN = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
 
 def children_of(process: int) -> dict[int, str]:
@@ -24,6 +25,7 @@ def children_of(process: int) -> dict[int, str]:
             except OSError:
                 continue
             found[child] = words.replace(b"\0", b" ").decode(errors="replace")
+            found |= children_of(child)
     return found
 
 
@@ -35,30 +37,29 @@ def is_running(process: int) -> bool:
         return False
 
 
-def test_readers_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path: Path) -> None:
+def test_front_ends_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path: Path) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     folder.mkdir()
     for number in range(300):
         (folder / f"{number:03}.jpg").write_bytes(jpeg(number % 3, 64, 48))
     (folder / "100.jpg").write_text("no image")
-    words = [sys.executable, "-m", "app.cli", "classify", str(folder), "--out", str(out)]
-    words += ["--processes", "2", "--gpus", "0", "--weights", "random", "--precision", "fp32"]
+    words = [sys.executable, "-m", "app.cli", "classify", str(folder), "--out", str(out), *OWN]
+    words += ["--front-ends", "2"]
     pipe = folder / "250.jpg"
     pipe.unlink()
-    os.mkfifo(pipe)  # a reader waits there, so the command cannot end too early
+    os.mkfifo(pipe)  # the command waits there, so it cannot end too early
 
     def recorded() -> bytes:
         return b"".join(each.read_bytes() for each in tmp_path.glob("*.partial"))
 
-    def readers(command: "subprocess.Popen[bytes]") -> list[int]:
-        return [pid for pid, words in children_of(command.pid).items() if READER in words]
-
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as first:
         until(lambda: recorded().count(b"\n") >= 64)
-        started = [*children_of(first.pid)]
-        os.kill(readers(first)[0], signal.SIGKILL)
+        started = children_of(first.pid)
+        front_ends = [pid for pid, line in started.items() if "front end" in line]
+        assert len(front_ends) == 2
+        os.kill(front_ends[0], signal.SIGKILL)
         until(lambda: recorded().count(b"\n") >= 192)
-        started += [*children_of(first.pid)]
+        started |= children_of(first.pid)
         first.kill()
     until(lambda: not any(map(is_running, started)))
     kept = recorded()
@@ -73,38 +74,43 @@ def test_readers_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path: Pa
     assert [each["index"] for each in records if each["status"] == "error"] == [100]
 
 
-def test_readers_that_a_signal_has_stopped_are_replaced(tmp_path: Path) -> None:
-    folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
-    folder.mkdir()
-    pipe = folder / "a.jpg"
-    os.mkfifo(pipe)  # a reader waits there, so the command cannot end too early
-    words = [sys.executable, "-m", "app.cli", "classify", str(folder), "--out", str(out)]
-    words += ["--processes", "2", "--gpus", "0", "--weights", "random", "--precision", "fp32"]
+def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path), *OWN]
+    words += ["--out", str(tmp_path / "out.jsonl")]
+
+    def server_of(command: "subprocess.Popen[bytes]") -> int | None:
+        return next((pid for pid, line in children_of(command.pid).items() if SERVER in line), None)
 
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
-        writer = os.open(pipe, os.O_WRONLY)  # it returns when a reader has opened it
-        readers = [pid for pid, words in children_of(command.pid).items() if READER in words]
-        for each in readers:
-            os.kill(each, signal.SIGSTOP)
-        until(lambda: not any(map(is_running, readers)))
-        pipe.write_bytes(jpeg())
-        os.close(writer)
-        assert command.wait(PATIENCE) == ExitCode.OK
-    assert len(out.read_bytes().splitlines()) == 1
-
-
-def test_wrong_settings_and_ctrl_c_end_the_command_and_its_processes(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "app.cli", "classify", "--processes", "2", "--gpus", "0"]
-    (tmp_path / "a.jpg").write_bytes(jpeg())
-    none = [*words, str(tmp_path / "a.jpg"), "--processes", "0"]
-    done = subprocess.run(none, capture_output=True, timeout=PATIENCE)
-    assert done.returncode == ExitCode.WRONG_USAGE
-    assert b"--processes: auto or 1 to" in done.stderr
-    os.mkfifo(tmp_path / "pipe.jpg")
-    waiting = [*words, str(tmp_path), "--out", str(tmp_path / "out.jsonl"), "--weights", "random"]
-    with subprocess.Popen(waiting, stderr=subprocess.DEVNULL) as command:
-        until(lambda: len(children_of(command.pid)) == 3)
-        started = [*children_of(command.pid)]
+        until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
+        started = children_of(command.pid)
         command.send_signal(signal.SIGINT)
         assert command.wait(PATIENCE) == ExitCode.INTERRUPTED
     until(lambda: not any(map(is_running, started)))
+    for each in tmp_path.glob("*.partial"):
+        each.unlink()
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as command:
+        until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
+        server = server_of(command)
+        assert server is not None
+        started = children_of(command.pid)
+        os.kill(server, signal.SIGKILL)
+        (tmp_path / "pipe.jpg").write_bytes(jpeg())
+        assert command.wait(PATIENCE) == ExitCode.FAILED
+        assert command.stderr
+        assert b"has ended with exit code -9; the same command goes on" in command.stderr.read()
+    until(lambda: not any(map(is_running, started)))
+
+
+def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    (tmp_path / "labels.json").write_text('["cat", "dog"]')
+    words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path / "a.jpg"), *OWN]
+    words += ["--weights-labels", str(tmp_path / "labels.json")]
+    words += ["--out", str(tmp_path / "out.jsonl")]
+    done = subprocess.run(words, capture_output=True, timeout=PATIENCE)
+    assert done.returncode == ExitCode.WRONG_USAGE, done.stderr
+    assert done.stderr.startswith(b"darkroom: ")
+    assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}

@@ -21,7 +21,7 @@ ROOTS = (
     "app/processes/member.py",
     "app/cli/offline.py",
     "app/processes/plan.py",
-    "app/processes/computing.py",
+    "app/processes/private_server.py",
     "app/cluster.py",
 )
 """The composition roots of `app`: of a server, of one process of several, of no server, of all, of
@@ -63,13 +63,13 @@ CONNECTIONS = ("limits", "listening", "table", "protocol")
 
 BULK = (
     "errors",
+    "connection",
     "report",
-    "progress",
     "sources",
     "outputs",
-    "engines",
-    "results_sink",
-    "session",
+    "work",
+    "engine",
+    "run",
 )
 """What a bulk command reads and writes, then what answers it."""
 

@@ -3,31 +3,30 @@
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.bulk import session
-from app.bulk.engines import choice, local_service
-from app.bulk.engines.engine import Task, tasks_of
-from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import failures
 from app.bulk.outputs.earlier_records import EarlierRecords, in_order, names_in
 from app.bulk.outputs.origin import Origin
 from app.bulk.outputs.results_file import Convert, ResultsFile, partial_of
 from app.bulk.outputs.tables import VectorColumn, conversion
-from app.bulk.progress import Progress
 from app.bulk.report import readable
-from app.bulk.results_sink import ResultsSink
+from app.bulk.run import GOES_ON, Progress, RecordPrinter, ResultsSink, Run, tasks_of
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
+from app.bulk.work import Classification, Task
 from app.cli.flags import source_flags
 from app.cli.flags.offered_values import complete_files, complete_with
 from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
 from app.cli.flags.source_flags import JSON, SourceFlags
-from app.cli.record_printer import RecordPrinter
 from app.cli.standard_output import show
+from app.http.problems import read
+from app.routes.network_choice import asked
+from models.api.schemas import ClassifyOptions
 from models.domain.errors import InvalidParameter
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -48,7 +47,7 @@ MAY_DIFFER = ("max_pixels", "cache_folder")
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     source_flags.declare(parser)
-    source_flags.declare_engine(parser)
+    source_flags.declare_servers(parser)
     parser.add_argument("--top-k", type=int, metavar="N", help="classes per image (default: 5)")
     output = parser.add_argument(
         "--output",
@@ -91,13 +90,13 @@ def run(
 ) -> int:
     """Print or write the records; the exit code is FAILED when any image failed.
 
-    `options` are the flags that choose the engine, and the options of `POST /classify`.
+    `options` are the servers, if there are any, and the options of `POST /classify`.
     """
-    how, settings = source_flags.how_of(options), buckets.allowed(settings, files)
+    servers, settings = options.pop("servers"), buckets.allowed(settings, files)
     given = {name: value for name, value in options.items() if value is not None}
-    work = Classification(given, settings.networks[0], timing=out is None)
+    work = Classification(given, timing=out is None)
     try:
-        work.wanted()
+        asked(read(ClassifyOptions, given), settings.networks[0])
     except InvalidParameter as error:
         wrong = error.errors[0]
         flag = wrong.path.replace("_", "-")
@@ -105,24 +104,22 @@ def run(
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given}){meant}") from None
     sources = SourceFlags(files, include, exclude, lists, nul).sources()
     total = source_flags.counted(sources)
-    start = choice.starter(settings, work, how, total)
+    answering = Run(settings, work, servers, total)
     if out is None and retry_failed:
         raise WrongUsage("--retry-failed: name the finished file with --out")
     if out is None:
         printer = RecordPrinter(sys.stdout, show, as_json=as_json)
-        return local_service.run(session.run(settings, start, tasks_of(iter(sources)), printer))
+        return answering.answer(tasks_of(iter(sources)), printer)
     path = Path(out)
-    if retry_failed and not (total := _failed(path)):
+    if retry_failed and not (answering := replace(answering, total=_failed(path))).total:
         print(f"no image of {path} has failed", file=sys.stderr)
         return ExitCode.OK
-    return _written(settings, start, sources, total, path, force, given, retry=retry_failed)
+    return _written(answering, sources, path, force, given, retry=retry_failed)
 
 
 def _written(
-    settings: Settings,
-    start: session.Start,
+    run: Run,
     sources: Sources,
-    total: int,
     out: Path,
     force: bool,
     given: Mapping[str, Any],
@@ -133,7 +130,9 @@ def _written(
 
     With `retry` these are the records of the images that have failed.
     """
-    chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels", "max_batch_size")}
+    chosen = {
+        name: getattr(run.settings, name) for name in (*WEIGHTS, "max_pixels", "max_batch_size")
+    }
     # A larger limit of pixels may be the reason to try again, and a cache says nothing of records.
     own = {name: value for name, value in chosen.items() if name not in MAY_DIFFER}
     origin = Origin(out, {**given, **own}, "--retry-failed" if retry else "--out")
@@ -167,11 +166,11 @@ def _written(
     if earlier is None:
         first, failed = results.done, results.failed
     failed_before = failed - results.failed
-    with Progress(total, first, failed) as progress:
-        if first < total:
+    with Progress(run.total, first, failed) as progress:
+        if first < run.total:
             sink = ResultsSink(results, progress, origin if retry or started else None)
             try:
-                local_service.run(session.run(settings, start, left, sink), local_service.GOES_ON)
+                run.answer(left, sink, GOES_ON)
             except WrongUsage:  # of weights, for instance
                 results.abandon()
                 raise

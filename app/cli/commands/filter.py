@@ -7,22 +7,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from app.bulk import session
-from app.bulk.engines import choice, local_service
-from app.bulk.engines.choice import How
-from app.bulk.engines.engine import Task, tasks_of
-from app.bulk.engines.filtering import Filtering
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import zip_file
+from app.bulk.run import RecordPrinter, Run, tasks_of
 from app.bulk.sources import buckets
-from app.bulk.sources.expansion import Sources
+from app.bulk.work import Filtering, Task
 from app.cli.commands import filter_folder, targets
 from app.cli.commands.targets import Target
 from app.cli.flags import chain, source_flags
 from app.cli.flags.offered_values import complete_files
 from app.cli.flags.settings_flags import LOCAL, add_settings
 from app.cli.flags.source_flags import JSON, SourceFlags
-from app.cli.record_printer import RecordPrinter
 from app.http.problems import read
 from app.intake.wanted import Output, Version, encoded_there, encoding_of, output_format
 from models.api.schemas import EncodingOptions
@@ -42,7 +37,7 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
     source_flags.declare(parser)
-    source_flags.declare_engine(parser)
+    source_flags.declare_servers(parser)
     chain.declare(parser, required=True)
     output = parser.add_argument(
         "-o",
@@ -91,9 +86,9 @@ def run(
 
     Images that are arguments have a record each on standard error. For those of folders and lists
     there is a progress bar. `encoding` has the options of `POST /filter` for the encoder, and the
-    flags that choose the engine.
+    servers, if there are any.
     """
-    how, settings = source_flags.how_of(encoding), buckets.allowed(settings, files)
+    servers, settings = encoding.pop("servers"), buckets.allowed(settings, files)
     flags = SourceFlags(files, include, exclude, lists, nul)
     packs = zip_file.is_zip(output)
     sources = flags.sources(results=str(zip_file.collected(Path(output))) if packs else output)
@@ -101,7 +96,7 @@ def run(
     assert filters is not None  # argparse requires one of the flags
     if packs or not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
-        asked = filter_folder.Asked(settings, version, output, force, how, retry_failed)
+        asked = filter_folder.Asked(settings, version, output, force, servers, retry_failed)
         depends_on = {"ops": [ops, op], "retry": retry_failed, **encoding}
         return filter_folder.run(asked, sources, flags.files, depends_on)
     if retry_failed:
@@ -110,22 +105,9 @@ def run(
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
     targets.check(target, files, version.output.format.of)
     work = Filtering(version, _Named(target), timing=True)
-    how = How("1", how.servers) if how.ray is None else how
-    return _reported(settings, work, sources, how, as_json)
-
-
-def _reported(
-    settings: Settings, work: Filtering, sources: Sources, how: How, as_json: bool
-) -> int:
-    """Filter images that are arguments, and report each on standard error."""
-    start = choice.starter(settings, work, how, source_flags.counted(sources))
-    running = session.run(
-        settings,
-        start,
-        tasks_of(iter(sources)),
-        RecordPrinter(sys.stderr, sys.stderr.write, as_json=as_json),
-    )
-    return local_service.run(running)
+    printer = RecordPrinter(sys.stderr, sys.stderr.write, as_json=as_json)
+    total = source_flags.counted(sources)
+    return Run(settings, work, servers, total).answer(tasks_of(iter(sources)), printer)
 
 
 @dataclass(frozen=True, slots=True)

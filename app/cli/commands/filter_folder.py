@@ -6,11 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from app.bulk import session
-from app.bulk.engines import choice, local_service
-from app.bulk.engines.choice import How
-from app.bulk.engines.engine import Task
-from app.bulk.engines.filtering import Filtering, InFolder
+from app.bulk.engine import MOST_AHEAD
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import failures, zip_file
 from app.bulk.outputs.earlier_records import in_order
@@ -18,18 +14,14 @@ from app.bulk.outputs.folder import ResultsFolder
 from app.bulk.outputs.origin import Origin
 from app.bulk.outputs.places import Places
 from app.bulk.outputs.results_file import ResultsFile, partial_of
-from app.bulk.progress import Progress
-from app.bulk.results_sink import ResultsSink
+from app.bulk.run import GOES_ON, Progress, ResultsSink, Run
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
+from app.bulk.work import Filtering, InFolder, Task
 from app.cli.flags import source_flags
 from app.intake.wanted import FixedFormat, Version
 from models.exit_codes import ExitCode
 from models.settings import Settings
-
-MOST_AHEAD = 4096
-"""More images than any engine has under way. An interrupted run may have written the results of
-this many images after its last record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +32,7 @@ class Asked:
     version: Version
     output: str
     force: bool
-    how: How
+    servers: Sequence[str]
     retry: bool = False
 
     @property
@@ -188,12 +180,10 @@ def _continued(
 
     work = Filtering(asked.version, InFolder(folder))
 
-    start = choice.starter(asked.settings, work, asked.how, total)
     with Progress(total, first, results.failed) as progress:
         if first < total:
             sink = ResultsSink(results, progress)
-            running = session.run(asked.settings, start, tasks(), sink)
-            local_service.run(running, local_service.GOES_ON)
+            Run(asked.settings, work, asked.servers, total).answer(tasks(), sink, GOES_ON)
     failed = results.failures()
     print(progress.summary(), *filter(None, [failed]), sep="\n", file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK

@@ -7,11 +7,10 @@ import argparse
 import http.client
 import json
 import os
-import ssl
 import sys
 from typing import Any
-from urllib.parse import urlsplit
 
+from app.bulk.connection import connection, path_of
 from app.bulk.errors import WrongUsage
 from app.cli.standard_output import show
 from app.system.terminal import Style, has_colours, printable, styled
@@ -69,16 +68,15 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
     The request never goes to a proxy. WrongUsage if `url` is none.
     """
     found: dict[str, Any] = {"url": url, "ready": False, "state": "unreachable"}
-    connection = _connection(url, timeout, verified)
-    path = urlsplit(url).path.rstrip("/")
+    opened, path = connection(url, timeout, verified=verified), path_of(url)
     try:
-        connection.request("GET", f"{path}/readyz?verbose", headers={"Connection": "close"})
-        response = connection.getresponse()
+        opened.request("GET", f"{path}/readyz?verbose", headers={"Connection": "close"})
+        response = opened.getresponse()
         body = response.read(MOST)
     except (OSError, http.client.HTTPException) as error:
         return {**found, "reasons": [_no_answer(error, timeout)]}
     finally:
-        connection.close()
+        opened.close()
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
@@ -134,20 +132,6 @@ def _own_server() -> str:
     """Return the URL of the server that the settings of this environment describe."""
     scheme = "https" if os.environ.get("DARKROOM_TLS_CERTIFICATE") else "http"
     return f"{scheme}://localhost:{os.environ.get('DARKROOM_PORT') or 8000}"
-
-
-def _connection(url: str, timeout: float, verified: bool) -> http.client.HTTPConnection:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https"):
-        raise WrongUsage(f"{url} is no URL; write http://host:port or https://host:port")
-    if parts.scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=timeout)
-    context = ssl.create_default_context() if verified else ssl._create_unverified_context()  # noqa: S323
-    return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
 
 
 def _part(told: dict[str, Any], name: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from models.settings import PREFIX, Settings, in_sections
 LOCAL = (
     "threads",
     "gpus",
+    "front_ends",
     "max_batch_size",
     "max_pixels",
     "fetch_allowed_networks",

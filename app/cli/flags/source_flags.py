@@ -4,13 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from app.bulk.engines.choice import How
 from app.bulk.report import readable
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.walk import Choice
-from app.cli.flags.offered_values import complete_files, complete_with
+from app.cli.flags.offered_values import complete_files
 
 FILES = "files, folders, archives (ZIP, TAR), patterns or URLs; - is standard input"
 
@@ -76,15 +74,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def declare_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose what answers the images."""
-    parser.add_argument(
-        "--processes",
-        default="auto",
-        metavar="N",
-        help="processes that read and decode, beside those that compute (default: auto, several "
-        "for many images on GPUs, else one for all)",
-    )
+def declare_servers(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that names what answers the images."""
     parser.add_argument(
         "--server",
         dest="servers",
@@ -92,35 +83,8 @@ def declare_engine(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="URL",
         help="let this server do the work, with the key in DARKROOM_API_KEY if it wants one; "
-        "repeatable (default: this machine, without a server)",
+        "repeatable (default: this machine, by a server that ends with the command)",
     )
-    group = parser.add_argument_group("work on a Ray cluster")
-    ray = group.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="let this Ray cluster do the work: auto, HOST:PORT, ray://HOST:PORT, or local for a "
-        "new one of this machine (default: none)",
-    )
-    complete_with(ray, ["auto", "local"])
-    group.add_argument(
-        "--ray-cpus",
-        type=int,
-        default=0,
-        metavar="N",
-        help="CPUs of each actor (default: 0, at most 8 as the node's CPUs can be divided)",
-    )
-    group.add_argument(
-        "--ray-shared",
-        action="store_true",
-        help="nodes see local files by the same names, so they read them (default: this command "
-        "reads files and sends them)",
-    )
-
-
-def how_of(flags: dict[str, Any]) -> How:
-    """Take the values of the flags of `declare_engine` out of `flags`."""
-    names = ("processes", "servers", "ray", "ray_cpus", "ray_shared")
-    return How(**{name: flags.pop(name) for name in names})
 
 
 def declare_retry(parser: argparse.ArgumentParser) -> None:

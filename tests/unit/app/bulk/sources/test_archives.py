@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.engines.engine import tasks_of
-from app.bulk.engines.reading import Reader
 from app.bulk.errors import WrongUsage
+from app.bulk.sources import contents
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.walk import Choice
 from app.intake.spool import Blob
@@ -42,11 +41,8 @@ def test_members_are_sources_with_their_contents(make: object, name: str, tmp_pa
     assert sources.count() == 2
     found = [(each.name, each.place) for each in sources]
     assert found == [(f"{path}/a.jpg", "a.jpg"), (f"{path}/in/b.png", "in/b.png")]
-    reads = Reader(tasks_of(iter(sources)), 1 << 20).chunk()
-    assert [each.item.content.read() for each in reads if isinstance(each.item.content, Blob)] == [
-        b"one",
-        b"two",
-    ]
+    reads = [contents.content(each, 1 << 20) for each in sources]
+    assert [each.read() for each in reads if isinstance(each, Blob)] == [b"one", b"two"]
 
 
 def test_members_are_chosen_like_files_of_folders(tmp_path: Path) -> None:
@@ -56,15 +52,15 @@ def test_members_are_chosen_like_files_of_folders(tmp_path: Path) -> None:
 
 def test_a_member_over_the_limit_is_an_error_of_its_own(tmp_path: Path) -> None:
     sources = Sources([str(zipped(tmp_path / "all.zip"))])
-    reads = Reader(tasks_of(iter(sources)), 2).chunk()
-    assert ["has 3 bytes" in str(each.item.content) for each in reads] == [True, True]
+    reads = [contents.content(each, 2) for each in sources]
+    assert ["has 3 bytes" in str(each) for each in reads] == [True, True]
 
 
 def test_a_damaged_tar_has_the_images_before_the_damage_and_an_error(tmp_path: Path) -> None:
     path = tarred(tmp_path / "all.tar.gz")
     path.write_bytes(path.read_bytes()[:-30])
-    *_, last = Reader(tasks_of(iter(Sources([str(path)]))), 1 << 20).chunk()
-    assert "damaged" in str(last.item.content)
+    *_, last = (contents.content(each, 1 << 20) for each in Sources([str(path)]))
+    assert "damaged" in str(last)
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:

@@ -1,80 +1,79 @@
 """The records of `darkroom classify --out`, with records in place of a network."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import pytest
 
-from app.bulk.engines.engine import Finished, Task
-from app.bulk.engines.work import identity_of
 from app.bulk.errors import WrongUsage
 from app.bulk.report import json_line, record_of
+from app.bulk.run import Run, Sink
 from app.bulk.sources.expansion import Sources
+from app.bulk.work import Finished, Task
 from app.cli.commands import classify
-from models.api.schemas import ModelRecord, Record
+from models.api.schemas import Record
 from models.exit_codes import ExitCode
-from models.labels import LabelSet
-from models.networks.served import Model
 from models.settings import Settings
 
 FILES = ["a.jpg", "b.jpg"]
 WRITTEN = {*FILES, "out.jsonl", "out.jsonl.origin.json"}
 
+Identity = dict[str, object]
 
-def model(sha256: str = "ab12", labels: tuple[str, ...] = ("cat", "dog")) -> Model:
-    record = ModelRecord(
-        name="resnet",
-        sha256=sha256,
-        label_set="own",
-        n_classes=len(labels),
-        random=False,
-        preprocessing=1,
-        precision="fp32",
-        device="cpu",
-    )
-    return Model(record, LabelSet("own", labels, (None,) * len(labels)))
+
+def model(sha256: str = "ab12", labels: str = "cat, dog") -> Identity:
+    return {"network": "resnet", "weights": sha256, "labels": labels}
 
 
 class Recorded:
-    """Engine whose network is `loaded`; it ends after some records as an interrupted run does.
+    """Run whose network is `loaded`; it ends after some records as an interrupted run does.
 
-    The image called `failing` has an error as its record.
+    The image called `failing` has an error as its record. `note` gets the names of images.
     """
 
-    def __init__(self, loaded: Model, ends_after: int, failing: str = "") -> None:
-        self.identity = identity_of(loaded)
-        self._ends_after, self._failing = ends_after, failing
+    def __init__(
+        self,
+        settings: Settings,
+        total: int,
+        loaded: Identity,
+        ends_after: int = 99,
+        failing: str = "",
+        note: Callable[[str], object] = str,
+    ) -> None:
+        self.settings, self.total = settings, total
+        self._loaded, self._ends_after = loaded, ends_after
+        self._failing, self._note = failing, note
 
-    async def answers(self, tasks: Iterator[Task]) -> AsyncGenerator[list[Finished], None]:
+    def answer(self, tasks: Iterator[Task], sink: Sink, _hint: str) -> None:
+        """Keep a record of each task."""
+        sink.begin(self._loaded)
         for number, task in enumerate(tasks):
             if number == self._ends_after:
                 raise InterruptedError
             failed = Path(task.source.name).name == self._failing
             status: Literal["ok", "error"] = "error" if failed else "ok"
             record = Record(index=task.index, source=task.source.name, status=status)
-            yield [Finished(json_line(record), failed)]
-
-    async def aclose(self) -> None:
-        """There is nothing to end."""
+            self._note(Path(task.source.name).stem)
+            sink.keep([Finished(json_line(record), failed)])
 
 
-def written(folder: Path, loaded: Model, ends_after: int = 9, failing: str = "") -> int:
+def recorded(*arguments: Any) -> Run:
+    return cast(Run, Recorded(*arguments))
+
+
+def written(folder: Path, loaded: Identity, ends_after: int = 9, failing: str = "") -> int:
     """Classify FILES by the network `loaded`; the run is interrupted `ends_after` records."""
     for name in FILES:
         (folder / name).touch()
     sources = Sources([str(folder / name) for name in FILES])
 
-    async def start() -> Recorded:
-        return Recorded(loaded, ends_after, failing)
-
-    return classify._written(
-        Settings(), start, sources, len(FILES), folder / "out.jsonl", force=False, given={}
-    )
+    run = recorded(Settings(), len(FILES), loaded, ends_after, failing)
+    return classify._written(run, sources, folder / "out.jsonl", force=False, given={})
 
 
-@pytest.mark.parametrize("later", [model("cd34"), model(labels=("cat", "cow"))])
-def test_records_of_other_weights_or_labels_are_not_added(later: Model, tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [model("cd34"), model(labels="cat, cow")])
+def test_records_of_other_weights_or_labels_are_not_added(later: Identity, tmp_path: Path) -> None:
     with pytest.raises(InterruptedError):
         written(tmp_path, model(), ends_after=1)
     with pytest.raises(WrongUsage, match="is of another network than is loaded now"):
@@ -84,16 +83,12 @@ def test_records_of_other_weights_or_labels_are_not_added(later: Model, tmp_path
     assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == len(FILES)
 
 
-def retried(folder: Path, loaded: Model, given: dict[str, object], **settings: object) -> int:
+def retried(folder: Path, loaded: Identity, given: dict[str, object], **settings: object) -> int:
     """Try the images of FILES again that failed; the network is `loaded`."""
     sources, out = Sources([str(folder / name) for name in FILES]), folder / "out.jsonl"
 
-    async def start() -> Recorded:
-        return Recorded(loaded, ends_after=9)
-
-    own = Settings.model_validate(settings)
-    failed = classify._failed(out)
-    return classify._written(own, start, sources, failed, out, force=False, given=given, retry=True)
+    run = recorded(Settings.model_validate(settings), classify._failed(out), loaded)
+    return classify._written(run, sources, out, force=False, given=given, retry=True)
 
 
 def test_a_retry_mends_the_finished_file(tmp_path: Path) -> None:
@@ -109,7 +104,7 @@ def test_a_retry_mends_the_finished_file(tmp_path: Path) -> None:
 def test_a_retry_by_another_network_or_with_other_options_is_refused(tmp_path: Path) -> None:
     assert written(tmp_path, model(), failing=FILES[1]) == ExitCode.FAILED
     before = (tmp_path / "out.jsonl").read_bytes()
-    for later in (model("cd34"), model(labels=("cat", "cow"))):
+    for later in (model("cd34"), model(labels="cat, cow")):
         with pytest.raises(WrongUsage, match="another network made"):
             retried(tmp_path, later, {})
     with pytest.raises(WrongUsage, match=r"other options: top_k 3 \(was None\)"):
@@ -138,20 +133,9 @@ class Grown:
         for name in names:
             (self.folder / "in" / f"{name}.jpg").touch()
         sources = Sources([str(self.folder / "in")])
-        outer = self
-
-        class Noting(Recorded):
-            async def answers(self, tasks: Iterator[Task]) -> AsyncGenerator[list[Finished], None]:
-                async for each in super().answers(tasks):
-                    outer.computed += [Path(record_of(one.line).source or "").stem for one in each]
-                    yield each
-
-        async def start() -> Noting:
-            return Noting(model(), ends_after, "x.jpg")
-
-        return classify._written(
-            Settings(), start, sources, len(names), self.out, force=force, given={"top_k": top_k}
-        )
+        note = self.computed.append
+        run = recorded(Settings(), len(names), model(), ends_after, "x.jpg", note)
+        return classify._written(run, sources, self.out, force=force, given={"top_k": top_k})
 
     def names(self) -> str:
         """Return the names in the file, after a look at their positions."""

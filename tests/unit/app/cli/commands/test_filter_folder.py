@@ -1,18 +1,56 @@
 """`darkroom filter` with a folder or a ZIP of results: what it may replace, and what goes on."""
 
+import base64
 import errno
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+from app.bulk import engine
 from app.bulk.outputs import zip_file
 from app.bulk.outputs.folder import ResultsFolder
 from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.sources import contents
+from app.bulk.work import Finished, Record, Task, Work
 from app.cli.parser import run
+from app.intake.spool import Blob
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
+
+
+class Copying:
+    """Engine that answers with each JPEG as it is, and with an error for any other file."""
+
+    identity = None
+
+    def __init__(self, _settings: object, work: Work, _servers: object, _total: int) -> None:
+        self._work = work
+
+    def answers(self, tasks: Iterator[Task]) -> Iterator[list[Finished]]:
+        """Yield the answers one by one."""
+        for task in tasks:
+            content = contents.content(task.source, 1 << 20)
+            assert isinstance(content, Blob)
+            data, kind = content.read(), self._work.options.get("format", "jpeg")
+            image = {"media_type": f"image/{kind}", "data": base64.b64encode(data)}
+            error = {"code": "unsupported_media", "detail": "no image"}
+            good: Record = {"status": "ok", "image": image}
+            bad: Record = {"status": "error", "error": error}
+            yield [self._work.finished(task, good if data[:2] == b"\xff\xd8" else bad)]
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    kill = close
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer without a server."""
+    monkeypatch.setattr(engine, "start", Copying)
 
 
 def test_a_command_that_was_stopped_while_it_checked_replaces_nothing_later(

@@ -1,0 +1,151 @@
+"""A server of one command, in processes of its own behind a Unix socket; it ends with the command.
+
+This is a composition root, as `plan.py` is for a server that everybody may reach. The socket
+listens before the server can answer, so the first requests of the command wait there meanwhile.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from app.connections.listening import BACKLOG
+from app.processes.orders import Orders
+from models.exit_codes import ExitCode
+from models.settings import Settings
+from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.startup import cores
+from workers.supervision.supervisor import PROGRAM
+
+MANY = 2000
+"""Images from which front ends of their own are worth their start, on GPUs."""
+
+CONNECTIONS, PER_GPU = 4, 64
+"""Requests at a time that keep two cores of a CPU busy, and a GPU."""
+
+WITHOUT_LIMIT = 1 << 40
+"""More bytes, images or pixels than the command has under way."""
+
+LONG = 3600.0
+"""Seconds that a request may take: nobody but the command waits for it."""
+
+END = 10.0
+"""Seconds in which the server ends when its orders do."""
+
+ONE_CLIENT: dict[str, Any] = {
+    **dict.fromkeys(("max_image_bytes", "max_body_bytes", "max_bytes_in_flight"), WITHOUT_LIMIT),
+    **dict.fromkeys(
+        ("default_deadline", "max_deadline", "body_timeout", "header_timeout", "idle_timeout"), LONG
+    ),
+    **dict.fromkeys(
+        ("settings_file", "tls_certificate", "tls_key", "api_keys_file", "rate_limit"), None
+    ),
+    **dict.fromkeys(("metrics_port", "grpc_port", "max_images_per_client", "result_cache"), 0),
+    "max_images_per_request": 64,
+    "max_images_in_flight": 1 << 16,
+    "data_folder": None,
+    "tracing": False,
+}
+"""The settings of a server with one client, which is trusted."""
+
+
+class PrivateServer:
+    """A started server with the settings of a command that has `total` images.
+
+    Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
+    the batch that it is part of. `path` is its Unix socket, and `connections` is the number of
+    requests that keep it busy.
+    """
+
+    def __init__(
+        self, settings: Settings, total: int, *, weights: bool, full_batches: bool
+    ) -> None:
+        gpus = wanted_gpus(settings.gpus)
+        self.connections = PER_GPU * gpus or max(CONNECTIONS, cores(settings) + 2)
+        self._folder = tempfile.TemporaryDirectory(prefix="darkroom-command-")
+        self.path = f"{self._folder.name}/socket"
+        changed = dict(ONE_CLIENT)
+        if settings.front_ends == "auto" and not (gpus and total >= MANY):
+            changed["front_ends"] = "0"
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self.path)
+            listening.listen(BACKLOG)
+            orders = {
+                "settings": settings.model_copy(update=changed).model_dump(mode="json"),
+                "socket": listening.fileno(),
+                "weights": weights,
+                "full_batches": full_batches,
+            }
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", PROGRAM, __name__, "server of a command"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=(listening.fileno(),),
+                start_new_session=True,  # a terminal's Ctrl-C reaches the command alone
+            )
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(orders).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def end(self, patience: float) -> tuple[int, str] | None:
+        """Return the exit code and the problem of a server that ends within `patience` seconds."""
+        try:
+            code = self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return None
+        assert self._process.stdout
+        return code, self._process.stdout.read().decode()
+
+    def kill(self) -> None:
+        """End the server at once and remove its socket; its processes notice that and end too."""
+        self._process.kill()
+        with self._process:  # waits for its end
+            self._folder.cleanup()
+
+    def close(self) -> None:
+        """End the server, and wait for its end."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self.end(END)
+        self.kill()
+
+
+def run() -> int:
+    """Serve by the orders on standard input until they end; standard output has a problem, if any.
+
+    The application is imported here: the command itself needs none of it.
+    """
+    from app import main
+    from app.processes import plan as tree
+    from app.processes import uvicorn_server
+    from app.telemetry import logs
+
+    orders = Orders()
+    given = orders.first
+    settings = Settings.model_validate(given["settings"])
+    logs.configure("warning", settings.log_format)
+    listening = socket.socket(fileno=given["socket"])
+    try:
+        plan = tree.Plan.of(settings)
+        if plan.front_ends:
+            return tree.run(settings, plan, listening, full_batches=given["full_batches"])
+    except ValueError as error:
+        print(error, end="")
+        return ExitCode.WRONG_USAGE
+    private = main.Private(given["weights"], given["full_batches"])
+    app = main.create_app(settings, private=private)
+    server = uvicorn_server.Server(app, settings, warms_up=False)
+    try:
+        server.run([listening])
+    except SystemExit:  # uvicorn's, after a start that failed
+        if not (fault := uvicorn_server.wrong_settings(app)):
+            raise
+        print(fault, end="")
+        return ExitCode.WRONG_USAGE
+    return server.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(run())
