@@ -80,12 +80,13 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
         if not contents.is_url(each):
             raise WrongUsage(f"--server: {each!r} is no URL, as http://localhost:8000")
     own = None
-    if not servers:
-        own = PrivateServer(
-            settings, total, weights=work.needs_weights, full_batches=not work.timing
-        )
     try:
+        if not servers:
+            weights, full = work.needs_weights, not work.timing  # others are never continued
+            own = PrivateServer(settings, total, weights=weights, full_batches=full)
         return Engine(work, servers, own, settings.max_image_bytes)
+    except ValueError as error:  # of a GPU that does not exist
+        raise WrongUsage(str(error)) from None
     except BaseException:  # re-raised
         if own is not None:
             own.kill()

@@ -24,7 +24,6 @@ TOPICS: dict[str, dict[str, Entry]] = {
     "prepare a machine": {
         "weights": Entry("download, verify or list weights"),
         "kernels": Entry("compile the GPU's kernels in advance"),
-        "profile": Entry("trace the worker under load"),
         "completion": Entry("print the completion script of a shell", has_settings=False),
     },
 }

@@ -87,7 +87,6 @@ def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
         (["filter", "x.jpg", "--ops", '[{"name": "nope"}]', "-o", "-"], {}, "nope"),
         (["filter", "x.jpg", "--ops", '[{"name": "invert"}]', "-o", "x.gif"], {}, ".gif"),
         (["classify", "x.jpg", "--gpus", "99"], {}, "--gpus 99"),
-        (["profile", "--ops", '[{"name": "invert"}]', "--gpus", "99"], {}, "--gpus 99"),
         (["filters", "nope"], {}, "nope"),
         (["weights", "fetch", "nope"], {}, "nope"),
     ],

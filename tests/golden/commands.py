@@ -20,7 +20,6 @@ COMMANDS = (
     ["classify", "--help"],
     ["filter", "--help"],
     ["weights", "--help"],
-    ["profile", "--help"],
     ["filters"],
     ["filters", "canny"],
     ["filters", "nothing"],

@@ -21,7 +21,6 @@ from models.domain.image import Pixels
 from models.domain.job import Job
 from workers.engines.cuda.jpeg_blocks import JpegBlocks
 from workers.engines.cuda.nvjpeg import Decoder, Encoder
-from workers.engines.tracing import stage
 
 
 class Launcher(Protocol):
@@ -220,7 +219,7 @@ class Streams:
         """
         torch.cuda.set_stream(stream)
         try:
-            with stage(name):
+            with torch.cuda.nvtx.range(name):
                 yield
         finally:
             torch.cuda.set_stream(self._default)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.cli.commands.kernels import run
-from app.cli.offline import compile_kernels
+from app.cli.commands.kernels import compile_kernels, run
 from models.exit_codes import ExitCode
 from models.settings import Settings
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.offline import manage_weights
+from app.cli.commands import weights
 from models.exit_codes import ExitCode
 from models.networks.registry import CATALOGUE
 from models.networks.resnet18 import BUNDLED
@@ -18,7 +18,7 @@ def settings(folder: Path) -> Settings:
 def test_the_list_names_the_weights_of_every_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert manage_weights(settings(tmp_path), "list", "") == ExitCode.OK
+    assert weights.run(settings(tmp_path), "list", "") == ExitCode.OK
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [BUNDLED.name, *CATALOGUE]
     assert names[1:] == ["imagenet1k_v1", "resnet34/imagenet1k_v1", "resnet50/imagenet1k_v2"]
@@ -28,7 +28,7 @@ def test_the_list_names_the_weights_of_every_network(
 def test_a_network_s_name_stands_for_its_default_weights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert manage_weights(settings(tmp_path), "verify", name) == ExitCode.FAILED
+    assert weights.run(settings(tmp_path), "verify", name) == ExitCode.FAILED
     message = capsys.readouterr().err
     assert "no weights resnet50/imagenet1k_v2: it is not here" in message
     assert CATALOGUE["resnet50/imagenet1k_v2"].sha256 in message
@@ -37,7 +37,7 @@ def test_a_network_s_name_stands_for_its_default_weights(
 def test_unknown_weights_are_refused_with_the_choices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert manage_weights(settings(tmp_path), "fetch", "resnet51") == ExitCode.WRONG_USAGE
+    assert weights.run(settings(tmp_path), "fetch", "resnet51") == ExitCode.WRONG_USAGE
     message = capsys.readouterr().err
     assert "no weights 'resnet51'; did you mean 'resnet50'? there are bundled, " in message
     assert message.rstrip().endswith("resnet18, resnet34, resnet50")
