@@ -45,10 +45,6 @@ order, and a slow chunk must not leave the connections without work."""
 BYTES_AHEAD = 256 << 20
 """Bytes of members of archives from which no further ones are read ahead."""
 
-MOST_AHEAD = 4096
-"""More images than can be under way: an interrupted run may have written the results of this many
-images after its last record."""
-
 DEADLINE = 120.0
 """Seconds in which a server of `--server` has to answer a request; `X-Deadline-Ms` tells it."""
 

@@ -13,8 +13,7 @@ from typing import Protocol, TextIO
 from tqdm import tqdm
 
 from app.bulk import engine
-from app.bulk.outputs.origin import Origin
-from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.journal import Journal, Origin
 from app.bulk.report import file_of, human_line, record_of, with_warning
 from app.bulk.sources.source import Source
 from app.bulk.work import Finished, Task, Work
@@ -124,29 +123,29 @@ class RecordPrinter:
             self._write(text)
 
 
-class ResultsSink:
-    """Sink that appends records to a file of results, and counts them.
+class JournalSink:
+    """Sink that appends records to a journal, and counts them.
 
     The records replace those of failures in the finished file that `mended` describes, if it is
     given.
     """
 
     def __init__(
-        self, results: ResultsFile, progress: "Progress", mended: Origin | None = None
+        self, journal: Journal, progress: "Progress", mended: Origin | None = None
     ) -> None:
-        self._results, self._progress, self._mended = results, progress, mended
+        self._journal, self._progress, self._mended = journal, progress, mended
 
     def begin(self, identity: Mapping[str, object] | None) -> None:
         """Compare the network with that of earlier records."""
         if identity is not None:
             if self._mended is not None:
                 self._mended.check_network(identity)
-            self._results.begin(identity)
+            self._journal.begin(identity)
 
     def keep(self, finished: list[Finished]) -> None:
         """Append records."""
         failed = sum(each.failed for each in finished)
-        self._results.add(b"".join(each.line for each in finished), failed, len(finished))
+        self._journal.add(b"".join(each.line for each in finished), failed, len(finished))
         self._progress.add(failed, len(finished))
 
 

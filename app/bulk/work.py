@@ -25,17 +25,16 @@ HTTP_ALONE = {"index", "id", "source"}
 """Members of a server's record that the command knows better."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """One image to answer; `index` is its position among all images of the command.
 
-    `target` is the file for its result, below the folder of results; with `replaces` it may exist.
+    `target` is the file for its result, below the folder of results.
     """
 
     index: int
     source: Source
     target: str = ""
-    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class InFolder:
 
     def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
         """Write one result and return its file."""
-        return str(self.folder.write(task.target, format_, data, again=task.replaces))
+        return str(self.folder.write(task.target, format_, data))
 
     def planned(self, task: Task) -> str | None:
         """Return the file that the result of an image would have had."""

@@ -36,8 +36,8 @@ class ResultsFolder:
             target += format_.extension
         return self.path / target
 
-    def write(self, target: str, format_: ImageFormat, data: bytes, *, again: bool) -> Path:
-        """Write one result and return its file; `again`: an earlier run may have written it.
+    def write(self, target: str, format_: ImageFormat, data: bytes) -> Path:
+        """Write one result and return its file.
 
         Raises InvalidParameter for a name that cannot be written or exists, and CannotWrite where
         no result can be written: no permission, or no space.
@@ -45,7 +45,7 @@ class ResultsFolder:
         file = self.file(target, format_)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write(file, data, replace=self.replaces or again)
+            atomic_file.write(file, data, replace=self.replaces)
         except FileExistsError:
             raise InvalidParameter(
                 f"{file} exists already; choose another folder, or add --force to replace it", []

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs.results_file import Convert
+from app.bulk.outputs.journal import Convert
 
 COLUMNS = (
     "index",

@@ -12,7 +12,8 @@ from typing import BinaryIO
 
 from app.archives.zip_writer import ZipWriter
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs import atomic_file, failures
+from app.bulk.outputs import atomic_file
+from app.bulk.outputs.records import beside, unfinished
 from app.bulk.report import readable
 from app.bulk.sources.walk import Choice, walk
 
@@ -43,9 +44,9 @@ def check(archive: Path, roots: Iterable[str], *, replaces: bool) -> None:
             f"--output: {archive} exists already; choose another name, or add --force to replace it"
         )
     folder = collected(archive)
-    if not failures.unfinished(failures.beside(archive)) and _is_packed(archive):
+    if not unfinished(beside(archive)) and _is_packed(archive):
         discard(archive)  # the command that made the archive was stopped at its last step
-    if folder.exists() and failures.unfinished(failures.beside(archive)):
+    if folder.exists() and unfinished(beside(archive)):
         raise WrongUsage(
             f"--output: {folder} has results of a command with other arguments that has not ended; "
             "start that one again, or remove the folder"

@@ -2,23 +2,22 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import failures
-from app.bulk.outputs.earlier_records import EarlierRecords, in_order, names_in
-from app.bulk.outputs.origin import Origin
-from app.bulk.outputs.results_file import Convert, ResultsFile, partial_of
+from app.bulk.outputs import records
+from app.bulk.outputs.journal import Convert, Journal, Origin
+from app.bulk.outputs.records import Records, names_in
 from app.bulk.outputs.tables import VectorColumn, conversion
 from app.bulk.report import readable
-from app.bulk.run import GOES_ON, Progress, RecordPrinter, ResultsSink, Run, tasks_of
+from app.bulk.run import GOES_ON, JournalSink, Progress, RecordPrinter, Run, tasks_of
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
-from app.bulk.work import Classification, Task
+from app.bulk.work import Classification
 from app.cli.flags import source_flags
 from app.cli.flags.offered_values import complete_files, complete_with
 from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
@@ -128,123 +127,95 @@ def _written(
 ) -> int:
     """Write the records that are missing to the file; the summary goes to standard error.
 
-    With `retry` these are the records of the images that have failed.
+    Missing are those of images without a record, or with `retry` of images that have failed.
     """
-    chosen = {
-        name: getattr(run.settings, name) for name in (*WEIGHTS, "max_pixels", "max_batch_size")
-    }
+    names = (*WEIGHTS, "max_pixels", "max_batch_size")
+    chosen = {name: getattr(run.settings, name) for name in names}
     # A larger limit of pixels may be the reason to try again, and a cache says nothing of records.
     own = {name: value for name, value in chosen.items() if name not in MAY_DIFFER}
     origin = Origin(out, {**given, **own}, "--retry-failed" if retry else "--out")
-    convert, left = conversion(out, _vector(given)), tasks_of(iter(sources))
-    options = {**given, **chosen, **({"retry": True} if retry else {})}
+    convert = conversion(out, _vector(given))
     is_lines = convert is None
-    recorded: Iterator[str] = (each.source.name for each in left)
-    earlier = None if retry else _earlier(out, options, sources, origin, force, is_lines)
-    started, first, failed = False, 0, 0
-    if retry:
+    grows = is_lines and not force and not retry and out.is_file() and origin.is_known
+    if retry or grows:
         origin.check_options()
-        left = failures.only_failed(left, _name, out)
-        recorded = (each.source.name for each in left)
-        convert = partial(failures.write_merged, out)
-    if earlier is not None:
-        started = out.exists() and not force
-        known = [earlier.failed(each.name) for each in sources if each.name in earlier]
-        first, failed = len(known), sum(known)
-        left = (each for each in left if each.source.name not in earlier)
-        journal = partial_of(out, options)
-        recorded = names_in(journal) if journal.exists() else iter(())
-        convert = partial(_write_all, sources, out if started else None, convert)
-    results = ResultsFile(
-        out,
-        recorded,
-        options,
-        replaces=force or retry or started,
-        convert=convert,
-        check=lambda: failures.check_ended(out) if retry else None,
-    )
-    if earlier is None:
-        first, failed = results.done, results.failed
-    failed_before = failed - results.failed
-    with Progress(run.total, first, failed) as progress:
+    if retry:
+        records.check_present(out, (each.name for each in sources))
+    if grows:
+        _check_none_is_gone(out, sources)
+    finished = _read([out] if retry or grows else [])
+    options = {**given, **chosen, **({"retry": True} if retry else {})}
+    check = partial(records.check_ended, out) if retry else lambda: None
+    journal = Journal(out, options, replaces=force or retry or grows, check=check)
+
+    def is_left(name: str) -> bool:
+        wanted = finished.failed(name) if retry else name not in finished
+        return wanted and name not in journal.earlier
+
+    goes_on = retry or grows or journal.done > 0
+    known = [each.name for each in sources if not is_left(each.name)] if goes_on else []
+    first = journal.done if retry else len(known)
+    failed = 0 if retry else sum(finished.failed(n) for n in known if n not in journal.earlier)
+    left = (each for each in tasks_of(iter(sources)) if is_left(each.source.name))
+    with Progress(run.total, first, failed + journal.failed) as progress:
         if first < run.total:
-            sink = ResultsSink(results, progress, origin if retry or started else None)
+            sink = JournalSink(journal, progress, origin if retry or grows else None)
             try:
                 run.answer(left, sink, GOES_ON)
             except WrongUsage:  # of weights, for instance
-                results.abandon()
+                journal.abandon()
                 raise
             except BaseException:  # re-raised
-                results.close()
+                journal.close()
                 raise
-    failed = failed_before + results.failed
+    failed += journal.failed
     if is_lines:  # only JSON Lines can be mended, or go on when they are finished
-        origin.keep(results.network)
-    told = results.failures()
-    results.finish()
-    if is_lines and failed:
-        told = failures.shown(out, out, failed)
+        origin.keep(journal.network)
+    told = "" if is_lines else records.shown(journal.partial, out, failed)
+    if goes_on:
+        order = names_in(out) if retry else (each.name for each in sources)
+        files = [*([out] if retry or grows else []), journal.partial]
+        convert = partial(_ordered, files, order, convert)
+    journal.finish(convert)
+    told = records.shown(out, out, failed) if is_lines else told
     print(progress.summary(), *filter(None, [told]), sep="\n", file=sys.stderr)
     return ExitCode.FAILED if failed else ExitCode.OK
 
 
-def _earlier(
-    out: Path,
-    options: Mapping[str, object],
-    sources: Sources,
-    origin: Origin,
-    force: bool,
-    is_lines: bool,
-) -> EarlierRecords | None:
-    """Return the records of earlier runs whose images are others than now; None without any.
-
-    An interrupted run whose images are the same goes on without them. WrongUsage if other options
-    made a finished file, or if images of it are missing now.
-    """
-    finished = is_lines and not force and out.is_file() and origin.is_known
-    journal = partial_of(out, options)
-    if not finished and (not journal.exists() or in_order(journal, sources)):
-        return None
+def _read(files: Sequence[Path]) -> Records:
     try:
-        if finished:
-            origin.check_options()
-            _check_none_is_gone(out, sources)
-        files = [*([out] if finished else []), journal]
-        return EarlierRecords([file for file in files if file.exists()])
+        return Records(files)
     except (ValueError, LookupError, TypeError):
-        raise WrongUsage(f"--out: {out} has other lines than records; name another file") from None
+        raise WrongUsage(
+            f"--out: {files[0]} has other lines than records; name another file"
+        ) from None
 
 
 def _check_none_is_gone(out: Path, sources: Sources) -> None:
     now = {readable(each.name) for each in sources}
     if gone := [name for name in names_in(out) if name not in now]:
-        more = ", …" if len(gone) > failures.SHOWN else ""
+        more = ", …" if len(gone) > records.SHOWN else ""
         raise WrongUsage(
             f"--out: {out} has records of {len(gone)} images that are not among the sources any "
-            f"more ({', '.join(gone[: failures.SHOWN])}{more}); write to another file, or add "
+            f"more ({', '.join(gone[: records.SHOWN])}{more}); write to another file, or add "
             "--force to begin anew without them"
         )
 
 
-def _write_all(
-    sources: Sources, finished: Path | None, convert: Convert | None, lines: Path, path: Path
+def _ordered(
+    files: Sequence[Path], names: Iterable[str], convert: Convert | None, _lines: Path, path: Path
 ) -> None:
-    """Write the records of earlier runs and of this one in the order of the sources."""
-    records = EarlierRecords([*([finished] if finished else []), lines])
-    names = (each.name for each in sources)
+    """Write the records of earlier runs and of this one in the order of the images."""
+    found = Records(files)
     if convert is None:
-        records.write(names, path)
+        found.write(names, path)
         return
     ordered = path.with_name(f"{path.name}.lines")
     try:
-        records.write(names, ordered)
+        found.write(names, ordered)
         convert(ordered, path)
     finally:
         ordered.unlink(missing_ok=True)
-
-
-def _name(task: Task) -> str:
-    return task.source.name
 
 
 def _failed(out: Path) -> int:
@@ -252,7 +223,7 @@ def _failed(out: Path) -> int:
     if out.suffix.lower() in (".csv", ".parquet"):
         raise WrongUsage("--retry-failed: only JSON Lines can be mended; convert them afterwards")
     try:
-        return sum(1 for _ in failures.failed_names(out))
+        return sum(1 for _ in records.failed_names(out))
     except FileNotFoundError:
         raise WrongUsage(f"--retry-failed: {out} is no finished file") from None
     except (ValueError, AttributeError, KeyError):

@@ -1,20 +1,18 @@
 """`darkroom filter` for the images of folders and lists: mirrored, and continued after a stop."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from app.bulk.engine import MOST_AHEAD
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import failures, zip_file
-from app.bulk.outputs.earlier_records import in_order
+from app.bulk.outputs import records, zip_file
 from app.bulk.outputs.folder import ResultsFolder
-from app.bulk.outputs.origin import Origin
+from app.bulk.outputs.journal import Journal, Origin, partial_of
 from app.bulk.outputs.places import Places
-from app.bulk.outputs.results_file import ResultsFile, partial_of
-from app.bulk.run import GOES_ON, Progress, ResultsSink, Run
+from app.bulk.outputs.records import Records
+from app.bulk.run import GOES_ON, JournalSink, Progress, Run
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
 from app.bulk.work import Filtering, InFolder, Task
@@ -46,6 +44,9 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
 
     `options` are what the results depend on; `roots` are the arguments that name sources. The
     records of failures are in a file beside the folder, if there are any.
+
+    Missing are the results of images without a record in an interrupted run, and those that are not
+    in the folder of a run that has ended, which has grown.
     """
     if asked.output == "-":
         raise WrongUsage("--output: many images need a folder, not standard output")
@@ -53,56 +54,51 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
     if archive is not None and asked.retry:
         raise WrongUsage("--retry-failed: a ZIP cannot be mended; filter into a folder")
     path = Path(asked.output) if archive is None else zip_file.collected(archive)
-    folder = ResultsFolder(path, asked.force)
-    folder.check(roots)
-    file = failures.beside(archive or folder.path)
+    ResultsFolder(path, asked.force).check(roots)
+    file = records.beside(archive or path)
     depends_on = {name: each for name, each in options.items() if name != "retry"}
     origin = Origin(file, depends_on, "--retry-failed" if asked.retry else "--output")
-    if asked.retry:
-        if not file.exists():
-            _check_ended(path, file)
-            print(f"{file} does not exist: no image has failed", file=sys.stderr)
-            return ExitCode.OK
-        origin.check_options()
-    left = _tasks(asked, sources, file)
+    if asked.retry and not file.exists():
+        _check_ended(path, file)
+        print(f"{file} does not exist: no image has failed", file=sys.stderr)
+        return ExitCode.OK
     own = {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output}
-    goes_on = _goes_on(asked, sources, origin, partial_of(file, own))
-    if goes_on:
-        folder = ResultsFolder(path, replaces=True)
-        left = (each for each in left if not folder.has(each.source, each.target))
-    results = ResultsFile(
-        file,
-        (each.source.name for each in left),
-        own,
-        replaces=True,
-        convert=failures.write_failures,
-        check=partial(_check, asked, sources, folder, roots),
-        anew=goes_on,
-    )
-    code = _completed(asked, sources, results, folder, left, origin, goes_on)
-    if not results.failed:
+    resumed = partial_of(file, own).exists()
+    grows = not (resumed or asked.retry or asked.force or archive is not None)
+    grows = grows and origin.is_known and path.is_dir()
+    if asked.retry or grows:
+        origin.check_options()
+    # Results that a run may have written after its last record are there, and are written again.
+    folder = ResultsFolder(path, asked.force or resumed or grows)
+    check = partial(_check, asked, sources, folder, roots)
+    journal = Journal(file, own, replaces=True, check=check)
+    failed = Records([file] if asked.retry else [])
+
+    def is_left(source: Source, target: str) -> bool:
+        if asked.retry:
+            return failed.failed(source.name) and source.name not in journal.earlier
+        if grows or (source.name in journal.earlier and not journal.earlier.failed(source.name)):
+            return not folder.has(source, target)
+        return source.name not in journal.earlier
+
+    try:
+        code = _answered(asked, sources, journal, folder, file, is_left, goes_on=resumed or grows)
+        if archive is not None:
+            zip_file.pack(archive, replaces=asked.force)
+        else:
+            origin.keep({})
+        journal.finish(records.write_failures)
+    except WrongUsage:
+        journal.abandon()
+        raise
+    except BaseException:  # re-raised
+        journal.close()
+        raise
+    if not journal.failed:
         file.unlink()
     if archive is not None:
         zip_file.discard(archive)
     return code
-
-
-def _goes_on(asked: Asked, sources: Sources, origin: Origin, journal: Path) -> bool:
-    """Return whether the images without a result are filtered, beside the results of earlier runs.
-
-    That is so if the earlier command ended, or if its images are not the first ones any more: the
-    folder has grown. WrongUsage if other options made the results.
-    """
-    if asked.retry:
-        return False
-    if journal.exists():
-        return not in_order(journal, sources)
-    if asked.force or asked.archive is not None:
-        return False
-    if not origin.is_known or not Path(asked.output).is_dir():
-        return False
-    origin.check_options()
-    return True
 
 
 def _check_ended(folder: Path, file: Path) -> None:
@@ -111,37 +107,11 @@ def _check_ended(folder: Path, file: Path) -> None:
         raise WrongUsage(
             f"--retry-failed: {folder} has no results; name the folder of earlier ones"
         )
-    if failures.unfinished(file):
+    if records.unfinished(file):
         raise WrongUsage(
             f"--retry-failed: the command that filters into {folder} has not ended; start it again "
             "without --retry-failed first"
         )
-
-
-def _completed(
-    asked: Asked,
-    sources: Sources,
-    results: ResultsFile,
-    folder: ResultsFolder,
-    left: Iterator[Task],
-    origin: Origin,
-    goes_on: bool,
-) -> int:
-    """Write the results that are missing, then everything that is made of them."""
-    try:
-        code = _continued(asked, sources, results, folder, left, goes_on)
-        if asked.archive is not None:
-            zip_file.pack(asked.archive, replaces=asked.force)
-        else:
-            origin.keep({})
-        results.finish()
-    except WrongUsage:
-        results.abandon()
-        raise
-    except BaseException:  # re-raised
-        results.close()
-        raise
-    return code
 
 
 def _check(asked: Asked, sources: Sources, folder: ResultsFolder, roots: Sequence[str]) -> None:
@@ -153,51 +123,42 @@ def _check(asked: Asked, sources: Sources, folder: ResultsFolder, roots: Sequenc
     if asked.archive is not None:
         zip_file.check(asked.archive, roots, replaces=asked.force)
     elif asked.retry:
-        failures.check_ended(failures.beside(folder.path))
+        records.check_ended(records.beside(folder.path))
     else:
         folder.check_targets(_wanted(asked, sources), sources)
 
 
-def _continued(
+def _answered(
     asked: Asked,
     sources: Sources,
-    results: ResultsFile,
+    journal: Journal,
     folder: ResultsFolder,
-    left: Iterator[Task],
+    file: Path,
+    is_left: Callable[[Source, str], bool],
+    *,
     goes_on: bool,
 ) -> int:
-    first = results.done
+    """Filter the images that are left; return the exit code."""
+    first = journal.done
     if asked.retry:
-        total = sum(1 for _ in failures.failed_names(failures.beside(folder.path)))
+        total = records.check_present(file, (each.name for each in sources))
     else:
         total = source_flags.counted(sources)
         if goes_on:
-            first = sum(folder.has(each, target) for each, target in _wanted(asked, sources))
-
-    def tasks() -> Iterator[Task]:
-        for number, each in enumerate(left):
-            yield replace(each, replaces=results.resumed and number < MOST_AHEAD)
-
+            first = sum(not is_left(*each) for each in _wanted(asked, sources))
+    tasks = (
+        Task(number, source, target)
+        for number, (source, target) in enumerate(_wanted(asked, sources))
+        if is_left(source, target)
+    )
     work = Filtering(asked.version, InFolder(folder))
-
-    with Progress(total, first, results.failed) as progress:
+    with Progress(total, first, journal.failed) as progress:
         if first < total:
-            sink = ResultsSink(results, progress)
-            Run(asked.settings, work, asked.servers, total).answer(tasks(), sink, GOES_ON)
-    failed = results.failures()
-    print(progress.summary(), *filter(None, [failed]), sep="\n", file=sys.stderr)
-    return ExitCode.FAILED if results.failed else ExitCode.OK
-
-
-def _tasks(asked: Asked, sources: Sources, file: Path) -> Iterator[Task]:
-    """Return the images to filter; with `retry` those that have failed, by `file`."""
-    wanted = enumerate(_wanted(asked, sources))
-    tasks = (Task(number, source, target) for number, (source, target) in wanted)
-    return failures.only_failed(tasks, _name, file) if asked.retry else tasks
-
-
-def _name(task: Task) -> str:
-    return task.source.name
+            sink = JournalSink(journal, progress)
+            Run(asked.settings, work, asked.servers, total).answer(tasks, sink, GOES_ON)
+    told = records.shown(journal.partial, file, journal.failed)
+    print(progress.summary(), *filter(None, [told]), sep="\n", file=sys.stderr)
+    return ExitCode.FAILED if journal.failed else ExitCode.OK
 
 
 def _wanted(asked: Asked, sources: Sources) -> Iterator[tuple[Source, str]]:

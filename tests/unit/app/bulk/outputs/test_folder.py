@@ -21,32 +21,29 @@ def wanted(*pairs: tuple[Source, str]) -> Iterator[tuple[Source, str]]:
 
 def test_results_are_in_mirrored_folders(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path / "made", replaces=False)
-    file = folder.write("in/a.jpg", ImageFormat.JPEG, b"pixels", again=False)
+    file = folder.write("in/a.jpg", ImageFormat.JPEG, b"pixels")
     assert file == tmp_path / "made/in/a.jpg"
     assert file.read_bytes() == b"pixels"
 
 
 def test_a_source_whose_name_is_wrong_gets_the_suffix_of_its_format(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path, replaces=False)
-    assert folder.write("a.png", ImageFormat.JPEG, b"", again=False).name == "a.png.jpg"
+    assert folder.write("a.png", ImageFormat.JPEG, b"").name == "a.png.jpg"
 
 
 def test_a_file_is_replaced_by_force_or_by_the_run_that_made_it(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_text("mine")
     folder = ResultsFolder(tmp_path, replaces=False)
     with pytest.raises(InvalidParameter, match="add --force"):
-        folder.write("a.jpg", ImageFormat.JPEG, b"new", again=False)
+        folder.write("a.jpg", ImageFormat.JPEG, b"new")
     assert (tmp_path / "a.jpg").read_text() == "mine"
-    folder.write("a.jpg", ImageFormat.JPEG, b"new", again=True)
-    ResultsFolder(tmp_path, replaces=True).write("a.jpg", ImageFormat.JPEG, b"newer", again=False)
+    ResultsFolder(tmp_path, replaces=True).write("a.jpg", ImageFormat.JPEG, b"newer")
     assert (tmp_path / "a.jpg").read_bytes() == b"newer"
 
 
 def test_a_name_that_is_too_long_is_the_error_of_its_image(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="cannot write"):
-        ResultsFolder(tmp_path, replaces=False).write(
-            "n" * 300 + ".jpg", ImageFormat.JPEG, b"", again=False
-        )
+        ResultsFolder(tmp_path, replaces=False).write("n" * 300 + ".jpg", ImageFormat.JPEG, b"")
 
 
 def test_a_full_disk_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +52,7 @@ def test_a_full_disk_ends_the_command(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(atomic_file, "write", full)
     with pytest.raises(CannotWrite, match="No space left"):
-        ResultsFolder(tmp_path, replaces=False).write("a.jpg", ImageFormat.JPEG, b"", again=False)
+        ResultsFolder(tmp_path, replaces=False).write("a.jpg", ImageFormat.JPEG, b"")
 
 
 def test_a_folder_of_sources_cannot_be_that_of_results(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import parquet
-from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.journal import Journal
 from app.bulk.outputs.tables import VectorColumn, conversion
 
 LABELLED = {
@@ -119,19 +119,19 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 def test_a_table_that_was_interrupted_is_continued_and_appears_at_the_end(
     name: str, tmp_path: Path
 ) -> None:
-    path, names = tmp_path / name, ['a,"b".jpg', "b.jpg"]
+    path = tmp_path / name
 
-    def opened() -> ResultsFile:
-        return ResultsFile(path, names, {}, replaces=False, convert=conversion(path, None))
+    def opened() -> Journal:
+        return Journal(path, {}, replaces=False)
 
     first = opened()
     first.add(json.dumps(LABELLED).encode() + b"\n", failed=0)
     first.close()
     assert not path.exists()
     second = opened()
-    assert (second.done, second.resumed) == (1, True)
+    assert second.done == 1
     second.add(json.dumps(FAILED).encode() + b"\n", failed=1)
-    second.finish()
+    second.finish(conversion(path, None))
     assert [*tmp_path.iterdir()] == [path]
     whole = path.read_bytes()
     converted(tmp_path, f"whole-{name}", LABELLED, FAILED)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import failures, zip_file
+from app.bulk.outputs import records, zip_file
 
 
 def test_what_a_command_left_at_its_last_step_is_removed(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_folder_in_the_place_of_collected_results_is_told_and_kept(
     archive = tmp_path / "made.zip"
     zip_file.collected(archive).mkdir()
     if goes_on:
-        (tmp_path / f"{failures.beside(archive).name}.0123abcd.partial").touch()
+        (tmp_path / f"{records.beside(archive).name}.0123abcd.partial").touch()
     with pytest.raises(WrongUsage, match=told):
         zip_file.check(archive, [], replaces=True)
     assert zip_file.collected(archive).is_dir()

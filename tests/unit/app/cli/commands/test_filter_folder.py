@@ -12,7 +12,7 @@ import pytest
 from app.bulk import engine
 from app.bulk.outputs import zip_file
 from app.bulk.outputs.folder import ResultsFolder
-from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.journal import Journal
 from app.bulk.sources import contents
 from app.bulk.work import Finished, Record, Task, Work
 from app.cli.parser import run
@@ -168,7 +168,7 @@ def test_a_command_that_was_stopped_when_its_zip_was_there_leaves_it_whole(
 ) -> None:
     sources, archive = photos(tmp_path), tmp_path / "made.zip"
     with monkeypatch.context() as patch:
-        patch.setattr(ResultsFile, "finish", stopped)
+        patch.setattr(Journal, "finish", stopped)
         with pytest.raises(KeyboardInterrupt):
             filtered(sources, archive)
     before = archive.stat()
@@ -218,7 +218,7 @@ def test_a_retry_before_the_end_of_the_first_run_is_refused(
     assert filtered(sources, made, "--retry-failed") == ExitCode.WRONG_USAGE
     assert "has no results" in capfd.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr(ResultsFile, "finish", stopped)
+        patch.setattr(Journal, "finish", stopped)
         with pytest.raises(KeyboardInterrupt):
             filtered(sources, made)
     capfd.readouterr()

@@ -1,9 +1,10 @@
-"""A file of records that a command can continue after it was stopped, even by kill -9.
+"""The records of a command while it runs: it can continue them after it was stopped by kill -9.
 
-Records are appended as JSON Lines to a partial file beside the target. When all are there it
-becomes the target, or is converted to its format (CSV, Parquet), so no reader sees half of them. A
-line that was cut off is removed before work goes on. Another small file names the network that
-makes the records, so those of two are never mixed.
+Records are appended as JSON Lines to a partial file beside the target. When all are there, the
+target is made of them, so no reader sees half of them. A line that was cut off is removed before
+work goes on. Small files say what made the records: `.network` beside the partial file and
+`.origin.json` beside the target, so those of two networks, or of two sets of options, are never
+mixed.
 """
 
 import errno
@@ -12,66 +13,58 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs import atomic_file, failures
-from app.bulk.report import readable
+from app.bulk.outputs import atomic_file
+from app.bulk.outputs.records import Records
 
 SYNC = 1.0
 """Seconds after which appended records are forced to the disk: a power failure costs no more."""
 
 
 Convert = Callable[[Path, Path], None]
-"""Writes the records of the first file, JSON Lines, to the second one in another format."""
+"""Writes the target, the second file, of the records in the first one."""
 
 
-class ResultsFile:
-    """The records of the images `names`, in this order; `done` are there already.
+class Journal:
+    """The partial file for the target `path`; `earlier` are the records that are there already.
 
-    Exactly `done` names are taken from an iterator, so that it goes on with the first image without
-    a record. `options` are what the records depend on. A run with other options has another partial
-    file, and begins anew. `check` is called before a partial file is made: one that is there proves
-    that an earlier run has passed it. `convert` makes the target of the records, unless it is JSON
-    Lines. With `anew` earlier records do not count. Raises WrongUsage and CannotWrite.
+    `options` are what the records depend on: a run with other options has another partial file.
+    `check` is called before a partial file is made: one that is there proves that an earlier run
+    has passed it. `done` and `failed` count records. Raises WrongUsage and CannotWrite.
     """
 
     def __init__(
         self,
         path: Path,
-        names: Iterable[str],
         options: Mapping[str, object],
         *,
         replaces: bool,
-        convert: Convert | None = None,
         check: Callable[[], object] = lambda: None,
-        anew: bool = False,
     ) -> None:
         path = _regular(path)
         if not replaces and path.exists():
             raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
         if not path.parent.is_dir():
             raise WrongUsage(f"--out: there is no folder {path.parent}; make it first")
-        self._path, self._replaces, self._convert = path, replaces, convert
-        self._partial = partial_of(path, options)
-        self._network = self._partial.with_suffix(".network")
+        self._path, self._replaces = path, replaces
+        self.partial = partial_of(path, options)
+        self._network = self.partial.with_suffix(".network")
         self._synced = time.monotonic()
-        self.resumed = self._partial.exists()
-        """True if an earlier run with the same options has begun and did not end."""
-        if not self.resumed:
+        if not self.partial.exists():
             check()
         try:
             self._file = self._locked()
         except OSError as error:
-            raise CannotWrite.of(self._partial, error) from None
+            raise CannotWrite.of(self.partial, error) from None
         try:
-            if anew:
-                self._file.truncate(0)
-            self.done, self.failed = self._continued(iter(names))
+            self.done, self.failed = self._continued()
+            self.earlier = Records([self.partial])
         except BaseException:  # re-raised
             self._file.close()
             raise
@@ -93,7 +86,7 @@ class ResultsFile:
         if changed := [name for name, value in network.items() if before.get(name) != value]:
             now = ", ".join(f"{name} {network[name]} (was {before.get(name)})" for name in changed)
             raise WrongUsage(
-                f"--out: {self._partial} is of another network than is loaded now: {now}; "
+                f"--out: {self.partial} is of another network than is loaded now: {now}; "
                 "make the earlier one available again, or remove the file to begin anew"
             )
 
@@ -115,35 +108,26 @@ class ResultsFile:
                 os.fdatasync(self._file.fileno())
                 self._synced = time.monotonic()
         except OSError as error:
-            raise CannotWrite.of(self._partial, error) from None
+            raise CannotWrite.of(self.partial, error) from None
         self.done += count
         self.failed += failed
 
-    def failures(self, place: Path | None = None) -> str:
-        """Return lines about the failures, for people; empty if there are none.
-
-        Call it before `finish`. `place` is the file with their records, by default the target.
-        """
-        if not self.failed:
-            return ""
-        return failures.shown(self._partial, place or self._path, self.failed)
-
-    def finish(self) -> None:
-        """Give the file its name, now that it is complete."""
+    def finish(self, convert: Convert | None = None) -> None:
+        """Make the target, by `convert` unless the records are the target as they are."""
         try:
             os.fsync(self._file.fileno())
-            if self._convert is not None:
-                atomic_file.convert(self._partial, self._path, self._convert, self._replaces)
+            if convert is not None:
+                atomic_file.convert(self.partial, self._path, convert, self._replaces)
             elif self._replaces:
-                os.replace(self._partial, self._path)
+                os.replace(self.partial, self._path)
             else:
-                atomic_file.publish(self._partial, self._path)
-            self._partial.unlink(missing_ok=True)  # or the other name of the same file
+                atomic_file.publish(self.partial, self._path)
+            self.partial.unlink(missing_ok=True)  # or the other name of the same file
             self._network.unlink(missing_ok=True)
             atomic_file.sync_folder(self._path.parent)
         except FileExistsError:
             raise CannotWrite(
-                f"{self._path} was made meanwhile; {self._partial} is complete"
+                f"{self._path} was made meanwhile; {self.partial} is complete"
             ) from None
         except OSError as error:
             raise CannotWrite.of(self._path, error) from None
@@ -157,50 +141,103 @@ class ResultsFile:
     def abandon(self) -> None:
         """Remove the partial file if it has no record: nothing was begun."""
         if not self.done:
-            self._partial.unlink(missing_ok=True)
+            self.partial.unlink(missing_ok=True)
             self._network.unlink(missing_ok=True)
         self._file.close()
 
     def _locked(self) -> BinaryIO:
         """Open the partial file for this process alone."""
-        atomic_file.check_writable(self._partial.parent)
-        if self._partial.exists() and self._path.exists() and self._partial.samefile(self._path):
-            self._partial.unlink()  # a finished file: its process was killed before this step
-        file = open(self._partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `finish`)
+        atomic_file.check_writable(self.partial.parent)
+        if self.partial.exists() and self._path.exists() and self.partial.samefile(self._path):
+            self.partial.unlink()  # a finished file: its process was killed before this step
+        file = open(self.partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `finish`)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            atomic_file.sync_folder(self._partial.parent)
+            atomic_file.sync_folder(self.partial.parent)
         except OSError as error:
             file.close()
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             raise WrongUsage(f"--out: another command is writing {self._path} just now") from None
-        if not self._partial.exists() or not os.path.samestat(
-            os.fstat(file.fileno()), self._partial.stat()
+        if not self.partial.exists() or not os.path.samestat(
+            os.fstat(file.fileno()), self.partial.stat()
         ):
             file.close()  # another command has finished it between `open` and `flock`
             raise WrongUsage(f"--out: another command has just written {self._path}")
         return file
 
-    def _continued(self, names: Iterator[str]) -> tuple[int, int]:
+    def _continued(self) -> tuple[int, int]:
         """Return the numbers of records and of failures in the file, and cut off a torn line."""
         self._file.seek(0)
         done = failed = end = 0
         with open(self._file.fileno(), "rb", closefd=False) as lines:
             for line in lines:
                 record = _parsed(line) if line.endswith(b"\n") else {}
-                if not record:  # torn by a kill, or without its content after a power failure
+                if "source" not in record:  # torn by a kill, or lost by a power failure
                     break
-                name = next(names, None)
-                if name is None or record.get("source") != readable(name):
-                    raise WrongUsage(
-                        f"--out: {self._partial} is of other images than now; remove it to begin "
-                        "anew"
-                    )
                 done, end = done + 1, end + len(line)
                 failed += record.get("status") != "ok"
         self._file.truncate(end)
         return done, failed
+
+
+class Origin:
+    """The file about `finished`; `options` are those of this command on which results depend.
+
+    Messages begin with the `flag` of the command that is refused.
+    """
+
+    def __init__(
+        self, finished: Path, options: Mapping[str, object], flag: str = "--retry-failed"
+    ) -> None:
+        self._finished, self._flag = finished, flag
+        self._options = json.loads(json.dumps(options, default=str))
+
+    @property
+    def _path(self) -> Path:
+        path = self._finished.resolve()
+        return path.with_name(f"{path.name}.origin.json")
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether there is a file about the finished file."""
+        return self._path.exists()
+
+    def check_options(self) -> None:
+        """Raise WrongUsage if the first run had other options, or if it is not known."""
+        if differences := [*_differences(self._read()["options"], self._options)]:
+            raise WrongUsage(
+                f"{self._flag}: {self._finished} was made with other options: "
+                f"{', '.join(differences)}; use the earlier ones, or --force to begin anew"
+            )
+
+    def check_network(self, network: Mapping[str, object]) -> None:
+        """Raise WrongUsage if another network, other weights or other labels made the rest."""
+        if differences := [*_differences(self._read()["network"], network)]:
+            raise WrongUsage(
+                f"{self._flag}: another network made {self._finished} than is loaded now: "
+                f"{', '.join(differences)}; make the earlier one available again, or classify all "
+                "images anew into another file"
+            )
+
+    def keep(self, network: Mapping[str, object]) -> None:
+        """Write the file about a run that has ended; without a network the known one stays."""
+        try:
+            known = network or (self._read()["network"] if self.is_known else {})
+            text = json.dumps({"options": self._options, "network": dict(known)}) + "\n"
+            atomic_file.write(self._path, text.encode(), replace=True)
+        except OSError as error:
+            raise CannotWrite.of(self._path, error) from None
+
+    def _read(self) -> Mapping[str, Mapping[str, object]]:
+        try:
+            known = json.loads(self._path.read_bytes())
+            return {"options": dict(known["options"]), "network": dict(known["network"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise WrongUsage(
+                f"{self._flag}: {self._path} is missing or cannot be read, so it is not known "
+                f"what made {self._finished}; run the command for all images into another file"
+            ) from None
 
 
 def partial_of(path: Path, options: Mapping[str, object]) -> Path:
@@ -208,6 +245,12 @@ def partial_of(path: Path, options: Mapping[str, object]) -> Path:
     digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
     path = path.resolve()
     return path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
+
+
+def _differences(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            yield f"{name} {now.get(name)} (was {before.get(name)})"
 
 
 def _regular(path: Path) -> Path:

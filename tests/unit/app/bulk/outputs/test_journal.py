@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.journal import Journal
 from app.bulk.report import json_line
 from models.api.schemas import Record
 
@@ -21,12 +21,8 @@ def line(name: str, status: str = "ok") -> bytes:
     return json.dumps({"source": name, "status": status}).encode() + b"\n"
 
 
-def opened(
-    folder: Path, names: list[str] | None = None, top_k: int = 5, replaces: bool = False
-) -> ResultsFile:
-    return ResultsFile(
-        folder / "out.jsonl", NAMES if names is None else names, {"top_k": top_k}, replaces=replaces
-    )
+def opened(folder: Path, top_k: int = 5, replaces: bool = False) -> Journal:
+    return Journal(folder / "out.jsonl", {"top_k": top_k}, replaces=replaces)
 
 
 def interrupted(folder: Path, *records: bytes) -> Path:
@@ -55,19 +51,13 @@ def test_work_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
         file.write(line("c.jpg")[:7])
     results = opened(tmp_path)
     assert (results.done, results.failed) == (2, 1)
+    assert [name in results.earlier for name in NAMES] == [True, True, False]
     results.add(line("c.jpg"), failed=False)
     results.finish()
     sources = [
         json.loads(each)["source"] for each in (tmp_path / "out.jsonl").read_text().splitlines()
     ]
     assert sources == NAMES
-
-
-@pytest.mark.parametrize("names", [["b.jpg", "c.jpg"], [], ["x.jpg", *NAMES]])
-def test_a_partial_file_of_other_images_is_not_continued(names: list[str], tmp_path: Path) -> None:
-    interrupted(tmp_path, line("a.jpg"))
-    with pytest.raises(WrongUsage, match="is of other images than now"):
-        opened(tmp_path, names)
 
 
 def test_a_line_that_lost_its_content_ends_what_is_kept(tmp_path: Path) -> None:
@@ -91,7 +81,7 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(WrongUsage, match="add --force to replace it"):
         opened(tmp_path)
-    results = opened(tmp_path, [], replaces=True)
+    results = opened(tmp_path, replaces=True)
     results.finish()
     assert (tmp_path / "out.jsonl").read_bytes() == b""
 
@@ -142,7 +132,7 @@ def test_the_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "real.jsonl").write_text("old")
     (tmp_path / "out.jsonl").symlink_to("far/real.jsonl")
-    opened(tmp_path, [], replaces=True).finish()
+    opened(tmp_path, replaces=True).finish()
     assert (tmp_path / "out.jsonl").is_symlink()
     assert (tmp_path / "far" / "real.jsonl").read_text() == ""
 
@@ -185,12 +175,13 @@ def test_the_names_of_files_are_forced_to_the_disk(
 
 def test_names_that_are_not_utf_8_are_continued(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.jpg")
-    first = opened(tmp_path, [name, "b.jpg"])
+    first = opened(tmp_path)
     record = Record(index=0, source=name, status="ok")
     first.add(json_line(record), failed=False)
     first._file.close()
-    results = opened(tmp_path, [name, "b.jpg"])
+    results = opened(tmp_path)
     assert results.done == 1
+    assert name in results.earlier
     results.abandon()
 
 

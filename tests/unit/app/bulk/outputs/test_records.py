@@ -1,4 +1,4 @@
-"""Records of images that failed, and how only these are tried again."""
+"""Records that are found by the names of their images, and those of images that failed."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs.failures import (
+from app.bulk.outputs.records import (
+    Records,
     check_ended,
+    check_present,
     failed_names,
-    only_failed,
     write_failures,
-    write_merged,
 )
 
 
@@ -41,20 +41,24 @@ def test_a_retry_waits_for_the_end_of_a_command_that_replaces_the_file(tmp_path:
         check_ended(file)
 
 
-def test_only_images_that_failed_are_taken_in_their_order(tmp_path: Path) -> None:
-    failed = lines(tmp_path / "failed", b="error", d="error")
-    assert [*only_failed(iter("abcde"), str, failed)] == ["b", "d"]
-
-
 def test_an_image_that_is_not_there_any_more_is_named(tmp_path: Path) -> None:
     failed = lines(tmp_path / "failed", b="error", x="error")
+    assert check_present(failed, "abcx") == 2
     with pytest.raises(WrongUsage, match=r"x of .* is not among the images"):
-        list(only_failed(iter("abc"), str, failed))
+        check_present(failed, "abc")
 
 
-def test_new_records_take_the_places_of_errors(tmp_path: Path) -> None:
+def test_of_two_records_of_an_image_the_later_one_counts(tmp_path: Path) -> None:
     before = lines(tmp_path / "before", a="ok", b="error", c="ok", d="error")
-    again = lines(tmp_path / "again", b="ok", d="error")
-    write_merged(before, again, tmp_path / "merged")
-    found = [("a", "ok"), ("b", "ok"), ("c", "ok"), ("d", "error")]
-    assert sources(tmp_path / "merged") == found
+    again = lines(tmp_path / "again", d="error", b="ok")
+    found = Records([before, again])
+    assert [found.failed(name) for name in "abcdx"] == [False, False, False, True, False]
+    found.write("xabdc", tmp_path / "merged")
+    assert sources(tmp_path / "merged") == [("a", "ok"), ("b", "ok"), ("d", "error"), ("c", "ok")]
+
+
+def test_records_have_the_positions_that_their_images_have_now(tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    torn.write_text('{"index":7,"source":"a","status":"ok"}\n{"index":8,"source":"b","sta')
+    Records([torn]).write("ba", tmp_path / "written")
+    assert (tmp_path / "written").read_text() == '{"index":1,"source":"a","status":"ok"}\n'
