@@ -48,7 +48,7 @@ from workers.supervision.startup import cores
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """What a server of one command does; nobody looks whether it is ready, and none shall wait.
+    """The work of a server of one command: no other client uses it, so it has no warm-up.
 
     Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
     the batch that it is part of.

@@ -29,7 +29,7 @@ WITHOUT_LIMIT = 1 << 40
 """More bytes, images or pixels than the command has under way."""
 
 LONG = 3600.0
-"""Seconds that a request may take: nobody but the command waits for it."""
+"""Seconds that a request may take: the command alone waits for it."""
 
 END = 10.0
 """Seconds in which the server ends when its orders do."""
