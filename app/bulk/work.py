@@ -13,8 +13,7 @@ from app.bulk.errors import WrongUsage
 from app.bulk.outputs.folder import ResultsFolder
 from app.bulk.report import OF_HTTP, readable, with_file
 from app.bulk.sources.source import Source
-from app.intake.output_format import FixedFormat
-from app.intake.wanted import Version
+from app.intake.wanted import FixedFormat, Version
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 
