@@ -1,11 +1,17 @@
 """Serve the page for people at `/` and `/docs`, and its scripts and styles below `/page/`.
 
-At `/docs` the page begins with the reference, which its scripts write from the OpenAPI document.
-Browsers keep the files and ask by their ETag whether they have changed.
+What lies in `app/page/static/` is what browsers get, without a build step; they keep the files and
+ask by their ETag whether they have changed. At `/docs` the page begins with the reference, which
+its scripts write from the OpenAPI document. Only the HTML is completed, by forms that work without
+a script: one for each operation that takes images.
 """
 
+import functools
+import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,8 +19,69 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from app.http.negotiation import matches
-from app.page.files import INDEX, POLICY, PageFile, files, index
 from app.service import ServiceOf
+
+FOLDER = Path(__file__).parents[1] / "page" / "static"
+
+INDEX = "index.html"
+
+_FORMS = "<!--FORMS-->"
+"""The place of the forms in the HTML."""
+
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
+}
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' blob:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "require-trusted-types-for 'script'",
+    )
+)
+"""The Content-Security-Policy: nothing is loaded from elsewhere, no script stands in the HTML, and
+scripts cannot turn text into markup."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file as it is sent."""
+
+    body: bytes
+    media_type: str
+    etag: str
+
+
+@functools.cache
+def files() -> Mapping[str, PageFile]:
+    """Return the files by name."""
+    return {
+        path.name: page_file(path.read_bytes(), path.suffix)
+        for path in sorted(FOLDER.iterdir())
+        if path.suffix in _MEDIA_TYPES
+    }
+
+
+def page_file(body: bytes, suffix: str) -> PageFile:
+    """Return a body with the media type of its suffix and a strong ETag of its content."""
+    digest = hashlib.sha256(body).hexdigest()[:32]
+    return PageFile(body, _MEDIA_TYPES[suffix], f'"{digest}"')
+
+
+def index(forms: str) -> PageFile:
+    """Return the HTML with `forms`, which browsers show where scripts are switched off."""
+    return page_file(files()[INDEX].body.replace(_FORMS.encode(), forms.encode()), ".html")
+
 
 router = APIRouter(include_in_schema=False)
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.page.files import files
+from app.routes.page import files
 from tests.pictures import jpeg
 from tests.server import until
 

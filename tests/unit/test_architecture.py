@@ -33,7 +33,6 @@ APP = (
     "admission",
     "telemetry",
     "http",
-    "page",
     "archives",
     "connections",
     "urls",

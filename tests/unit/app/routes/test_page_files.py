@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.page.files import FOLDER, INDEX, files, index
+from app.routes.page import FOLDER, INDEX, files, index
 
 MOST_BYTES = 200_000
 
