@@ -92,7 +92,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> GpuSlot
         host=torch.full((room,), POISON, dtype=torch.uint8),
         outputs={},
         marks=Marks(*[cast(torch.cuda.Event, NoEvent())] * 6),
-        jpeg_blocks=JpegBlocks(16, CPU),
+        jpeg_blocks=JpegBlocks(16, room, CPU),
         decoder=decoder,
     )
 

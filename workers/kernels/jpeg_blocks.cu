@@ -1,4 +1,4 @@
-// Tell whether the entropy-coded data of baseline JPEGs hold exactly their blocks. The decode engines
+// Tell whether the entropy-coded data of baseline JPEGs hold exactly their blocks. Decode engines
 // do not tell: they stop where data are missing, and show pixels of an earlier image there.
 //
 // Nothing but decoding all codes shows where a block ends. One block of threads decodes one file.

@@ -343,7 +343,7 @@ class CudaEngine:
                 for each in self._networks
             },
             marks=Marks.made(),
-            jpeg_blocks=JpegBlocks(batch, device),
+            jpeg_blocks=JpegBlocks(batch, room // BYTES_PER_PIXEL, device),
             decoder=None
             if self._nvjpeg is None
             else Decoder(self._nvjpeg, self._max_batch_size, self._states),

@@ -8,8 +8,9 @@ count is wrong. It refuses damaged files in its own words, as on a machine witho
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from models.codec.jpeg import UNITS
 from models.domain.image import Jpeg
 
 if TYPE_CHECKING:
-    from workers.engines.cuda.slot import GpuSlot, Launcher
+    from workers.engines.cuda.slot import Launcher
 
 JPEG_DATA = np.dtype(
     [
@@ -43,51 +44,63 @@ SPARE = 1 << 15
 slot is kept for them. Few photos have more than half of that."""
 
 
-class JpegBlocks:
-    """The check of the JPEGs of at most `batch` images, for a slot.
+class Scan(NamedTuple):
+    """Where the data of a file's scan begin, its four tables, and the selectors of its blocks."""
 
-    The kernel writes its answers to pinned memory of the host.
+    start: int
+    tables: bytes
+    selectors: int
+
+
+class JpegBlocks:
+    """The check of the JPEGs of at most `batch` images with `pixels` pixels, for one slot.
+
+    The check has memory and a stream of its own, so that neither decoding nor computing waits for
+    it. The kernel writes its answers to pinned memory of the host.
     """
 
-    def __init__(self, batch: int, device: torch.device) -> None:
-        pinned = device.type == "cuda"
+    def __init__(self, batch: int, pixels: int, device: torch.device) -> None:
+        pinned, size = device.type == "cuda", pixels + batch * (SPARE + 4 * TABLE + 64)
+        self._memory = torch.empty(size, dtype=torch.uint8, device=device)
+        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
         self._whole = torch.zeros(batch, dtype=torch.int32, pin_memory=pinned)
+        self._stream = torch.cuda.Stream(device) if pinned else None
         self._indexes: list[int] = []
 
     def clear(self) -> None:
         """Forget the JPEGs of the last batch."""
         self._indexes = []
 
-    def check(self, kernels: "Launcher", slot: "GpuSlot", images: Mapping[int, Jpeg]) -> None:
-        """Copy the data of each file to the device and start the kernel, on the current stream.
+    def check(self, kernels: "Launcher", files: Mapping[int, tuple[Jpeg, Scan]]) -> None:
+        """Start to copy the data of each file to the device and to count its blocks.
 
-        `images` are the files by their index in the batch; `fits` holds for each.
+        `files` are the JPEGs by their index in the batch, each with what `scan_of` returned.
         """
-        self._indexes = [*images]
-        rows = np.zeros(len(images), JPEG_DATA)
-        offset = slot.first.take(
-            rows.nbytes + 4 * TABLE * len(images) + sum(len(each.data) for each in images.values())
-        )
-        start, end = offset, offset + rows.nbytes
-        host = slot.host.numpy()
+        self._indexes = [*files]
+        rows = np.zeros(len(files), JPEG_DATA)
+        host, start, end = self._host.numpy(), self._memory.data_ptr(), rows.nbytes
         placed: dict[bytes, int] = {}
-        for row, image in enumerate(images.values()):
-            first, tables, selectors = _scan(image)
-            if tables not in placed:
-                host[end : end + len(tables)] = np.frombuffer(tables, np.uint8)
-                placed[tables] = slot.first.address(end)
-                end += len(tables)
-            content = image.data[first:-2]
+        for row, (image, scan) in enumerate(files.values()):
+            if scan.tables not in placed:
+                host[end : end + 4 * TABLE] = np.frombuffer(scan.tables, np.uint8)
+                placed[scan.tables] = start + end
+                end += 4 * TABLE
+            content = image.data[scan.start : -2]
             host[end : end + len(content)] = content
             whole = self._whole.data_ptr() + row * self._whole.element_size()
-            addresses = (slot.first.address(end), placed[tables], whole)
-            rows[row] = (*addresses, len(content), *_blocks(image), selectors)
+            addresses = (start + end, placed[scan.tables], whole)
+            rows[row] = (*addresses, len(content), *_blocks(image), scan.selectors)
             end += len(content)
-        host[start : start + rows.nbytes] = rows.view(np.uint8)
-        self._whole[: len(images)] = 0
-        slot.first.memory[start:end].copy_(slot.host[start:end], non_blocking=True)
-        arguments = (slot.first.address(start),)
-        kernels.launch("count_jpeg_blocks", len(images), THREADS, arguments)
+        host[: rows.nbytes] = rows.view(np.uint8)
+        self._whole[: len(files)] = 0
+        with torch.cuda.stream(self._stream) if self._stream else nullcontext():
+            self._memory[:end].copy_(self._host[:end], non_blocking=True)
+            kernels.launch("count_jpeg_blocks", len(files), THREADS, (start,))
+
+    def end_before(self, stream: torch.cuda.Stream) -> None:
+        """Let what comes next on `stream` wait for the check of the batch."""
+        if self._stream and self._indexes:
+            stream.wait_stream(self._stream)
 
     def damaged(self) -> list[int]:
         """Return the indexes of files that the CPU has to judge; the batch must be done."""
@@ -95,9 +108,18 @@ class JpegBlocks:
         return [self._indexes[row] for row in np.flatnonzero(whole == 0)]
 
 
-def fits(jpeg: Jpeg) -> bool:
-    """Return whether the slot keeps memory for the data of this file."""
-    return len(jpeg.data) <= jpeg.height * jpeg.width + SPARE
+def scan_of(jpeg: Jpeg) -> Scan | None:
+    """Return what the kernel needs to know of a JPEG; None if it is a file for the CPU.
+
+    The engines take no file without a scan, and there is no memory for data that are much longer
+    than the image has pixels.
+    """
+    try:
+        scan = _scan(jpeg)
+    except (IndexError, ValueError):
+        return None
+    fits = len(jpeg.data) - scan.start <= jpeg.height * jpeg.width + SPARE
+    return scan if fits else None
 
 
 def _blocks(jpeg: Jpeg) -> tuple[int, int]:
@@ -108,11 +130,8 @@ def _blocks(jpeg: Jpeg) -> tuple[int, int]:
     return -(-width // wide) * -(-height // high) * sum(blocks), sum(blocks)
 
 
-def _scan(jpeg: Jpeg) -> tuple[int, bytes, int]:
-    """Return where the data of the scan begin, its four tables, and the selectors of its blocks.
-
-    `models.codec.jpeg.inspect` has accepted the file, so no segment is out of order.
-    """
+def _scan(jpeg: Jpeg) -> Scan:
+    """Read the segments of a file that `models.codec.jpeg.inspect` has accepted."""
     stream, at = jpeg.data.data, 2
     tables: dict[int, bytes] = {}
     while (marker := stream[at + 1]) != _SOS:
@@ -128,7 +147,7 @@ def _scan(jpeg: Jpeg) -> tuple[int, bytes, int]:
             selectors |= (selector >> 4 | (selector & 15) << 1) << shift
             shift += 2
     four = [tables.get(name, _ABSENT) for name in (0x00, 0x01, 0x10, 0x11)]
-    return end, b"".join(four), selectors
+    return Scan(end, b"".join(four), selectors)
 
 
 @lru_cache(maxsize=64)
