@@ -132,12 +132,12 @@ def _matches(host: str, allowed: str) -> bool:
     return host.endswith(allowed[1:]) if allowed.startswith("*.") else host == allowed
 
 
-class _Again(Exception):
+@dataclass(frozen=True, slots=True)
+class _Again:
     """A failure worth another try, after `pause` seconds if the origin named them."""
 
-    def __init__(self, error: ServiceError, pause: float | None = None) -> None:
-        self.error = error
-        self.pause = pause
+    error: ServiceError
+    pause: float | None = None
 
 
 class Fetcher:

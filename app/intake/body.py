@@ -223,55 +223,6 @@ class Inflater:
         self._inflater = zlib.decompressobj(_GZIP if gzip else _ZLIB if zlib_format else _RAW)
 
 
-class UnpackedBody:
-    """A `receive` for the unpacked body of a request; `grow` counts its bytes before their use.
-
-    The result raises TooLarge over `most` bytes (None: no limit) or MOST_RATIO, and
-    MalformedRequest.
-    """
-
-    def __init__(
-        self, receive: Receive, coding: str, most: int | None, grow: Callable[[int], None]
-    ) -> None:
-        self._receive, self._most, self._grow = receive, most, grow
-        self._inflater = Inflater(coding)
-        self._came = self._made = 0
-        self._more, self._ended = True, False
-
-    async def __call__(self) -> Message:
-        """Return the next message of the unpacked body, then what comes behind the body."""
-        if self._ended:
-            return await self._receive()
-        try:
-            while not (piece := await self._inflater.piece()) and self._more:
-                message = await self._receive()
-                if message["type"] != "http.request":
-                    return message
-                packed = message.get("body", b"")
-                self._came += len(packed)
-                self._inflater.feed(packed)
-                self._more = message.get("more_body", False)
-            if not piece:
-                self._inflater.finish()
-        except BadCoding as error:
-            raise MalformedRequest(f"the body {error}; pack it again, or send it plain") from None
-        self._made += len(piece)
-        self._check()
-        self._grow(len(piece))
-        self._ended = not piece
-        return {"type": "http.request", "body": piece, "more_body": bool(piece)}
-
-    def _check(self) -> None:
-        ratio = ALLOWANCE + MOST_RATIO * self._came
-        if self._made > ratio or (self._most is not None and self._made > self._most):
-            limit = "" if self._most is None else f"{self._most} bytes, and "
-            raise TooLarge(
-                f"the compressed body becomes more than {self._made - 1} bytes; a body becomes at "
-                f"most {limit}{MOST_RATIO} times itself and {ALLOWANCE} more; send several "
-                "requests, or do not compress"
-            )
-
-
 def coding_of(scope: Scope) -> str:
     """Return the coding of a request's body, empty without one; raises UnsupportedCoding."""
     given = b", ".join(v for k, v in scope["headers"] if k == b"content-encoding").decode("latin-1")
@@ -289,7 +240,43 @@ def coding_of(scope: Scope) -> str:
 def unpacked(
     scope: Scope, receive: Receive, coding: str, most: int | None, grow: Callable[[int], None]
 ) -> Receive:
-    """Return a `receive` for the unpacked body, and take the headers of the packed body away."""
+    """Return a `receive` for the unpacked body, and take the headers of the packed body away.
+
+    `grow` counts the unpacked bytes before their use. The result raises TooLarge over `most` bytes
+    (None: no limit) or MOST_RATIO, and MalformedRequest; after the body it gives what comes behind.
+    """
     packed = (b"content-encoding", b"content-length")
     scope["headers"] = [each for each in scope["headers"] if each[0] not in packed]
-    return UnpackedBody(receive, coding, most, grow)
+    inflater = Inflater(coding)
+    came = made = 0
+    more, ended = True, False
+
+    async def next_message() -> Message:
+        nonlocal came, made, more, ended
+        if ended:
+            return await receive()
+        try:
+            while not (piece := await inflater.piece()) and more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return message
+                came += len(message.get("body", b""))
+                inflater.feed(message.get("body", b""))
+                more = message.get("more_body", False)
+            if not piece:
+                inflater.finish()
+        except BadCoding as error:
+            raise MalformedRequest(f"the body {error}; pack it again, or send it plain") from None
+        made += len(piece)
+        if made > ALLOWANCE + MOST_RATIO * came or (most is not None and made > most):
+            limit = "" if most is None else f"{most} bytes, and "
+            raise TooLarge(
+                f"the compressed body becomes more than {made - 1} bytes; a body becomes at most "
+                f"{limit}{MOST_RATIO} times itself and {ALLOWANCE} more; send several requests, or "
+                "do not compress"
+            )
+        grow(len(piece))
+        ended = not piece
+        return {"type": "http.request", "body": piece, "more_body": bool(piece)}
+
+    return next_message
