@@ -294,7 +294,7 @@ def _explained(limits: ArchiveLimits, unpacked: Callable[[], int]) -> Iterator[N
 
 
 class _ZipArchive(Archive):
-    """A ZIP whose directory was checked: number of members, bytes unpacked, and no overlaps."""
+    """A ZIP whose directory was checked: number of members, and bytes unpacked."""
 
     def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
         super().__init__(file, limits, owned=owned)
