@@ -1,4 +1,4 @@
-"""Suggest the known name that is closest to a mistyped one."""
+"""Suggest the known name that is closest to a mistyped name."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
-"""Exit codes of every process of Darkroom, in one place: commands, servers, workers, front ends.
+"""Exit codes of every process of Darkroom, in a single place: commands, servers, workers, front
+ends.
 
-`docs/command-line.md` has them as a table; 69, 74 and 130 are what sysexits.h and shells use.
+`docs/command-line.md` has them as a table; sysexits.h and shells use 69, 74 and 130 too.
 """
 
 from enum import IntEnum

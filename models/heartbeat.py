@@ -1,15 +1,15 @@
 """Heartbeats: judge by its regular signs of life whether another process hangs.
 
 Silence is counted in looks, each of which stands for the seconds between two. While this process
-itself does not run, because the machine is suspended or overloaded, it does not look either; so
-what delays both is no silence of the other one.
+itself does not run, because the machine is suspended or overloaded, it does not look either; so a
+delay of both is no silence of the watched process.
 """
 
 from pathlib import Path
 
 
 class Heartbeat:
-    """The silence of a process at which another one looks every `look` seconds."""
+    """The silence of a process at which another process looks every `look` seconds."""
 
     def __init__(self, look: float) -> None:
         self._look = look
@@ -28,7 +28,8 @@ class Heartbeat:
 def hangs(pid: int, silence: float, stopped: float, running: float) -> bool:
     """Return whether a process has been silent too long, for `running` seconds.
 
-    `stopped` seconds are enough for one that a signal has stopped, because no load explains that.
+    `stopped` seconds are enough for a process that a signal has stopped, because no load explains
+    that.
     """
     return silence >= running or (silence >= stopped and is_stopped(pid))
 

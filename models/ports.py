@@ -10,7 +10,7 @@ _PART = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
 
 @functools.lru_cache(16)
 def port_ranges(text: str) -> tuple[range, ...]:
-    """Return the ranges of a list; raise ValueError, whose text states what is allowed."""
+    """Return the ranges of a list; raise ValueError, whose text states the allowed ports."""
     return tuple(_range(part.strip()) for part in text.split(","))
 
 

@@ -1,7 +1,7 @@
 """Read the settings of a server from flags, the environment and a file, at its start and on SIGHUP.
 
-The settings file has lines `DARKROOM_NAME=value`, as .env files have them; one wrong line refuses
-the file. The environment and flags win over the file; neither can change while the server runs, so
+The settings file has lines `DARKROOM_NAME=value`, as .env files have them; a wrong line refuses the
+file. The environment and flags win over the file; neither can change while the server runs, so
 SIGHUP changes only settings that are in the file alone.
 """
 
@@ -61,7 +61,7 @@ def load_settings(**overrides: Any) -> Settings:
     """Read settings from `overrides`, the environment and the settings file: the first one wins.
 
     An empty override stands for the default. Raises ValueError, also for a variable that is no
-    setting: a line for each fault names the setting, its value and what is allowed.
+    setting: a line for each fault names the setting, its value and the allowed values.
     """
     if unknown := unknown_variables(os.environ, Settings.model_fields):
         raise ValueError(unknown_settings(unknown, Settings.model_fields))

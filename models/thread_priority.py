@@ -1,4 +1,6 @@
-"""The priority of threads: those that compute in the background yield to all others."""
+"""The priority of threads: threads that compute in the background yield to all threads beside
+them.
+"""
 
 import os
 import sys
@@ -27,7 +29,7 @@ _THREAD = _Thread()
 
 
 def lower_priority() -> bool:
-    """Let the calling thread yield to others; return whether the system can do so.
+    """Let the calling thread yield to further threads; return whether the system can do so.
 
     The priority of the thread cannot be raised again.
     """
@@ -46,8 +48,8 @@ def lower_priority() -> bool:
 def yields() -> bool:
     """Return whether the calling thread has lowered its priority.
 
-    Others should not wait for a lock that it holds while it computes: that may take several
-    times as long as on a thread of the usual priority.
+    Threads beside it should not wait for a lock that it holds while it computes: that may take
+    several times as long as on a thread of the usual priority.
     """
     return _THREAD.yields
 

@@ -18,7 +18,7 @@ def usable_cpus() -> frozenset[int]:
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Return the number of CPUs that this process may keep busy: those that it may use, or fewer
+    """Return the number of CPUs that this process may keep busy: the CPUs that it may use, or fewer
     where a cgroup has a quota of CPU time.
 
     A part of a CPU is left out. With more threads than the quota allows, the kernel stops all of
@@ -28,7 +28,8 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Yield the quotas, in CPUs, of the cgroups that this process is in, and of those above them.
+    """Yield the quotas, in CPUs, of the cgroups that this process is in, and of the cgroups above
+    them.
 
     A container may not see its own path; its cgroup is then at the top of the file system.
     """

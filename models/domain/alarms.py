@@ -1,8 +1,8 @@
-"""Alarms at deadlines: all of one event loop behind a single timer.
+"""Alarms at deadlines: all alarms of an event loop behind a single timer.
 
-Every image has an alarm for its deadline, and hardly one ever rings. To start and to cancel a timer
-of the event loop takes 3 µs, and `asyncio.timeout_at` takes 5 µs. Here moments are rounded up to
-ticks, and all alarms of a tick are the keys of one dictionary, so that setting and cancelling take
+Every image has an alarm for its deadline, and hardly any alarm ever rings. To start and to cancel a
+timer of the event loop takes 3 µs, and `asyncio.timeout_at` takes 5 µs. Here moments are rounded up
+to ticks, and all alarms of a tick are the keys of a dictionary, so that setting and cancelling take
 0.7 µs together, and a `Timeout` 2 µs (a timing wheel: Varghese and Lauck, 1987,
 https://doi.org/10.1145/37499.37504).
 """
@@ -48,7 +48,7 @@ class Alarm:
 
 
 class Alarms:
-    """The alarms of one event loop."""
+    """The alarms of an event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -79,10 +79,10 @@ class Alarms:
         return Alarm(ring, alarms, ends_early=ends_early)
 
     def end(self) -> None:
-        """Ring all alarms that end early, and those that are set later in the next turn of the
+        """Ring all alarms that end early, and alarms that are set later in the next turn of the
         event loop.
 
-        So requests that a server has no more time for end as late ones do.
+        So requests that a server has no more time for end as late requests do.
         """
         self.ended = True
         for alarm in [each for tick in self._ticks.values() for each in tick if each.ends_early]:
@@ -94,7 +94,7 @@ class Alarms:
         self._timer = self.loop.call_at(self._order[0] / TICKS_PER_SECOND, self._ring)
 
     def _ring(self) -> None:
-        """Ring what is due, and start the timer for the next tick that has alarms."""
+        """Ring the due alarms, and start the timer for the next tick that has alarms."""
         self._timer = None
         now = self.loop.time() * TICKS_PER_SECOND
         due: list[Alarm] = []
@@ -107,7 +107,7 @@ class Alarms:
 
 
 class Timeout:
-    """`asyncio.timeout_at` for a deadline, with its alarm among all others.
+    """`asyncio.timeout_at` for a deadline, with its alarm among all alarms.
 
     An asynchronous context manager: at the deadline the task inside is cancelled, and the block
     ends with TimeoutError, of which `interrupted` tells the reason.

@@ -1,4 +1,4 @@
-"""The seam between the front end and a backend: one coroutine per image."""
+"""The seam between the front end and a backend: a coroutine per image."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from models.domain.job import Completed, Job
 class Load:
     """The load of a backend. `service_rate` is jobs per second while busy (0: not known yet).
 
-    While nothing computes (`alive` is false) the rate is the last known one, and `back_in` the
+    While nothing computes (`alive` is false) the rate is the last known rate, and `back_in` the
     seconds until computing is expected to resume: 0 while it is alive, None if no return is
     expected. `takes_jpegs`: baseline JPEGs should be sent encoded. `decoding` is the share of the
     busy time, 0…1, in which they were being decoded. `progress` grows while the device gets work
@@ -43,10 +43,10 @@ class Backend(Protocol):
     """
 
     async def run(self, job: Job) -> Completed:
-        """Return the answer of one job, before its deadline; raise ServiceError."""
+        """Return the answer of a job, before its deadline; raise ServiceError."""
 
     def load(self) -> Load:
         """Return the load, for readiness, metrics and the choice of a device; never block."""
 
     async def aclose(self) -> None:
-        """Refuse new jobs, finish the accepted ones, then stop."""
+        """Refuse new jobs, finish the accepted jobs, then stop."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The moment `at` after which the answer is of no use; infinite if there is no such moment."""
+    """The moment `at` after which the answer is of no use; infinite if there is no deadline."""
 
     at: float
 

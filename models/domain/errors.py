@@ -1,4 +1,4 @@
-"""Every error that a client can get, as one tree; of HTTP it has the status numbers only.
+"""Every error that a client can get, as a tree; of HTTP it has the status numbers only.
 
 ServiceError
 ├── MalformedRequest 400         the request cannot be parsed
@@ -49,7 +49,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One wrong field: its JSON path, what is wrong and what was given."""
+    """A wrong field: its JSON path, the fault and the given value."""
 
     path: str
     message: str
@@ -59,8 +59,8 @@ class FieldError:
 class ServiceError(Exception):
     """An error with a status, a stable code and a text the client may read.
 
-    `detail` is public: it states what is wrong and what to do, never anything internal. Clients get
-    the seconds of `retry_after` if another try can help.
+    `detail` is public: it states the fault and advice, never anything internal. Clients get the
+    seconds of `retry_after` if another try can help.
     """
 
     status: ClassVar[int] = 500
@@ -90,7 +90,7 @@ class NotFound(ServiceError):
 
 
 class Unauthorized(ServiceError):
-    """No API key was sent, or an unknown one."""
+    """No API key was sent, or an unknown key."""
 
     status, code, title = 401, "unauthorized", "Unauthorized"
 
@@ -150,7 +150,7 @@ class HeadersTooLarge(ServiceError):
 
 
 class TooManyConnections(ServiceError):
-    """One client has as many connections as it may have."""
+    """A client has as many connections as it may have."""
 
     status, code, title, retryable = 429, "too_many_connections", "Too many connections", True
 
@@ -162,7 +162,7 @@ class UnsupportedMedia(ServiceError):
 
 
 class UnsupportedCoding(UnsupportedMedia):
-    """The body has a `Content-Encoding` that is not read; the answer names those that are."""
+    """The body has a `Content-Encoding` that is not read; the answer names the formats that are."""
 
 
 class Unprocessable(ServiceError):
@@ -178,7 +178,7 @@ class Undecodable(Unprocessable):
 
 
 class BadArchive(Unprocessable):
-    """A ZIP or TAR, or one member of it, cannot be read or breaks a limit."""
+    """A ZIP or TAR, or a member of it, cannot be read or breaks a limit."""
 
     code, title = "bad_archive", "Archive cannot be read"
 

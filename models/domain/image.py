@@ -60,7 +60,7 @@ class Subsampling(StrEnum):
 class Jpeg:
     """A whole baseline JPEG in sRGB, checked by `models.codec.jpeg`: uint8 (n,).
 
-    `height` and `width` are those of the upright image, in pixels; `orientation` is EXIF's, 1..8.
+    `height` and `width` describe the upright image, in pixels; `orientation` is EXIF's, 1..8.
     """
 
     data: Pixels

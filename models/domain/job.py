@@ -1,4 +1,4 @@
-"""Jobs and outcomes: one image, one operation, one deadline; a result or an error, as values."""
+"""Jobs and outcomes: an image, an operation, a deadline; a result or an error, as values."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -17,8 +17,7 @@ from models.domain.uncounted import counts
 class Lane(Enum):
     """Interactive jobs go before bulk jobs; bulk fills idle slots and, by ageing, never starves.
 
-    What is in the background has the time of a CPU that nothing else wants; on other devices it is
-    like bulk.
+    A job in the background has the CPU time that nothing else wants; on a GPU it is like bulk.
     """
 
     INTERACTIVE = "interactive"
@@ -27,7 +26,7 @@ class Lane(Enum):
 
 
 class Operation(Protocol):
-    """An operation on an image; `workers.operations` declares the real ones."""
+    """An operation on an image; `workers.operations` declares the real operations."""
 
     @property
     def batch_key(self) -> Hashable:
@@ -36,7 +35,7 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One image, one operation, one deadline.
+    """An image, an operation, a deadline.
 
     `owned`: nothing but this job reads its pixels, so an engine that computes it alone may
     overwrite them. In a batch it must not: the jobs of a batch that failed are computed again.
@@ -53,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The best classes of one image, best first; `scores` are what `function_to_apply` gave."""
+    """The best classes of an image, best first; `scores` are the result of `function_to_apply`."""
 
     class_ids: tuple[int, ...]
     scores: tuple[float, ...]
@@ -61,7 +60,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vector:
-    """The logits or the embedding of one image: float32 (classes,) or (features,)."""
+    """The logits or the embedding of an image: float32 (classes,) or (features,)."""
 
     values: NDArray[np.float32]
 
@@ -113,7 +112,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The error of one job; other jobs of the batch are not affected."""
+    """The error of a job; the rest of the batch is not affected."""
 
     error: ServiceError
 

@@ -9,7 +9,7 @@ _OWN_WORK: ContextVar[bool] = ContextVar("own_work", default=False)
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Leave what is begun in the block, also by tasks of it, out of metrics, logs and lists."""
+    """Leave work that begins in the block, also in its tasks, out of metrics, logs and lists."""
     token = _OWN_WORK.set(True)
     try:
         yield

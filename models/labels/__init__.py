@@ -1,7 +1,7 @@
 """Label sets: the names of a network's classes, in class order.
 
-Those shipped with Darkroom are package data, JSON lists of [wnid, label]; others are read from a
-file. Whether labels fit a network is checked where the network is opened.
+Labels shipped with Darkroom are package data, JSON lists of [wnid, label]; further labels are read
+from a file. Whether labels fit a network is checked where the network is opened.
 """
 
 import json
@@ -19,7 +19,7 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """The label of each class, and its WordNet id if it has one."""
+    """The label of each class, and its WordNet id if it has an id."""
 
     name: str
     labels: tuple[str, ...]
@@ -80,7 +80,7 @@ def _pair(number: int, entry: object) -> tuple[str | None, str]:
 
 
 def _from_lines(text: str) -> list[tuple[str | None, str]]:
-    """Return labels, one a line; refuse a blank line before the last label, which would shift
+    """Return labels, a label a line; refuse a blank line before the last label, which would shift
     classes.
     """
     lines = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []

@@ -1,4 +1,4 @@
-"""The networks that Darkroom can serve: one file for each, without torch.
+"""The networks that Darkroom can serve: a file for each, without torch.
 
 Start reading at `spec.py`, then `resnet18.py`. `registry.py` lists them all.
 May import the standard library.

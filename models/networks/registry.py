@@ -1,7 +1,7 @@
 """All networks by name, in the order in which they are listed.
 
 The files of related networks look alike on purpose: each is complete, so that it can be read,
-pinned and tested without another one.
+pinned and tested alone.
 """
 
 from models.networks.resnet18 import RESNET18
@@ -16,7 +16,7 @@ DEFAULT = RESNET18.name
 
 
 def qualified_name(published: PublishedWeights) -> str:
-    """Return the name of weights among those of all networks.
+    """Return the name of weights among the weights of all networks.
 
     It is `network/name`, and `name` alone for weights of the default network.
     """

@@ -9,7 +9,7 @@ from models.networks.registry import DEFAULT
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What classifies: the record of a network with its weights, and the names of its classes."""
+    """A classifier: the record of a network with its weights, and the names of its classes."""
 
     record: ModelRecord
     labels: LabelSet
@@ -32,9 +32,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class ServedNetwork:
-    """One of the networks of a server, by its name.
+    """A network of a server, by its name.
 
-    `model` is None where there are no weights; `problem` then says why and what to do.
+    `model` is None where there are no weights; `problem` then gives the reason and advice.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The specification of a network: everything that the engines must know to serve it.
 
 A specification is data. It names the function that builds the torch module, because `models` may
-not import torch: `workers.engines.builder` imports that function when a network is loaded. A
-dotted name was preferred to a table in the engines' room, because a new network then costs one
-file and one entry in `registry.py`, and no table has to be kept in step with the specifications.
+not import torch: `workers.engines.builder` imports that function when a network is loaded. A dotted
+name was preferred to a table in the engines' room, because a new network then costs a file and an
+entry in `registry.py`, and no table has to be kept in step with the specifications.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class Preprocessing:
 
     `resize` is the length of the shorter side after the resize and `crop` the side of the square
     that the network gets, both in pixels. `mean` and `std` normalise RGB values of 0…1. `version`
-    is raised when the same image would give other values.
+    is raised when the same image would give different values.
     """
 
     resize: int
@@ -35,9 +35,10 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """A weights file that others publish, pinned by its size in bytes and its SHA-256 digest.
+    """A weights file that a third party publishes, pinned by its size in bytes and its SHA-256
+    digest.
 
-    `name` is the name of the weights among those of `network`.
+    `name` is the name of the weights among the weights of `network`.
     """
 
     network: str
@@ -87,12 +88,12 @@ class Speedup(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NetworkSpec:
-    """One network: its architecture, its input, its labels and its weights.
+    """A network: its architecture, its input, its labels and its weights.
 
-    `name` is what clients give as `model`. `head` is the attribute of the built module that is the
-    last layer, a `Linear` of `features` inputs; those inputs are the embedding of an image.
-    `label_set` names the labels of untrained weights. `weights` are the published files, the
-    default first, and `bundled` is used by `auto` where they cannot be had.
+    Clients give `name` as `model`. `head` is the attribute of the built module that is the last
+    layer, a `Linear` of `features` inputs; its inputs are the embedding of an image. `label_set`
+    names the labels of untrained weights. `weights` are the published files, the default first, and
+    `bundled` is used by `auto` where they cannot be had.
     """
 
     name: str

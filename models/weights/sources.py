@@ -70,13 +70,13 @@ def served_specs(settings: Settings) -> list[NetworkSpec]:
 def resolve_all(settings: Settings) -> dict[str, WeightsSource]:
     """Return the source of the weights of every network that is served, by the network's name.
 
-    ValueError says what is wrong with the settings and lists the choices.
+    ValueError names the fault of the settings and lists the choices.
     """
     return {spec.name: resolve(settings, spec) for spec in served_specs(settings)}
 
 
 def resolve(settings: Settings, spec: NetworkSpec) -> WeightsSource:
-    """Return the source of the weights of one network; ValueError lists the choices."""
+    """Return the source of the weights of a network; ValueError lists the choices."""
     asked = _of(settings, "weights", spec)
     asked = "auto" if asked is None else asked
     labels = _of(settings, "weights_labels", spec)
@@ -129,9 +129,9 @@ def _unknown(
 
 
 def _of(settings: Settings, field: str, spec: NetworkSpec) -> str | None:
-    """Return the part of a setting that is about one network, None where there is none.
+    """Return the part of a setting that is about a network, None where there is no part.
 
-    The setting is one value for every network, or `network=value` for some, between commas.
+    The setting is a single value for every network, or `network=value` for some, between commas.
     """
     given = getattr(settings, field)
     if given is None or not re.match(rf"({'|'.join(NETWORKS)})=", str(given)):
