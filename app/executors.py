@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from app.admission import Admission
 from app.admission.counters import Counters
-from app.decoders import Limits
+from app.decoders import DecoderLimits
 from app.pipeline.memory import Memory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
@@ -185,7 +185,7 @@ def job_images(settings: Settings, front_ends: int) -> int:
 def image_memory(settings: Settings, counters: Counters) -> Memory:
     """Return the memory that the images of all front ends together may take."""
     threads = cores(settings)
-    processes = Limits.from_settings(settings, threads).processes or threads
+    processes = DecoderLimits.from_settings(settings, threads).processes or threads
     limit = budget_for(counters.front_ends * processes)
     return Memory(limit, counters, return_freed_memory)
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from app.admission.clients import ApiKeys
 from app.admission.counters import Counters
 from app.admission.permits import Usage
-from app.decoders import DecoderPool, Limits
+from app.decoders import DecoderLimits, DecoderPool
 from app.executors import (
     NONE,
     Executor,
@@ -78,7 +78,7 @@ async def start_service(
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
         memory = image_memory(settings, counters)
-        limits = Limits.from_settings(settings, cores(settings))
+        limits = DecoderLimits.from_settings(settings, cores(settings))
         decoders = DecoderPool(limits, metrics.on_decoder_end)
         started.push_async_callback(decoders.aclose)
         first = asyncio.create_task(decoders.start() if ahead else asyncio.sleep(0))

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from app.decoders import DecoderPool, Limits
+from app.decoders import DecoderLimits, DecoderPool
 
-LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
+LIMITS = DecoderLimits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
 
 
 @asynccontextmanager
-async def pool_of(limits: Limits = LIMITS) -> AsyncIterator[DecoderPool]:
+async def pool_of(limits: DecoderLimits = LIMITS) -> AsyncIterator[DecoderPool]:
     """Make a pool, and close it when the block ends."""
     pool = DecoderPool(limits)
     try:
@@ -19,7 +19,9 @@ async def pool_of(limits: Limits = LIMITS) -> AsyncIterator[DecoderPool]:
         await pool.aclose()
 
 
-def run(test: Callable[[DecoderPool], Awaitable[None]], limits: Limits = LIMITS) -> DecoderPool:
+def run(
+    test: Callable[[DecoderPool], Awaitable[None]], limits: DecoderLimits = LIMITS
+) -> DecoderPool:
     """Run a test with a pool on an event loop of its own; return the closed pool."""
 
     async def within() -> DecoderPool:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from app.decoders import SMALL, Bounds, DecoderPool, Limits, Seen
+from app.decoders import SMALL, Bounds, DecoderLimits, DecoderPool, Seen
 from app.intake.spool import Blob
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage, ImageContext
@@ -24,7 +24,7 @@ class Pool:
     """A pool that notes the bounds of what it was asked for, and decodes on the event loop."""
 
     running = True
-    limits = Limits(2, MOST, 1 << 20, 10.0)
+    limits = DecoderLimits(2, MOST, 1 << 20, 10.0)
 
     def __init__(self) -> None:
         self.bounds: list[Bounds] = []

@@ -6,16 +6,16 @@ It may import `models`, msgspec and numpy, and nothing else of `app`.
 
 from app.decoders.memory import LARGE_FILE, SMALL, opening_bytes
 from app.decoders.messages import Bounds, Encode
-from app.decoders.pool import EXPENSIVE, DecoderPool, Limits, Seen
+from app.decoders.pool import EXPENSIVE, DecoderLimits, DecoderPool, Seen
 
 __all__ = [
     "EXPENSIVE",
     "LARGE_FILE",
     "SMALL",
     "Bounds",
+    "DecoderLimits",
     "DecoderPool",
     "Encode",
-    "Limits",
     "Seen",
     "opening_bytes",
 ]

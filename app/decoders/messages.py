@@ -74,7 +74,7 @@ class Bounds(msgspec.Struct, frozen=True):
         return info.n_pixels <= pixels and memory <= self.memory and cost <= self.cost
 
 
-class Task(msgspec.Struct, frozen=True, tag=True):
+class DecodeTask(msgspec.Struct, frozen=True, tag=True):
     """Ask a decoder for the image in a file of `size` bytes.
 
     The answer is Pixels for an image within the bounds, and Info for any other image.
@@ -141,7 +141,7 @@ class Encoded(msgspec.Struct, frozen=True, tag=True):
     size: int
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
+class ImageFailed(msgspec.Struct, frozen=True, tag=True):
     """The image's own error: the code of a class in `models.domain.errors`, and its text."""
 
     code: str
@@ -157,13 +157,13 @@ Frame = (
     | Forked
     | NotForked
     | Exited
-    | Task
+    | DecodeTask
     | Info
     | Pixels
     | Described
     | Encode
     | Encoded
-    | Failed
+    | ImageFailed
 )
 
 _ONE_DESCRIPTOR = socket.CMSG_LEN(4)  # the kernel closes any more

@@ -26,15 +26,15 @@ from app.decoders.memory import AREA_SIZE, contents, mapped, memory_file
 from app.decoders.messages import (
     Bounds,
     Broken,
+    DecodeTask,
     Described,
     Descriptor,
     Encode,
     Encoded,
-    Failed,
     Frame,
+    ImageFailed,
     Info,
     Pixels,
-    Task,
 )
 from app.decoders.process import DecoderProcess, ForkServer, Gone
 from models.codec import Decoded, Description, ImageFormat, ImageInfo, decode_memory
@@ -59,7 +59,7 @@ File = bytes | memoryview | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
 
 Answer = tuple[Frame, Descriptor | None]
-Read = Callable[[DecoderProcess, Task | Encode, Answer], Awaitable[T]]
+Read = Callable[[DecoderProcess, DecodeTask | Encode, Answer], Awaitable[T]]
 """Reads the answer of a process to a task; raises Broken for one that no decoder gives."""
 
 EXPENSIVE = 1.0
@@ -119,7 +119,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DecoderLimits:
     """The number of processes, and the limits of one image: pixels, bytes of its file, seconds of
     CPU time, and estimated bytes of memory.
 
@@ -135,7 +135,7 @@ class Limits:
     encode_memory: int = 286 << 20
 
     @classmethod
-    def from_settings(cls, settings: Settings, cores: int) -> "Limits":
+    def from_settings(cls, settings: Settings, cores: int) -> "DecoderLimits":
         """Return the limits by the settings; the default is one process a core, and at least
         two.
         """
@@ -167,7 +167,7 @@ class DecoderPool:
     """
 
     def __init__(
-        self, limits: Limits, observe: Callable[[str], None] = lambda _reason: None
+        self, limits: DecoderLimits, observe: Callable[[str], None] = lambda _reason: None
     ) -> None:
         self.running = limits.processes > 0 and supported()
         """Whether this pool decodes images; if not, the caller's threads do."""
@@ -207,7 +207,7 @@ class DecoderPool:
         had or two were killed. Cancelled, it kills the process.
         """
         limits = self.limits
-        task = Task(size, limits.max_pixels, limits.seconds, bounds)
+        task = DecodeTask(size, limits.max_pixels, limits.seconds, bounds)
         return await self._run(task, file, b"", read_pixels, slow=slow)
 
     async def describe(
@@ -218,7 +218,9 @@ class DecoderPool:
         Only with `colour` pixels are decoded and the bounds looked at. Raises as `decode` does.
         """
         limits = self.limits
-        task = Task(size, limits.max_pixels, limits.seconds, bounds, describe=True, colour=colour)
+        task = DecodeTask(
+            size, limits.max_pixels, limits.seconds, bounds, describe=True, colour=colour
+        )
         return await self._run(task, file, b"", read_description, slow=slow)
 
     async def encode(
@@ -240,7 +242,7 @@ class DecoderPool:
             await server.close()
 
     async def _run(
-        self, task: Task | Encode, file: File, more: bytes, read: Read[T], *, slow: bool
+        self, task: DecodeTask | Encode, file: File, more: bytes, read: Read[T], *, slow: bool
     ) -> T:
         async with self._slow if slow else nullcontext(), self._free:
             self.busy += 1
@@ -253,12 +255,14 @@ class DecoderPool:
             finally:
                 self.busy -= 1
 
-    async def _in_process(self, task: Task | Encode, file: File, more: bytes, read: Read[T]) -> T:
+    async def _in_process(
+        self, task: DecodeTask | Encode, file: File, more: bytes, read: Read[T]
+    ) -> T:
         decoder = await self._taken(task, file, more)
         answer: Answer | None = None
         try:
             answer = await decoder.receive()
-            if not isinstance(answer[0], Failed):
+            if not isinstance(answer[0], ImageFailed):
                 found = await read(decoder, task, answer)
         except Broken:
             answer = None
@@ -267,13 +271,13 @@ class DecoderPool:
             raise
         if answer is None:  # outside of the handler: its error holds the file of the answer
             raise await self._death(decoder, task)
-        if isinstance(failed := answer[0], Failed):
+        if isinstance(failed := answer[0], ImageFailed):
             self._end(decoder, "memory") if failed.last else self._give_back(decoder)
             raise _ERRORS.get(failed.code, Undecodable)(failed.detail)
         self._give_back(decoder)
         return found
 
-    async def _taken(self, task: Task | Encode, file: File, more: bytes) -> DecoderProcess:
+    async def _taken(self, task: DecodeTask | Encode, file: File, more: bytes) -> DecoderProcess:
         """Return a process that has been handed the file; raises Unavailable."""
         while True:
             # The process that was used last is taken first: its memory is in the caches.
@@ -320,7 +324,7 @@ class DecoderPool:
         else:
             self._idle.append(decoder)
 
-    async def _death(self, decoder: DecoderProcess, task: Task | Encode) -> ServiceError:
+    async def _death(self, decoder: DecoderProcess, task: DecodeTask | Encode) -> ServiceError:
         """Return the error of the image whose process ended, or sent what no decoder sends."""
         decoder.kill()  # has no effect on one that has ended
         try:
@@ -366,7 +370,7 @@ def reason_of(status: int | None) -> str:
     return _REASONS.get(signal.Signals(os.WTERMSIG(status)), "crash")
 
 
-def error_of(reason: str, task: Task | Encode) -> ServiceError:
+def error_of(reason: str, task: DecodeTask | Encode) -> ServiceError:
     """Return the image's own error, or Killed."""
     if reason == "killed":
         return Killed()
@@ -376,7 +380,9 @@ def error_of(reason: str, task: Task | Encode) -> ServiceError:
     return Undecodable(f"{_TEXTS[reason]}; save it anew as a plain JPEG or PNG, or send it smaller")
 
 
-async def _hand_over(decoder: DecoderProcess, task: Task | Encode, file: File, more: bytes) -> None:
+async def _hand_over(
+    decoder: DecoderProcess, task: DecodeTask | Encode, file: File, more: bytes
+) -> None:
     """Send a task with its file and the bytes `more` behind it.
 
     They go through the shared area where they fit, or as a descriptor. Raises Broken where the
@@ -396,10 +402,10 @@ async def _hand_over(decoder: DecoderProcess, task: Task | Encode, file: File, m
 
 
 async def read_pixels(
-    decoder: DecoderProcess, task: Task | Encode, answer: Answer
+    decoder: DecoderProcess, task: DecodeTask | Encode, answer: Answer
 ) -> Decoded | Seen:
     """Return the pixels, or the header of an image beyond the bounds of the task."""
-    assert isinstance(task, Task)
+    assert isinstance(task, DecodeTask)
     frame, memory = answer
     if isinstance(frame, Info):
         return _seen(frame, task.size)
@@ -412,10 +418,10 @@ async def read_pixels(
 
 
 async def read_description(
-    _decoder: DecoderProcess, task: Task | Encode, answer: Answer
+    _decoder: DecoderProcess, task: DecodeTask | Encode, answer: Answer
 ) -> Description | Seen:
     """Return the description, or the header of an image beyond the bounds of the task."""
-    assert isinstance(task, Task)
+    assert isinstance(task, DecodeTask)
     frame, _ = answer
     if isinstance(frame, Info):
         return _seen(frame, task.size)
@@ -424,7 +430,9 @@ async def read_description(
     return frame.description
 
 
-async def read_encoded(decoder: DecoderProcess, _task: Task | Encode, answer: Answer) -> bytes:
+async def read_encoded(
+    decoder: DecoderProcess, _task: DecodeTask | Encode, answer: Answer
+) -> bytes:
     """Return the file that was asked for."""
     frame, memory = answer
     if not isinstance(frame, Encoded):
@@ -475,7 +483,7 @@ def info_from(frame: Info) -> ImageInfo:
     )
 
 
-def pixels_size(frame: Pixels, info: ImageInfo, task: Task) -> int:
+def pixels_size(frame: Pixels, info: ImageInfo, task: DecodeTask) -> int:
     """Return the bytes of an answer, pixels and EXIF.
 
     Raises Broken for those that cannot be, for another shape than the header's, and for more pixels

@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
-from app.decoders import DecoderPool, Limits
+from app.decoders import DecoderLimits, DecoderPool
 from models import codec
 from tests.pictures import drawing
 from tests.shared import PHOTOS
@@ -96,7 +96,7 @@ async def compared(
 async def measure(rounds: int, kinds: list[str]) -> dict[str, object]:
     """Measure the formats, one image at a time and several together."""
     loop, threads = asyncio.get_running_loop(), ThreadPoolExecutor(2)
-    pool = DecoderPool(Limits(2, MAX_PIXELS, 32 << 20, 10.0))
+    pool = DecoderPool(DecoderLimits(2, MAX_PIXELS, 32 << 20, 10.0))
     found: dict[str, object] = {}
 
     def plain(data: bytes) -> object:

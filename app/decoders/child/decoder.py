@@ -1,7 +1,7 @@
 """Run inside a decoder process: decode one image after the other until the service hangs up.
 
-The service sends a Task with a file, and gets Pixels, or Info about the header of an image beyond
-the bounds of the task. Failed answers a file that has an error.
+The service sends a DecodeTask with a file, and gets Pixels, or Info about the header of an image
+beyond the bounds of the task. ImageFailed answers a file that has an error.
 """
 
 import math
@@ -28,16 +28,16 @@ from app.decoders.memory import (
 from app.decoders.messages import (
     Begin,
     Broken,
+    DecodeTask,
     Described,
     Descriptor,
     Encode,
     Encoded,
-    Failed,
     Frame,
+    ImageFailed,
     Info,
     Pixels,
     Ready,
-    Task,
 )
 from models import codec
 from models.codec import Decoded, ImageInfo, Opened
@@ -97,10 +97,10 @@ class _Decoder:
             task, self._file = messages.receive(self._connection)
         except Broken:
             return False
-        assert isinstance(task, Task | Encode)
+        assert isinstance(task, DecodeTask | Encode)
         self._allowance.begin()
         try:
-            if isinstance(task, Task):
+            if isinstance(task, DecodeTask):
                 self._decode(task)
             else:
                 self._encode(task)
@@ -114,7 +114,7 @@ class _Decoder:
             return_freed_memory()
         return True
 
-    def _decode(self, task: Task) -> None:
+    def _decode(self, task: DecodeTask) -> None:
         self._took_much = task.size >= LARGE_FILE
         seconds = min(task.seconds, sandbox.MIN_SECONDS)
         opening = opening_bytes(task.size)
@@ -216,9 +216,9 @@ class _Decoder:
         """Send the image's error; raises OutOfMemory if the process should end."""
         short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
         if isinstance(error, ServiceError) and not short:
-            messages.send(self._connection, Failed(error.code, error.detail[:MAX_DETAIL]))
+            messages.send(self._connection, ImageFailed(error.code, error.detail[:MAX_DETAIL]))
             return
-        messages.send(self._connection, Failed(no_room.code, no_room.detail, last=True))
+        messages.send(self._connection, ImageFailed(no_room.code, no_room.detail, last=True))
         raise OutOfMemory from None
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.decoders import Bounds, Seen, memory, pool
 from app.decoders.memory import mapped, memory_file
-from app.decoders.messages import Broken, Descriptor, Encoded, Frame, Info, Pixels, Task
+from app.decoders.messages import Broken, DecodeTask, Descriptor, Encoded, Frame, Info, Pixels
 from app.decoders.pool import ANY, read_description, read_encoded, read_pixels
 from app.decoders.process import DecoderProcess
 from models import codec
@@ -22,11 +22,11 @@ from tests.pictures import jpeg, png
 
 SIDE = 700
 PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, False, 0.0, 0)
-TASK = Task(100, SIDE * SIDE, 1.0, ANY)
+TASK = DecodeTask(100, SIDE * SIDE, 1.0, ANY)
 NO_AREA = cast(DecoderProcess, None)
 
 
-def is_refused(frame: Frame, file: Descriptor, task: Task) -> bool:
+def is_refused(frame: Frame, file: Descriptor, task: DecodeTask) -> bool:
     try:
         asyncio.run(read_pixels(NO_AREA, task, (frame, file)))
     except Broken:

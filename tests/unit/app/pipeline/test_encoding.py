@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.decoders import DecoderPool, Limits
+from app.decoders import DecoderLimits, DecoderPool
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.computation import Computation
 from app.pipeline.context import HeldImage
@@ -37,7 +37,7 @@ def computation(pool: DecoderPool) -> Computation:
 
 def encoded(processes: int, source: HeldImage) -> bytes:
     async def within() -> bytes:
-        pool = DecoderPool(Limits(processes, 50_000_000, 1 << 20, 10.0))
+        pool = DecoderPool(DecoderLimits(processes, 50_000_000, 1 << 20, 10.0))
         try:
             return await computation(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
         finally:
@@ -68,7 +68,7 @@ def test_the_pixels_are_let_go_when_the_process_has_them() -> None:
     del pixels
 
     async def within() -> None:
-        pool = DecoderPool(Limits(1, 50_000_000, 1 << 20, 10.0))
+        pool = DecoderPool(DecoderLimits(1, 50_000_000, 1 << 20, 10.0))
         encoding = computation(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
         try:
             async with pool._free:  # no image may begin
@@ -94,7 +94,7 @@ def test_images_that_are_expensive_or_of_jobs_leave_a_process_to_others(
         return b""
 
     async def within() -> None:
-        pool = DecoderPool(Limits(2, 50_000_000, 1 << 20, 10.0))
+        pool = DecoderPool(DecoderLimits(2, 50_000_000, 1 << 20, 10.0))
         monkeypatch.setattr(pool, "encode", encode)
         source, options = held(large()), (ImageFormat.PNG, SLOW, cost)
         await computation(pool).encode(source, *options, background=background)

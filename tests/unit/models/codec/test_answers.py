@@ -12,7 +12,7 @@ from pathlib import Path
 import PIL
 import pytest
 
-from app.decoders import DecoderPool, Limits
+from app.decoders import DecoderLimits, DecoderPool
 from models import codec
 from models.domain.errors import ServiceError
 from models.domain.image import Image
@@ -50,7 +50,7 @@ def test_threads_answer_as_before() -> None:
 
 def test_processes_answer_as_before() -> None:
     async def all_answers(files: dict[str, bytes]) -> dict[str, str]:
-        pool, found = DecoderPool(Limits(2, LIMIT, 32 << 20, 10.0)), {}
+        pool, found = DecoderPool(DecoderLimits(2, LIMIT, 32 << 20, 10.0)), {}
 
         async def one(name: str, data: bytes) -> None:
             try:
