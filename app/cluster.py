@@ -20,7 +20,7 @@ from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from models.settings import Settings
 from models.usable_cpus import usable_cores
-from workers.cluster import Description, RayBackend, Replica
+from workers.cluster import Offer, RayBackend, Replica
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
 FULL_BATCHES = 4
@@ -122,7 +122,7 @@ class FrontEnd:
 
     async def _executor(self, settings: Settings) -> Executor:
         """Connect to the workers, waiting for the first one."""
-        found: Description = await self._workers.describe.remote()
+        found: Offer = await self._workers.describe.remote()
         watchers: list[Callable[[], None]] = []
 
         def changed() -> None:
@@ -161,7 +161,7 @@ class WholeBodies:
         await self._app(scope, receive, whole)
 
 
-def busy_images(backend: RayBackend, found: Description) -> tuple[int, int]:
+def busy_images(backend: RayBackend, found: Offer) -> tuple[int, int]:
     """Return the images that keep all replicas busy, and those that fill their batches on CPUs.
 
     A front end cannot see what others have, so each counts as if it were alone.
@@ -187,7 +187,7 @@ class WorkerReplica(Replica):
         freeze()
         self._drain_timeout = found.drain_timeout
         size = found.max_batch_size or (GPU_BATCH if gpus else CPU_BATCH)
-        description = Description(started.networks, started.degraded, size)
+        description = Offer(started.networks, started.degraded, size)
         super().__init__(started.worker, _name(), description, size if gpus else 2 * cores(found))
         operations = canary_operations(started.networks)
         self._canary = Canary(self.backend, operations, canary_image(), found.canary_interval)

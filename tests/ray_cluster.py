@@ -19,7 +19,7 @@ from models.domain.job import Completed, Job, Result
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, number_of
 from tests.worker_fixture import wait_until
-from workers.cluster import Description, RayBackend, Replica
+from workers.cluster import Offer, RayBackend, Replica
 from workers.ipc.frames import EncodedError
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -167,7 +167,7 @@ class HeldReplica(Replica):
         worker = Worker(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30))
         worker.start()
         networks = (ServedNetwork("resnet18", problem="a fake has no weights"),)
-        description = Description(networks, None, 16)
+        description = Offer(networks, None, 16)
         super().__init__(worker, secrets.token_hex(4), description, 16)
 
     async def compute(self, job: Job, *, alone: bool) -> tuple[Completed | EncodedError, float]:

@@ -68,7 +68,7 @@ SILENT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class Offer:
     """A replica's networks, default first, why the replica is degraded, and its largest batch."""
 
     networks: tuple[ServedNetwork, ...]
@@ -84,7 +84,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of a replica. `busy_images` keep the replica busy; see `Description.identity`."""
+    """The state of a replica. `busy_images` keep the replica busy; see `Offer.identity`."""
 
     replica: str
     identity: str
@@ -96,7 +96,7 @@ class Replica:
     """A started worker that answers the calls of front ends. Ray Serve deploys a class of it."""
 
     def __init__(
-        self, worker: Worker[Any], name: str, description: Description, busy_images: int
+        self, worker: Worker[Any], name: str, description: Offer, busy_images: int
     ) -> None:
         self.worker = worker
         self.backend = LocalBackend(worker)
@@ -120,7 +120,7 @@ class Replica:
         """Return the state of this replica."""
         return Report(self._name, self._identity, self._busy_images, self.worker.load())
 
-    async def describe(self) -> Description:
+    async def describe(self) -> Offer:
         """Return what this replica computes with."""
         return self._description
 

@@ -75,7 +75,6 @@ BULK = (
 
 WORKERS = (
     "start_times",
-    "host_lock",
     "malloc",
     "kernels",
     "preprocess",

@@ -46,7 +46,7 @@ MAX_CHANNELS = 4
 """Channels of the largest answer: a filter writes it over its image, and it may have more."""
 
 
-class Work(Protocol):
+class UnansweredWork(Protocol):
     """The pixels that each worker has been given and has not answered."""
 
     def add(self, worker: int, pixels: int) -> None:
@@ -82,7 +82,7 @@ class ProcessBackend:
         on_batch: Callable[[Batched], None] = lambda _batched: None,
         on_other: Callable[[], object] = lambda: None,
         encode: Callable[[Operation], object] = conversion.encode_operation,
-        work: "Work | None" = None,
+        work: "UnansweredWork | None" = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
         self._slots = ArenaSlots(self._arena)

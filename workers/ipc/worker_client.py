@@ -61,7 +61,7 @@ class Pending:
     job: Job
     slot: ArenaSlot | None
     waiter: "asyncio.Future[Done | Failed | Lost]"
-    line: "Line | None" = None
+    line: "WorkerLine | None" = None
     losses: int = 0
     alone: bool = False
     worker: int = 0
@@ -172,7 +172,7 @@ class Hooks:
     on_load: Callable[[], None] = lambda: None
 
 
-class Line:
+class WorkerLine:
     """Connection to one worker process; `pending` are the jobs that it has not answered.
 
     `over` is set when it accepts no more jobs, `gone` when the connection has ended. `left` says
@@ -265,16 +265,16 @@ class WorkerConnection:
         self._address = address
         self._arena = arena
         self._hooks = hooks
-        self._lines: list[Line] = []
+        self._lines: list[WorkerLine] = []
         self._task = asyncio.create_task(self._keep())
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[WorkerLine]:
         """Return the lines that have not ended, oldest first, and the last ones."""
         return self._lines
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> WorkerLine | None:
         """Return the line to the worker that accepts jobs, or None while there is none."""
         return self._lines[-1] if self._lines and self._lines[-1].up else None
 
@@ -306,8 +306,11 @@ class WorkerConnection:
                 await line.over.wait()
                 await asyncio.sleep(RETRY)
 
-    async def _connected(self) -> Line:
-        line, connection = Line(self._hooks), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    async def _connected(self) -> WorkerLine:
+        line, connection = (
+            WorkerLine(self._hooks),
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
+        )
         loop = asyncio.get_running_loop()
         try:
             connection.setblocking(False)

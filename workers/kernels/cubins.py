@@ -8,15 +8,14 @@ complete.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from workers.host_lock import host_lock
 
 log = logging.getLogger("darkroom.kernels")
 
@@ -97,11 +96,20 @@ class CubinStore:
                     return True
         return False
 
-    def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Wait until no process of this host compiles. To compile twice does no harm, because `add`
-        replaces whole files.
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Wait until no other process of this host compiles; the kernel frees the lock with it.
+
+        Without a folder that can be written, or on a file system without locks, there is no wait:
+        to compile twice does no harm, because `add` replaces whole files.
         """
-        return host_lock(self._folders, "lock", "compiles kernels")
+        with contextlib.ExitStack() as stack:
+            for folder in self._folders:
+                with contextlib.suppress(OSError):
+                    folder.mkdir(parents=True, exist_ok=True)
+                    fcntl.flock(stack.enter_context((folder / "lock").open("ab")), fcntl.LOCK_EX)
+                    break
+            yield
 
 
 def _digest(content: bytes) -> str:

@@ -15,7 +15,7 @@ from app.admission.counters import Counters
 from app.cluster import FrontEnd, WholeBodies, busy_images, reserved
 from models.domain.backend import Load
 from models.settings import Settings
-from workers.cluster import Description
+from workers.cluster import Offer
 
 IDLE = Load("cpu", 0, 0, 0, 0.0, alive=True)
 
@@ -57,7 +57,7 @@ def test_bodies_are_sent_as_bytes_which_ray_can_pickle() -> None:
     [(Known(16), (16, 128)), (Known(16, "cuda:0"), (16, 0)), (Known(), (1, 8))],
 )
 def test_all_replicas_together_are_kept_busy(known: Known, busy: tuple[int, int]) -> None:
-    found = busy_images(known, Description((), None, 8))  # type: ignore[arg-type]  # a stand-in
+    found = busy_images(known, Offer((), None, 8))  # type: ignore[arg-type]  # a stand-in
     assert found == busy
 
 

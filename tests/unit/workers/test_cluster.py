@@ -24,7 +24,7 @@ from tests.fakes import FakeEngine, fake_job
 from tests.ray_cluster import import_ray
 from tests.worker_fixture import wait_until
 from workers import cluster
-from workers.cluster import MAX_LOSSES, Description, RayBackend, Replica, Report
+from workers.cluster import MAX_LOSSES, Offer, RayBackend, Replica, Report
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -68,7 +68,7 @@ class Handle:
         self.wrong: list[object] = []  # answers to questions, in place of the replica's
         worker = Worker(FakeEngine(), BatchLimits(max_batch_size=8, max_batch_pixels=1 << 20))
         worker.start()
-        self.replica = Replica(worker, "one", Description((), None, 8), 8)
+        self.replica = Replica(worker, "one", Offer((), None, 8), 8)
         self.compute = SimpleNamespace(remote=self._compute)
 
     def options(self, **_options: Any) -> "Handle":
