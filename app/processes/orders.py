@@ -1,7 +1,8 @@
 """Orders of the parent process on standard input, one JSON object on each line.
 
 When the other end closes, the parent has gone, and this process ends at once. The kernel kills it
-then if it cannot read that, because a signal has stopped it or a thread keeps Python's lock.
+too when its parent ends: it may be starting, a signal may have stopped it, or a thread may keep
+Python's lock.
 """
 
 import asyncio
@@ -11,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from typing import Any
 
 from models.exit_codes import ExitCode
@@ -26,24 +26,21 @@ class Orders:
 
     def __init__(self) -> None:
         self._buffer = b""
-        self.first = self._next()
+        while b"\n" not in self._buffer:
+            self._read()
+        self.first, *self._early = self._lines()
         _end_with_parent()
         self._signs: int | None = self.first.pop("ready", None)
         if self._signs is not None:
             os.set_inheritable(self._signs, False)
             os.set_blocking(self._signs, False)  # a parent that is stopped must not stop this one
-        self._lock = threading.Lock()
-        self._early: list[dict[str, Any]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        threading.Thread(target=self._read, name="orders", daemon=True).start()
 
     def attach(self) -> None:
-        """Pass further orders to the running event loop, and tell the parent that it works."""
+        """Read further orders in the running event loop, and tell the parent that it works."""
         self._later: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        with self._lock:
-            self._loop = asyncio.get_running_loop()
-            for orders in self._early:
-                self._later.put_nowait(orders)
+        for orders in self._early:
+            self._later.put_nowait(orders)
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._receive)
         self._beating = asyncio.create_task(self._keep_beating())
 
     async def next(self) -> dict[str, Any]:
@@ -64,27 +61,20 @@ class Orders:
             with contextlib.suppress(OSError):  # the parent has ended, or does not read
                 os.write(self._signs, message + b"\n")
 
-    def _read(self) -> None:
-        while True:
-            orders = self._next()
-            with self._lock:
-                if self._loop is None:
-                    self._early.append(orders)
-                    continue
-            try:
-                self._loop.call_soon_threadsafe(self._later.put_nowait, orders)
-            except RuntimeError:  # the loop has ended, and the process is about to
-                return
+    def _receive(self) -> None:
+        self._read()
+        for orders in self._lines():
+            self._later.put_nowait(orders)
 
-    def _next(self) -> dict[str, Any]:
-        while b"\n" not in self._buffer:
-            piece = os.read(sys.stdin.fileno(), PIECE)
-            if not piece:
-                os._exit(ExitCode.ORPHANED)
-            self._buffer += piece
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        orders: dict[str, Any] = json.loads(line)
-        return orders
+    def _read(self) -> None:
+        piece = os.read(sys.stdin.fileno(), PIECE)
+        if not piece:
+            os._exit(ExitCode.ORPHANED)
+        self._buffer += piece
+
+    def _lines(self) -> list[dict[str, Any]]:
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return [json.loads(line) for line in lines]
 
 
 def _end_with_parent() -> None:
