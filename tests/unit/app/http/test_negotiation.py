@@ -1,6 +1,8 @@
+"""Accept headers and ETags."""
+
 import pytest
 
-from app.http.negotiation import MOST_PARTS, parse
+from app.http.negotiation import MOST_PARTS, matches, names, parse
 from models.domain.errors import HeadersTooLarge
 
 OFFERS = ("application/json", "application/x-ndjson", "text/event-stream")
@@ -41,3 +43,32 @@ def test_a_header_of_more_parts_than_any_client_needs_is_refused(part: str) -> N
     assert parse(header).best(OFFERS) == "application/json"
     with pytest.raises(HeadersTooLarge, match="Accept may have 200"):
         parse(header + part)
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (None, False),
+        ('"a"', True),
+        ('W/"a"', True),
+        ('"b", "a"', True),
+        ("*", True),
+        ('"b"', False),
+        ("a", False),
+    ],
+)
+def test_an_etag_matches_if_the_header_names_it(header: str | None, found: bool) -> None:
+    assert matches(header, '"a"') is found
+
+
+@pytest.mark.parametrize(("header", "found"), [('"b", W/"a"', True), ("*", False), ("", False)])
+def test_a_wildcard_names_no_etag_of_an_answer_that_is_not_computed(
+    header: str, found: bool
+) -> None:
+    assert names(header, '"a"') is found
+
+
+@pytest.mark.parametrize("header", ['"a"', 'W/"a"', '"b", W/"a"'])
+def test_a_weak_etag_is_named_by_weak_and_strong_ones(header: str) -> None:
+    assert names(header, 'W/"a"')
+    assert matches(header, 'W/"a"')

@@ -1,10 +1,13 @@
-"""Which options of a request are read on a thread."""
+"""Options that are read on a thread, and parts that are too many."""
 
 from typing import Any
 
 import pytest
 
-from app.routes.images import LONG, MANY, are_long
+from app.http.negotiation import EVERYTHING
+from app.routes.images import LONG, MANY, are_long, process_wanted
+from app.service import Computing
+from models.domain.errors import TooLarge
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,17 @@ from app.routes.images import LONG, MANY, are_long
 )
 def test_long_texts_and_lists_are_long(options: dict[str, Any], long: bool) -> None:
     assert are_long(options) is long
+
+
+@pytest.mark.parametrize(("labels", "parts"), [("true", 65), ("false", 64)])
+def test_too_many_parts_are_refused_before_any_filter_is_looked_at(labels: str, parts: int) -> None:
+    counted: list[int] = []
+
+    def refuse(parts: int) -> None:
+        counted.append(parts)
+        raise TooLarge("too many")
+
+    given = {"versions": [{"ops": [{"name": "there is no such filter"}]}] * 64, "labels": labels}
+    with pytest.raises(TooLarge):
+        process_wanted(given, EVERYTHING, Computing(), refuse)
+    assert counted == [parts]

@@ -1,4 +1,4 @@
-"""Output tensors of answers, and the error of a request whose images failed."""
+"""Answers of inference requests: tensors, and the error about failed images."""
 
 import asyncio
 import gzip
@@ -11,11 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.http.problems import LONGEST_MESSAGE
 from app.intake.inference.protocol import WantedOutput
 from app.intake.item import Item
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
-from app.responses.inference import HEADER, InferenceStyle, inference_reply, output_tensor
+from app.responses.inference import (
+    HEADER,
+    InferenceStyle,
+    failure_of,
+    inference_reply,
+    output_tensor,
+)
 from models.api.schemas import ModelRecord
 from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable
 from models.domain.job import Labels, Vector
@@ -117,3 +124,23 @@ def test_a_request_that_takes_no_errors_fails_with_the_highest_status() -> None:
     assert (
         "and 50 more" in json.loads(bytes(asyncio.run(inference_reply(many, wanted)).body))["error"]
     )
+
+
+REASON = "the first bytes are of no format that is read: JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF"
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 200])
+def test_reasons_end_after_whole_words(n: int) -> None:
+    reason = f"{REASON}; convert the image to one of them, and send it again as it is"
+    words = {word.strip(":;,") for word in reason.split()}
+    error = Undecodable(reason)
+    found = failure_of([Answer(Item(each, error), error, Timings()) for each in range(n)])
+    assert found is not None
+    _, text = found
+    assert len(text) <= LONGEST_MESSAGE
+    assert text.endswith("Ask for the output ERROR to get the results of the others")
+    if n == 1:
+        assert reason in text
+    for shown in text.split("undecodable, ")[1:]:
+        if "…" in shown:
+            assert shown.partition("…")[0].split()[-1].strip(";:,") in words
