@@ -76,31 +76,34 @@ class Endings:
                         await self._one_ended.wait()
 
     async def _end(self, ending: Ending) -> None:
+        """Try an ending once and record the result; a fault of ours does not stop the others.
+
+        An ending whose result the database does not take is claimed again, because it is not held.
+        """
         try:
             await self.end(ending)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
+            with suppress(SQLAlchemyError, OSError):
+                reason = "the server's files or database failed"
+                await self.rows.postpone(ending, AGAIN, reason, counts=False)
+        except Exception as error:
+            log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
+            with suppress(SQLAlchemyError, OSError):
+                await self._again(ending, "a fault of the server; its log has the cause", None)
         finally:
             self._held.discard(ending)
             self._one_ended.set()
 
     async def end(self, ending: Ending) -> None:
-        """Try an ending once and record the result; a fault of ours does not stop the others."""
-        try:
-            job = await self._jobs.find(ending.job)
-            if job is None:
-                await self.rows.forget()
-            elif ending.kind == DESTINATION:
-                await self._write(ending, job)
-            else:
-                await self._send(ending, job)
-        except (SQLAlchemyError, OSError) as error:
-            log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
-            await self._give_back(ending)
-        except Exception as error:
-            log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
-            try:
-                await self._again(ending, "a fault of the server; its log has the cause", None)
-            except (SQLAlchemyError, OSError):  # it must not end the work on all others
-                await self._give_back(ending)
+        """Try an ending once and record the result; raises SQLAlchemyError and OSError."""
+        job = await self._jobs.find(ending.job)
+        if job is None:
+            await self.rows.forget()
+        elif ending.kind == DESTINATION:
+            await self._write(ending, job)
+        else:
+            await self._send(ending, job)
 
     async def _claimed(self) -> list[Ending]:
         if len(self._held) == AT_ONCE:
@@ -149,15 +152,6 @@ class Endings:
             await self.rows.finish(ending, FAILED, tried.reason)
         else:
             await self._again(ending, tried.reason, tried.pause)
-
-    async def _give_back(self, ending: Ending) -> None:
-        """Let an ending be due soon, as soon as the database takes that."""
-        while True:
-            with suppress(SQLAlchemyError, OSError):
-                reason = "the server's files or database failed"
-                await self.rows.postpone(ending, AGAIN, reason, counts=False)
-                return
-            await asyncio.sleep(AGAIN)
 
     async def _again(self, ending: Ending, reason: str, pause: float | None) -> None:
         """Try again later, with a tenth of jitter, or give up."""

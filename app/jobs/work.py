@@ -271,6 +271,9 @@ host that is gone would else keep a job of 100,000 of its images busy for days."
 MOST_HOSTS = 4096
 """Origins that are remembered; all are forgotten then."""
 
+FIRST_OF_ORIGIN = 1.0
+"""Seconds before the second try of an image whose origin is busy, doubled for each further one."""
+
 LONGEST_ASKED = 60.0
 """Seconds that an origin may ask to wait with `Retry-After`."""
 
@@ -336,15 +339,15 @@ class ImageWorker:
         for attempt in itertools.count(1):
             answer = await self._answer(client, work, index, given, inputs)
             busy = next((e for e in _errors(answer) if isinstance(e, OriginBusy)), None)
-            tries, asked = ATTEMPTS if _passing(answer) else 1, 0.0
+            tries, first, asked = ATTEMPTS if _passing(answer) else 1, FIRST_PAUSE, 0.0
             if host and busy is not None:
-                tries = 1 if self._lost[host] >= LOST else FETCH_ATTEMPTS
-                asked = min(busy.retry_after or 2.0 * FIRST_PAUSE, LONGEST_ASKED)
+                tries = 1 if self._lost.get(host, 0) >= LOST else FETCH_ATTEMPTS
+                first, asked = FIRST_OF_ORIGIN, min(busy.retry_after, LONGEST_ASKED)
             if attempt >= tries:
                 self._note(host, lost=busy is not None)
                 return answer
-            usual = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1))
-            await asyncio.sleep(max(asked, usual * (1 + random.random())))  # noqa: S311 (jitter)
+            usual = min(LONGEST_PAUSE, first * 2 ** (attempt - 1))
+            await asyncio.sleep(max(asked, usual * (0.5 + random.random() / 2)))  # noqa: S311 (jitter)
         raise AssertionError("unreachable: the last try returns")
 
     def _note(self, host: str | None, *, lost: bool) -> None:
