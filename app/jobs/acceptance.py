@@ -12,10 +12,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.files import DataFolder
 from app.jobs.receiving import Received, Receiver, Room, check_media_type, too_large
-from app.jobs.sources import Asked, Sources
+from app.jobs.sources import JobRequest, ManifestSources
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Job, State, Usage
+from app.jobs.store.tables import Job, JobUsage, State
 from models.domain.errors import IdempotencyMismatch, ServiceError, StorageFull, TooManyJobs
 from models.settings import Settings
 
@@ -46,7 +46,7 @@ class Acceptance:
         settings: Settings,
         chunk: int,
         on_queued: Callable[[], None],
-        sources: Sources,
+        sources: ManifestSources,
     ) -> None:
         self._sources = sources
         self._folder = folder
@@ -56,7 +56,7 @@ class Acceptance:
         self._on_queued = on_queued
         self._arriving = Counter[str]()
 
-    async def accept(self, asked: Asked, request: Request, kind: str, n_bytes: int) -> Job:
+    async def accept(self, asked: JobRequest, request: Request, kind: str, n_bytes: int) -> Job:
         """Return the queued job of a body of media type `kind`, which announces `n_bytes` or 0.
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
@@ -82,7 +82,7 @@ class Acceptance:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # drops clients without a body
 
-    def _check(self, usage: Usage, new: int) -> None:
+    def _check(self, usage: JobUsage, new: int) -> None:
         """Raise TooManyJobs if a client cannot have `new` further jobs."""
         most = self._settings.max_jobs_per_client
         if usage.unfinished + new > most:
@@ -92,7 +92,7 @@ class Acceptance:
                 retry_after=30.0,
             )
 
-    def _room(self, usage: Usage) -> Room:
+    def _room(self, usage: JobUsage) -> Room:
         """Return the room that is left to a client."""
         most = self._settings.max_data_bytes
         share = share_of(most)
@@ -106,13 +106,13 @@ class Acceptance:
         )
         return Room(min(of_all, of_client), full)
 
-    def _check_added(self, usage: Usage) -> None:
+    def _check_added(self, usage: JobUsage) -> None:
         """Raise the error of a job with which its client, or all, have more than they may."""
         self._check(usage, 0)
         self._room(usage).check(0)
 
     async def _received(
-        self, id_: str, asked: Asked, request: Request, kind: str, room: Room
+        self, id_: str, asked: JobRequest, request: Request, kind: str, room: Room
     ) -> Job:
         found: Received | None = None
         digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
@@ -141,7 +141,7 @@ class Acceptance:
             )
         return queued
 
-    async def _queued(self, asked: Asked, new: Job, found: Received) -> Job:
+    async def _queued(self, asked: JobRequest, new: Job, found: Received) -> Job:
         """Return the new job once it is in the database, or the one that has its key already.
 
         The files of a new job stay unless the database has none: a commit whose answer was lost may
@@ -165,7 +165,7 @@ class Acceptance:
         return queued
 
 
-def _new_job(id_: str, asked: Asked, found: Received) -> Job:
+def _new_job(id_: str, asked: JobRequest, found: Received) -> Job:
     """Return the job that is made of a body."""
     return Job(
         id=id_,
@@ -185,7 +185,7 @@ def _new_job(id_: str, asked: Asked, found: Received) -> Job:
     )
 
 
-def _equal(asked: Asked) -> list[object]:
+def _equal(asked: JobRequest) -> list[object]:
     """Return what an Idempotency-Key stands for, beside the body."""
     return [
         asked.operation,
@@ -197,7 +197,7 @@ def _equal(asked: Asked) -> list[object]:
     ]
 
 
-def _endings(job: str, asked: Asked) -> list[Ending]:
+def _endings(job: str, asked: JobRequest) -> list[Ending]:
     """Return what is to be done when the job has ended."""
     targets = {DESTINATION: asked.destination, WEBHOOK: asked.webhook}
     return [

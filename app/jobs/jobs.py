@@ -19,7 +19,7 @@ from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.results import Following, OpenResults
 from app.jobs.runner import Runner
-from app.jobs.sources import Asked, Sources
+from app.jobs.sources import JobRequest, ManifestSources
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import Owner
 from app.jobs.store.endings import EndingRows
@@ -69,7 +69,7 @@ class Jobs:
         parts = self.rows, self._chunks, self._owner, folder, worker, inputs, work_of
         self._runner = Runner(*parts, most, settings.job_retention, stopping, on_item)
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
-        sources = Sources(storage, folder, self.rows, settings, chunk, self._all)
+        sources = ManifestSources(storage, folder, self.rows, settings, chunk, self._all)
         wake = self._runner.wake
         self.acceptance = Acceptance(folder, self.rows, settings, chunk, wake, sources)
         endings, sender = EndingRows(engine, self._owner.id), WebhookSender.from_settings(settings)
@@ -138,7 +138,7 @@ class Jobs:
         for id_ in ids:
             await asyncio.to_thread(self.folder.remove, id_)
 
-    async def check(self, asked: Asked) -> None:
+    async def check(self, asked: JobRequest) -> None:
         """Refuse a job whose results could not be written; raises ServiceError."""
         if asked.destination is not None:
             await ImageOutput(self.storage).check(asked.destination)

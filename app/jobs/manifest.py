@@ -42,7 +42,7 @@ LARGEST_SPAN = 8 << 20
 """Bytes of the lines of one chunk, unless it is one line."""
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ManifestLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One item of a manifest: `url`, `path` (a member of the archive) or `data` (a data URI)."""
 
     id: Annotated[str, msgspec.Meta(max_length=LONGEST_ID)] | None = None
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     data: str | None = None
 
 
-class StoredLine(Line, forbid_unknown_fields=True, omit_defaults=True):
+class StoredLine(ManifestLine, forbid_unknown_fields=True, omit_defaults=True):
     """An item as it is on disk; `member` is the index, size and place of `path` in the archive.
 
     `name` is that of its images, without suffix; manifests of earlier releases have none. In
@@ -66,8 +66,8 @@ class StoredLine(Line, forbid_unknown_fields=True, omit_defaults=True):
 Find = Callable[[str], Member | None]
 """Return the member of an archive by its name."""
 
-_DECODE = msgspec.json.Decoder(Line).decode
-_DECODE_LIST = msgspec.json.Decoder(list[Line]).decode
+_DECODE = msgspec.json.Decoder(ManifestLine).decode
+_DECODE_LIST = msgspec.json.Decoder(list[ManifestLine]).decode
 _DECODE_STORED = msgspec.json.Decoder(StoredLine).decode
 _ENCODE = msgspec.json.Encoder().encode
 _PLACE = re.compile(r"`\$\[(\d+)\]")
@@ -153,7 +153,7 @@ class ManifestWriter:
                 raise self._wrong(_reason(error)) from None
             self._item(line)
 
-    def _item(self, line: Line) -> None:
+    def _item(self, line: ManifestLine) -> None:
         given = [name for name in ("url", "path", "data") if getattr(line, name) is not None]
         if len(given) != 1:
             wanted = "exactly one of `url`, `path` and `data`"
@@ -194,7 +194,7 @@ class ManifestWriter:
         self.spans.append(Span(self._first, self.total - self._first, self._start, self.size))
         self._first, self._start = self.total, self.size
 
-    def _member(self, line: Line) -> tuple[int, int, int] | None:
+    def _member(self, line: ManifestLine) -> tuple[int, int, int] | None:
         if line.path is None:
             return None
         if self._find is None:

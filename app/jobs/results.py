@@ -22,7 +22,7 @@ from app.archives.zip_writer import ZipWriter
 from app.jobs.files import DataFolder
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import UNFINISHED, Job, Rows, State
+from app.jobs.store.tables import UNFINISHED, Job, ResultRun, State
 from models.codec import ImageFormat
 from models.domain.errors import Cancelled
 
@@ -146,20 +146,20 @@ class Following:
         self._chunks = chunks
         self.stopping = stopping
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._followers: dict[str, set[asyncio.Queue[list[Rows] | End]]] = {}
+        self._followers: dict[str, set[asyncio.Queue[list[ResultRun] | End]]] = {}
 
-    def join(self, job: Job) -> "asyncio.Queue[list[Rows] | End]":
+    def join(self, job: Job) -> "asyncio.Queue[list[ResultRun] | End]":
         """Return a queue of the results that come from now on, with an End as its last element.
 
         The queue may begin with results that a later query finds too.
         """
-        queue = asyncio.Queue[list[Rows] | End]()
+        queue = asyncio.Queue[list[ResultRun] | End]()
         self._followers.setdefault(job.id, set()).add(queue)
         if job.id not in self._tasks:
             self._tasks[job.id] = asyncio.create_task(self._look(job.id, job.done))
         return queue
 
-    def leave(self, job: str, queue: "asyncio.Queue[list[Rows] | End]") -> None:
+    def leave(self, job: str, queue: "asyncio.Queue[list[ResultRun] | End]") -> None:
         """Stop following a job; its task ends soon after its last follower.
 
         The task is not cancelled: aiosqlite may wait without end to close a cancelled connection.
@@ -175,7 +175,7 @@ class Following:
         """Give results from `row` on to all followers, until there are no more of either."""
         end: End | None = None
         while end is None and self._followers[job]:
-            found = list[Rows]()
+            found = list[ResultRun]()
             try:
                 state = (await self._jobs.states([job])).get(job)
                 # After the state: results that come with the end of the job are not missed.
@@ -227,7 +227,7 @@ class OpenResults:
         self._queue = following.join(job) if following else None
         self._whole = whole
         self._on_close: Callable[[], None] | None = on_close
-        self._runs: list[Rows] = []
+        self._runs: list[ResultRun] = []
         self._known = offset
         self._files: dict[str, FileIO] = {}
 
@@ -258,7 +258,7 @@ class OpenResults:
                 if rows is None:
                     yield b"\n"
                     continue
-                assert isinstance(rows, Rows)
+                assert isinstance(rows, ResultRun)
                 last = rows.row + rows.count
                 last = last if self._end is None else min(last, self._end)
                 async with aclosing(self._pieces(rows, at, last)) as pieces:
@@ -281,7 +281,7 @@ class OpenResults:
         if on_close is not None:
             on_close()
 
-    async def _all(self) -> AsyncGenerator[Rows | None, None]:
+    async def _all(self) -> AsyncGenerator[ResultRun | None, None]:
         """Yield the runs that are known, then those that come; None after each SILENCE."""
         for rows in [*self._runs]:
             yield rows
@@ -309,7 +309,7 @@ class OpenResults:
     def _is_end(self, at: int) -> bool:
         return self._end is not None and at >= self._end
 
-    async def _add(self, rows: Rows) -> None:
+    async def _add(self, rows: ResultRun) -> None:
         """Remember a run, as part of the one before where both are neighbours in one file.
 
         The first run stays alone, because the lines before `offset` in it are read in vain. Raises
@@ -326,7 +326,7 @@ class OpenResults:
         else:
             self._runs.append(rows)
 
-    async def _pieces(self, rows: Rows, first: int, last: int) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, rows: ResultRun, first: int, last: int) -> AsyncGenerator[bytes, None]:
         """Yield the records from number `first` to the one before `last`, all of one run."""
         file, at, end = self._files[rows.file], rows.at, rows.at + rows.length
         skip, wanted, seen = max(0, first - rows.row), last - rows.row, 0

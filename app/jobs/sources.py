@@ -42,7 +42,7 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXD
 
 # A request for a job, as far as it is known before its body.
 @dataclass(frozen=True, slots=True)
-class Source:
+class JobSource:
     """Where the items of a job come from: files below `prefix`, or what failed in job `retry_of`.
 
     Exactly one is given; `include` are patterns of names below the prefix.
@@ -58,7 +58,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobRequest:
     """What a client asks for: an operation with its options, and a key for repeated requests.
 
     Without a `source` the images are those of the body. `destination` is a storage address.
@@ -68,7 +68,7 @@ class Asked:
     operation: str
     options: dict[str, Any]
     key: str | None = None
-    source: Source | None = None
+    source: JobSource | None = None
     destination: str | None = None
     webhook: str | None = None
     concurrency: int | None = None
@@ -194,7 +194,7 @@ def _add(writer: ManifestWriter, lines: Iterable[StoredLine]) -> None:
         writer.add(each)
 
 
-class Sources:
+class ManifestSources:
     """Makes manifests in chunks of `chunk` items; `results` yields the records of a job."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Sources:
         self._results = results
 
     async def manifest(
-        self, asked: Asked, source: Source, folder: Path, digested: bytes, room: Room
+        self, asked: JobRequest, source: JobSource, folder: Path, digested: bytes, room: Room
     ) -> Received:
         """Write the manifest of a new job into its folder, counted in `room`.
 

@@ -37,7 +37,7 @@ from models.domain.errors import (
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
-    from app.jobs.sources import Asked
+    from app.jobs.sources import JobRequest
     from app.jobs.store.endings import Ending
     from app.jobs.store.tables import Job
     from app.jobs.work import WorkOf
@@ -129,9 +129,9 @@ def asked_for(
     options: dict[str, Any],
     query: JobQuery,
     key: str | None,
-) -> "Asked":
+) -> "JobRequest":
     """Return what a client asks for, after its addresses were checked; raises ServiceError."""
-    from app.jobs.sources import Asked, Source
+    from app.jobs.sources import JobRequest, JobSource
 
     storage = jobs.storage
     if query.webhook is not None:
@@ -144,12 +144,12 @@ def asked_for(
         raise InvalidParameter("source: give it or `retry_of`, not both")
     if query.source is not None:
         patterns = tuple(each for each in (query.include or "").split(",") if each)
-        source = Source(storage.readable(query.source), patterns)
+        source = JobSource(storage.readable(query.source), patterns)
     elif query.include is not None:
         raise InvalidParameter("include: it chooses names below `source`, which is missing")
     elif query.retry_of is not None:
-        source = Source(retry_of=query.retry_of)
-    return Asked(
+        source = JobSource(retry_of=query.retry_of)
+    return JobRequest(
         client, operation, options, key, source, destination, query.webhook, query.concurrency
     )
 

@@ -17,7 +17,7 @@ from app.jobs.store.tables import (
     UNFINISHED,
     WAITING,
     Claim,
-    Rows,
+    ResultRun,
     Span,
     State,
     Stored,
@@ -115,14 +115,16 @@ class ChunkRows:
         async with self._engine.begin() as connection:
             return (await connection.execute(abandoned.values(state=WAITING, owner=None))).rowcount
 
-    async def results(self, job: str, offset: int, limit: int) -> list[Rows]:
+    async def results(self, job: str, offset: int, limit: int) -> list[ResultRun]:
         """Return at most `limit` runs of rows, in order, from the one that holds row `offset`."""
         near = CHUNKS.c.row > offset - LARGEST_CHUNK  # for the index
         theirs = (CHUNKS.c.job == job) & near & (CHUNKS.c.row > offset - CHUNKS.c.n_items)
         query = select(CHUNKS).where(theirs, CHUNKS.c.state == DONE, CHUNKS.c.n_items > 0)
         async with self._engine.connect() as connection:
             found = await connection.execute(query.order_by(CHUNKS.c.row).limit(limit))
-            return [Rows(each.row, each.n_items, each.file, each.at, each.length) for each in found]
+            return [
+                ResultRun(each.row, each.n_items, each.file, each.at, each.length) for each in found
+            ]
 
     async def rate(self, job: str) -> float | None:
         """Return the images a second of a job by its last chunks; None before there are two."""

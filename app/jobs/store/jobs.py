@@ -24,9 +24,9 @@ from app.jobs.store.tables import (
     UNFINISHED,
     WAITING,
     Job,
+    JobUsage,
     Span,
     State,
-    Usage,
     open_to,
 )
 
@@ -46,7 +46,7 @@ class JobRows:
         job: Job,
         spans: Sequence[Span],
         endings: Sequence[Ending] = (),
-        check: Callable[[Usage], None] = lambda _usage: None,
+        check: Callable[[JobUsage], None] = lambda _usage: None,
     ) -> Job:
         """Add a queued job with its chunks and what is to be done at its end.
 
@@ -73,12 +73,12 @@ class JobRows:
             return found
         return job
 
-    async def usage(self, client: str, key: str | None) -> Usage:
+    async def usage(self, client: str, key: str | None) -> JobUsage:
         """Return what the jobs of a client, and of all, take now."""
         async with self._engine.connect() as connection:
             return await self._usage(connection, client, key)
 
-    async def _usage(self, connection: AsyncConnection, client: str, key: str | None) -> Usage:
+    async def _usage(self, connection: AsyncConnection, client: str, key: str | None) -> JobUsage:
         mine = JOBS.c.client == client
         unfinished = JOBS.c.state.in_([each.value for each in UNFINISHED])
         stored = select(func.coalesce(func.sum(JOBS.c.stored), 0))
@@ -89,7 +89,7 @@ class JobRows:
             stored.where(mine).scalar_subquery(),
         )
         jobs, repeated, of_all, of_client = (await connection.execute(query)).one()
-        return Usage(jobs, bool(repeated), int(of_all), int(of_client))
+        return JobUsage(jobs, bool(repeated), int(of_all), int(of_client))
 
     async def find(self, id_: str, client: str | None = None) -> Job | None:
         """Return a job, or None where the client has none of this id."""

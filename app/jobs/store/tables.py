@@ -209,7 +209,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ResultRun:
     """Rows of results from number `row` on, as bytes of a file."""
 
     row: int
@@ -220,7 +220,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class JobUsage:
     """Unfinished jobs of a client, whether its key has made a job before, and the bytes that jobs
     store, of all clients and of this client.
     """

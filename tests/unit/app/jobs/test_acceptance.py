@@ -16,7 +16,7 @@ from starlette.types import Message, Receive
 
 from app.jobs.acceptance import ARRIVING, Acceptance
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
-from app.jobs.sources import Asked, Source, Sources
+from app.jobs.sources import JobRequest, JobSource, ManifestSources
 from app.jobs.store.database import opened
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import Job, Span, State
@@ -34,12 +34,12 @@ KIND = "application/x-ndjson"
 
 def acceptance(folder: DataFolder, rows: JobRows, settings: Settings | None = None) -> Acceptance:
     """Return what accepts jobs in one process."""
-    no_sources = cast(Sources, None)
+    no_sources = cast(ManifestSources, None)
     return Acceptance(folder, rows, settings or Settings(), 32, lambda: None, no_sources)
 
 
-def asked(client: str) -> Asked:
-    return Asked(client, "classify", {}, None, None, None, None)
+def asked(client: str) -> JobRequest:
+    return JobRequest(client, "classify", {}, None, None, None, None)
 
 
 @pytest.mark.parametrize("others", [1, 30])
@@ -149,9 +149,11 @@ async def _failed_records(_job: Job) -> AsyncIterator[bytes]:
     yield b'{"index": 0, "status": "error"}\n'
 
 
-@pytest.mark.parametrize("source", [None, Source(parse("s3://bucket/a")), Source(retry_of="0")])
+@pytest.mark.parametrize(
+    "source", [None, JobSource(parse("s3://bucket/a")), JobSource(retry_of="0")]
+)
 def test_what_is_accepted_survives_a_power_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Source | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: JobSource | None
 ) -> None:
     """All files of the job, their names and that of its folder are on the disk before its row."""
     synced: dict[str, set[str]] = {}
@@ -183,7 +185,7 @@ def test_what_is_accepted_survives_a_power_failure(
         (folder.of("0") / ARCHIVE).write_bytes(b"archive")
         storage = cast(Storage, SimpleNamespace(list=_storage_lines))
         settings = Settings()
-        sources = Sources(storage, folder, rows, settings, 32, cast(Any, _failed_records))
+        sources = ManifestSources(storage, folder, rows, settings, 32, cast(Any, _failed_records))
         accepting = Acceptance(folder, rows, settings, 32, lambda: None, sources)
         monkeypatch.setattr(os, "fsync", noted)
         try:

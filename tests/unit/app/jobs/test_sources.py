@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
-from app.jobs.manifest import Line, ManifestWriter, StoredLine
+from app.jobs.manifest import ManifestLine, ManifestWriter, StoredLine
 from app.jobs.receiving import Room
 from app.jobs.results import failed_records
-from app.jobs.sources import Asked, Source, Sources, _shared, failed_lines, made_of
+from app.jobs.sources import JobRequest, JobSource, ManifestSources, _shared, failed_lines, made_of
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.tables import Job, State
 from app.storage.storage import Storage
@@ -44,7 +44,7 @@ def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path) -> None:
     ]
     manifest.write_text("".join(json.dumps(each) + "\n" for each in given))
 
-    async def main() -> list[Line]:
+    async def main() -> list[ManifestLine]:
         return [line async for line in failed_lines(pieces(7), manifest, 50)]
 
     found = asyncio.run(main())
@@ -57,7 +57,7 @@ def test_items_without_a_record_are_found_if_they_are_asked_for(tmp_path: Path) 
     lines = [json.dumps({"url": f"https://a.example/{n}"}) + "\n" for n in range(60)]
     manifest.write_text("".join(lines))
 
-    async def main() -> list[Line]:
+    async def main() -> list[ManifestLine]:
         found = failed_lines(pieces(7), manifest, 60, unrecorded=True)
         return [line async for line in found]
 
@@ -198,8 +198,10 @@ def test_a_retry_of_a_job_that_failed_has_the_items_that_were_not_done_too(
     async def total(state: State) -> int:
         assert old.job is not None
         old.job = replace(old.job, state=state)
-        sources = Sources(cast(Storage, None), folder, cast(JobRows, old), Settings(), 32, results)
-        asked = Asked("me", "classify", {}, source=(source := Source(retry_of="0")))
+        sources = ManifestSources(
+            cast(Storage, None), folder, cast(JobRows, old), Settings(), 32, results
+        )
+        asked = JobRequest("me", "classify", {}, source=(source := JobSource(retry_of="0")))
         return (await sources.manifest(asked, source, folder.add(state.value), b"", ROOM)).total
 
     assert asyncio.run(total(State.FAILED)) == 1
@@ -220,8 +222,8 @@ def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: s
 
     async def main() -> None:
         rows, storage = cast(JobRows, old), cast(Storage, None)
-        sources = Sources(storage, folder, rows, Settings(), 32, results)
-        asked = Asked("me", "classify", {}, source=(source := Source(retry_of="0")))
+        sources = ManifestSources(storage, folder, rows, Settings(), 32, results)
+        asked = JobRequest("me", "classify", {}, source=(source := JobSource(retry_of="0")))
         with pytest.raises(NotFound):
             await sources.manifest(asked, source, folder.add("1"), b"", ROOM)
 

@@ -39,7 +39,7 @@ def tried(worker: Failing, line: StoredLine = LINE) -> int:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return the seconds that tries were apart, which nobody waits for."""
+    """Return the pauses between tries, in seconds; the test does not wait for them."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from app.jobs.store.database import LEASE, Owner, opened
-from app.jobs.store.tables import META, Span, State, Usage
+from app.jobs.store.tables import META, JobUsage, Span, State
 from tests.job_store import RETENTION, SPANS, Run, Store, claimed, job, stored
 
 
@@ -268,7 +268,7 @@ def test_jobs_that_come_to_two_processes_at_once_are_counted_together(run: Run) 
     class Refused(Exception):
         pass
 
-    def check(found: Usage) -> None:
+    def check(found: JobUsage) -> None:
         if found.unfinished > 2:
             raise Refused
 
