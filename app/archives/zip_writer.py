@@ -1,8 +1,7 @@
 """Write a ZIP piece by piece, of any number of members, in constant memory.
 
-Python's zipfile, and the ZIP streams of the package index (zipstream-ng, stream-zip), keep an
-object of 600 bytes or more for each member until the end, and none can send anything while the next
-member is made. Here the directory is kept as bytes, beyond 1 MiB in an unnamed temporary file. The
+Python's zipfile keeps an object of 600 bytes for each member until the end, and a job may have ten
+million members. Here the directory is kept as bytes, beyond 1 MiB in an unnamed temporary file. The
 bytes are those that zipfile writes to a pipe.
 """
 
