@@ -82,18 +82,6 @@ class EncodedFile:
             raise Cancelled("the client read too slowly")
         return os.pread(self._file.fileno(), self.size - start if n is None else n, start)
 
-    async def read_all(self) -> bytes:
-        """Return all bytes; those on disk are read on a thread. Raises Cancelled as `read` does."""
-        if self._file is None:
-            return self.read()
-        if self._files is not None:
-            self._files.was_read(self)
-        descriptor = os.dup(self._file.fileno())  # the file may be dropped meanwhile
-        try:
-            return await asyncio.to_thread(os.pread, descriptor, self.size, 0)
-        finally:
-            os.close(descriptor)
-
     def move(self, file: BinaryIO) -> None:
         """Take a file that has the same bytes, and let go of those in memory."""
         self._data, self._file = None, file
