@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from app.admission import Admission
-from app.admission.counters import Counters
+from app.admission import Admission, Limits
+from app.admission.counters import Counters, Rate
 from app.decoders import DecoderLimits
 from app.pipeline.memory import Memory, budget_for
 from app.service import Computing
@@ -18,7 +18,6 @@ from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend, Load
 from models.domain.job import ReleaseReason
 from models.settings import Settings
-from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.ipc.frames import Batched, Welcome, decode_network
@@ -150,22 +149,20 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
 
     That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
     and one core is left free for others beside a bulk client. A client alone may have two batches
-    for each core, one to compute and one to follow it. Images of jobs have a line of their own
-    where threads of low priority compute them: these take the time that nothing else wants.
+    for each core, one to compute and one to follow it.
     """
+    limits, rate = Limits.from_settings(settings), Rate.parse(settings.rate_limit)
     if executor.watch_busy is not None:
-        admission = Admission.from_settings(settings, 1, counters, 1, REPLICA)
+        admission = Admission(limits, counters, 1, 1, speed=REPLICA, rate=rate)
         executor.watch_busy(admission.set_busy_images)
     elif gpus := wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
-        admission = Admission.from_settings(settings, size, counters, gpus, GPU)
+        admission = Admission(limits, counters, gpus, size, speed=GPU, rate=rate)
     else:
         n = cores(settings)
         alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
         bulk = max(1, n - 1)
-        admission = Admission.from_settings(settings, 2 * n, counters, n, 1.0, bulk, alone)
-        if can_lower_priority():
-            admission.with_background(n)
+        admission = Admission(limits, counters, n, 2 * n, most_bulk=bulk, alone=alone, rate=rate)
     admission.account.absence = executor.absence
     return admission
 

@@ -148,8 +148,7 @@ class Settings(BaseSettings):
     max_images_per_client: int = Field(
         0,
         ge=0,
-        description="images one client may have admitted; 0: all while no other wants any, "
-        "else at most 15 times what is free",
+        description="images one client may have admitted; 0: at most 15 times what is free",
     )
     rate_limit: RateLimit | None = Field(
         None,

@@ -6,7 +6,6 @@ other folders limit.
 It may import `models` and Starlette's types, and nothing else of `app`.
 """
 
-from app.admission.permit import Amount, Limits, Permit, Turn
-from app.admission.permits import Admission
+from app.admission.permits import Admission, Amount, Limits, Permit
 
-__all__ = ["Admission", "Amount", "Limits", "Permit", "Turn"]
+__all__ = ["Admission", "Amount", "Limits", "Permit"]

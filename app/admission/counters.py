@@ -20,6 +20,7 @@ columns, `take` takes 1.5 µs and `take_for` 3 µs.
 
 import fcntl
 import hashlib
+import math
 import mmap
 import os
 import secrets
@@ -57,13 +58,15 @@ class Total(IntEnum):
     WORK = 7
     """Expected microseconds of work that is admitted and not completed."""
     PAST = 8
-    """The same of images that have passed their line."""
+    """The same of images that have passed their line and are not bulk."""
     UNREAD = 9
     """Bytes of encoded images that their clients have not read."""
     EXPECTED = 10
     """Images whose work is counted in WORK."""
     THROUGH = 11
     """Images that have passed their line, and are decoded, computed and encoded."""
+    CLIENTS = 12
+    """Clients whose work is counted in WORK; one counts for each front end where it has some."""
 
 
 class ByKey(IntEnum):
@@ -78,24 +81,12 @@ class ByKey(IntEnum):
     """Requests that follow the results of a job."""
 
 
-class Mark(IntEnum):
-    """Values of single front ends, which are not added up."""
-
-    OWNER = 0
-    """Process id of the front end that writes this column; 0 if the column is free."""
-    CONTENDED = 1
-    """Monotonic nanoseconds at which a client with a small share was last refused."""
-    MEMORY = 2
-    """Monotonic nanoseconds at which a request that starves last looked for memory, else 0."""
-    FETCHES = 3
-    """As MEMORY, for fetches."""
-
-
 SETS = 1024
 WAYS = 8
 
-_BUCKET = struct.Struct("=Qdd")
-"""The client's hash (0 if empty), tokens, and the monotonic seconds when they were counted."""
+_BUCKET = struct.Struct("=Qd")
+"""The client's hash (0 if empty), and the monotonic seconds at which its bucket was empty, or would
+have been: it is full if that is long ago."""
 
 RATES_SIZE = SETS * WAYS * _BUCKET.size
 """Bytes of the table."""
@@ -123,8 +114,7 @@ class RateTable:
 
     A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes one.
     The table has a fixed size: the hash of a client selects a set of `WAYS` places, in which the
-    least recently used bucket is replaced. A bucket that was not used for `burst / per_second`
-    seconds is full anyway. Between processes a lock on the memory's descriptor protects the table.
+    fullest bucket is replaced. Between processes a lock on the memory's descriptor protects it.
 
     With a descriptor other processes share that memory. `seed` hides which clients share a set.
     """
@@ -152,27 +142,25 @@ class RateTable:
         number = int.from_bytes(digest, "little") or 1
         with self._locked():
             now = self._clock()
-            place, tokens = self._find(number, now, rate)
+            place, empty = self._find(number)
+            tokens = min(rate.burst, (now - empty) * rate.per_second)
             needed = min(amount, rate.burst)
             if tokens < needed:
-                _BUCKET.pack_into(self._memory, place, number, tokens, now)
                 return (needed - tokens) / rate.per_second
-            _BUCKET.pack_into(self._memory, place, number, tokens - amount, now)
+            empty = now - (tokens - amount) / rate.per_second
+            _BUCKET.pack_into(self._memory, place, number, empty)
             return 0.0
 
-    def _find(self, number: int, now: float, rate: Rate) -> tuple[int, float]:
-        """Return the place of a client's bucket, old or new, and its tokens now."""
+    def _find(self, number: int) -> tuple[int, float]:
+        """Return the place of a client's bucket, old or new, and when it was empty."""
         start = self._offset + number % SETS * WAYS * _BUCKET.size
-        oldest, oldest_at = start, float("inf")
+        places = list[tuple[float, int]]()
         for place in range(start, start + WAYS * _BUCKET.size, _BUCKET.size):
-            owner, tokens, at = _BUCKET.unpack_from(self._memory, place)
+            owner, empty = _BUCKET.unpack_from(self._memory, place)
             if owner == number:
-                return place, min(rate.burst, tokens + max(0.0, now - at) * rate.per_second)
-            if owner == 0:
-                at = -1.0
-            if at < oldest_at:
-                oldest, oldest_at = place, at
-        return oldest, rate.burst
+                return place, empty
+            places.append((empty if owner else -math.inf, place))
+        return min(places)[1], -math.inf
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -235,8 +223,11 @@ SEED_BYTES = 16
 Key = tuple[int, int]
 """The index at which a key's cell starts in each of the `ROWS` rows of the sketch."""
 
-_FIRST_MARK = len(Total)
-_FIRST_BY_KEY = len(Total) + len(Mark)
+_OWNER = len(Total)
+"""The process id of the front end that writes a column; 0 if the column is free."""
+_FIRST_MARK = _OWNER + 1
+"""For each total, the monotonic nanoseconds at which a request that starves last asked for it."""
+_FIRST_BY_KEY = _FIRST_MARK + len(Total)
 _FIRST_WORKER = _FIRST_BY_KEY + len(ByKey) * ROWS * SLOTS
 _N_CELLS = _FIRST_WORKER + MOST_WORKERS
 
@@ -293,7 +284,7 @@ class Counters:
         """Clear the column of a process that has ended, because nothing of it is in flight."""
         with self._locked():
             for column in range(self.columns):
-                if self._mark(Mark.OWNER, column) == pid:
+                if self._owner(column) == pid:
                     self._clear(column)
 
     # Totals
@@ -355,43 +346,31 @@ class Counters:
         self.add_for(key, field, -amount)
         return False
 
-    def all_of(self, field: ByKey) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """Return the counts of all cells of the first row, shape (SLOTS,): one for each key, unless
-        some collide.
-        """
-        start = self._start(0) + field * self._step
-        row = np.frombuffer(self._cells[start : start + SLOTS * self.columns], np.int64)
-        counts: np.ndarray[tuple[int], np.dtype[np.int64]]
-        counts = row.reshape(SLOTS, self.columns).sum(axis=1)
-        return counts
-
     def work_of(self, workers: int) -> SharedWork:
         """Return the work that each worker has been given; ValueError for too many workers."""
         cells = np.frombuffer(self._cells, np.int64).reshape(_N_CELLS, self.columns)
         return SharedWork(cells[_FIRST_WORKER:][: checked(workers)], self._column)
 
-    # Marks
+    def set_starving(self, field: Total, at: int) -> None:
+        """Note when a request of this front end that starves last asked for a total; 0: none."""
+        self._cells[(_FIRST_MARK + field) * self.columns + self._column] = at
 
-    def mark(self, mark: Mark, value: int) -> None:
-        """Set a mark of this front end."""
-        self._cells[(_FIRST_MARK + mark) * self.columns + self._column] = value
-
-    def newest(self, mark: Mark) -> int:
-        """Return the largest value of a mark in any column."""
-        start = (_FIRST_MARK + mark) * self.columns
+    def starving(self, field: Total) -> int:
+        """Return when a request of any front end that starves last asked for a total."""
+        start = (_FIRST_MARK + field) * self.columns
         return max(self._cells[start : start + self.columns])
 
     def _claim(self) -> None:
         with self._locked():
             for column in range(self.columns):
-                owner = self._mark(Mark.OWNER, column)
+                owner = self._owner(column)
                 if owner and not is_alive(owner):
                     self._clear(column)
                     owner = 0
                 if not owner:
                     self._clear(column)
                     self._column = column
-                    self.mark(Mark.OWNER, os.getpid())
+                    self._cells[_OWNER * self.columns + column] = os.getpid()
                     return
         raise RuntimeError(f"all {self.columns} columns of the shared counters are in use")
 
@@ -399,8 +378,8 @@ class Counters:
         cells = np.frombuffer(self._cells, np.int64).reshape(_N_CELLS, self.columns)
         cells[:, column] = 0
 
-    def _mark(self, mark: Mark, column: int) -> int:
-        return self._cells[(_FIRST_MARK + mark) * self.columns + column]
+    def _owner(self, column: int) -> int:
+        return self._cells[_OWNER * self.columns + column]
 
     def _start(self, cell: int) -> int:
         """Return where a cell of the sketch starts; those of the next field are `_step` further."""
@@ -417,8 +396,3 @@ class Counters:
             yield
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN, 1)
-
-
-def now_ns() -> int:
-    """Return the time of marks: monotonic, and the same in all processes of a machine."""
-    return time.monotonic_ns()

@@ -4,116 +4,316 @@ Behind it work waits (backpressure) and is bounded by its deadline, never refuse
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import TracebackType
 
-from app.admission.account import HORIZON, Account
+from app.admission.account import MICRO, Account, Kinds
 from app.admission.clients import LOCAL
-from app.admission.counters import ByKey, Counters, Key, Mark, Rate, Total, now_ns
-from app.admission.line import FairLine, Share
-from app.admission.permit import Amount, Limits, Permit, within_share
+from app.admission.counters import ByKey, Counters, Key, Rate, Total
+from app.admission.line import FairLine, Place, Waiting
 from models.domain.deadline import NEVER, Deadline
-from models.domain.errors import Draining, Overloaded, RateLimited
+from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
+from models.domain.job import Lane
 from models.domain.uncounted import counts
 from models.settings import Settings
 
-CONTENTION = 10_000_000_000
-"""Nanoseconds after the refusal of one client in which no other client may hold everything."""
+CLIENT_SHARE = 15
+"""One client may hold this many times the free part of a limit. So a single client gets at most
+15/16 of the limit, two get 15/31 each, and a part is always free for one more (dynamic thresholds:
+Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
 
-SHARED = 10.0
-"""Seconds for which the server counts as shared after several clients had work."""
+CONTENDED = 2.0
+"""Seconds after several clients had images in which one that holds more than half leaves places
+and cores to others."""
 
-RESERVED = 2.0
-"""Seconds after several clients had work in which one that holds more than half counts as bulk."""
+HORIZON = 0.1
+"""Seconds of work that may be past the line, where clients do not take turns any more."""
 
-MOST_TARGETS, LONGEST_TARGET = 512, 512
-"""Paths with queries whose cost is remembered, and the bytes of one: clients choose them."""
-
-IN_BODY = ("multipart/form-data", "application/json", "application/x-www-form-urlencoded")
-"""Media types of bodies that may say what is wanted; for all others the path and query say it."""
-
-INFERENCE = "/v2/"
-"""Begins the paths of the Open Inference Protocol, whose inputs and outputs stand in the body."""
-
-Target = tuple[str, bytes]
-"""A path and a query. Requests for the same target want the same work, if their bodies say nothing
-about that."""
+FIRST_CHARGE = 1 << 16
+"""Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
+longer, so that a body of any size takes few steps."""
 
 
-def target_of(path: str, query: bytes, media_type: str) -> Target | None:
-    """Return a request's target; None where its body may say what is wanted.
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Numbers of images and of upload bytes."""
 
-    `media_type` is that of the body, in lower case and without parameters.
+    images: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be in flight over all front ends; for a client 0 means no limit of its own."""
+
+    images: int
+    bytes: int
+    arriving: int
+    client_images: int = 0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "Limits":
+        """Return the limits of the settings."""
+        return cls(
+            settings.max_images_in_flight,
+            settings.max_bytes_in_flight,
+            settings.max_arriving_bytes,
+            settings.max_images_per_client,
+        )
+
+    def fits(self, amount: Amount) -> None:
+        """Raise TooLarge if even an idle server could not admit `amount`."""
+        images, setting = self.images, "DARKROOM_MAX_IMAGES_IN_FLIGHT"
+        if self.client_images and self.client_images < images:
+            images, setting = self.client_images, "DARKROOM_MAX_IMAGES_PER_CLIENT"
+        if amount.images > images or amount.bytes > self.bytes:
+            raise TooLarge(
+                f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
+                f"{images} images ({setting}) and {self.bytes} bytes "
+                "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
+            )
+
+
+def within_share(own: int, total: int, limit: int) -> bool:
+    """Return whether a client may hold `own` of the `total` that is held of a limit."""
+    return own <= CLIENT_SHARE * max(0, limit - total + 1)
+
+
+class Permit:
+    """Permit of one request: holds images, bytes and work until its `with` block ends.
+
+    `deadline` is that of the request, `client` its client. What is in the background, as jobs are,
+    takes only what others leave: its images are not counted, and it is never refused for them.
     """
-    in_body = media_type in IN_BODY or path[: len(INFERENCE)] == INFERENCE
-    long = len(path) + len(query) > LONGEST_TARGET
-    return None if in_body or long else (path, query)
+
+    def __init__(
+        self, admission: "Admission", client: str, key: Key, deadline: Deadline, background: bool
+    ) -> None:
+        self._admission = admission
+        self.client = client
+        self._key = key
+        self.deadline = deadline
+        self.in_background = background
+        self._images = self._bytes = 0
+        self._size = self._charged = 0
+        self._work = self._expected = self._begun = 0
+        """Microseconds that are charged, the images whose work they are, and those in line or past
+        it."""
+        self._ended = False
+
+    def arrives(self, n_bytes: int, announced: int) -> None:
+        """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
+
+        `announced` is the size of the whole body, 0 if it is unknown. Bytes are charged as they
+        come, never because they were announced.
+        """
+        self._size += n_bytes
+        if self._size <= self._charged:
+            return
+        charge = max(self._charged, FIRST_CHARGE)
+        while charge < self._size:
+            charge *= 2
+        charge = max(self._size, min(charge, announced or charge))
+        if charge > self._admission.limits.arriving:
+            raise TooLarge(
+                f"a body of {charge} bytes never fits: the server takes in "
+                f"{self._admission.limits.arriving} at a time, half of DARKROOM_MAX_BYTES_IN_FLIGHT"
+            )
+        self._admission.arrive(self._key, charge - self._charged, charge)
+        self._charged = charge
+
+    def complete(self, n_bytes: int, held: int | None = None) -> None:
+        """Count the last bytes of the body; now it is admitted, with one image of `held` bytes."""
+        self._size += n_bytes
+        self._arrived()
+        self.grow(1, self._size if held is None else held)
+
+    def grow(self, n_images: int, n_bytes: int) -> None:
+        """Hold more images, which were found in the body, or more bytes, which were downloaded.
+
+        Raises Overloaded, TooLarge and RateLimited.
+        """
+        if self.in_background:
+            n_images = 0
+        if not (n_images or n_bytes):
+            return
+        images, all_bytes = self._images + n_images, self._bytes + n_bytes
+        self._admission.limits.fits(Amount(images, all_bytes))
+        if self._images:  # the first image was charged with the headers
+            self._admission.charge_rate(self.client, n_images)
+        self._admission.take(self._key, n_images, n_bytes, images)
+        self._images, self._bytes = images, all_bytes
+
+    def expect(self, kinds: Kinds, sizes: Sequence[int | None]) -> None:
+        """Charge for work of these kinds on images of these pixels; raises Overloaded.
+
+        The pixels of an image are None if its file does not show them. An image that must be
+        fetched is charged when it has come, so it is none of these.
+        """
+        if not sizes or self.in_background:
+            return
+        account = self._admission.account
+        each = [int(account.costs.estimate(kinds, pixels) * MICRO) for pixels in sizes]
+        self._admission.must_not_wait_long(self._key, self.deadline, sum(each), max(each))
+        self._charge(sum(each), len(each))
+
+    def _charge(self, work: int, images: int) -> None:
+        self._work += work
+        self._expected += images
+        self._admission.account.charge(self._key, work, images)
+
+    def started(self, seconds: float) -> int:
+        """Return the microseconds that are charged for the next image, which takes its turn; they
+        are `seconds` if it was not charged before.
+        """
+        self._begun += 1
+        if self._begun > self._expected:
+            self._charge(int(seconds * MICRO), 1)
+        return self._work // self._expected
+
+    def ended(self, charged: int, *, completed: bool) -> None:
+        """Count the work on an image no more if it was completed; it may take another turn else,
+        and is counted as long as the request.
+        """
+        self._begun -= 1
+        if self._expected and completed:
+            self._charge(-min(charged, self._work) if self._expected > 1 else -self._work, -1)
+
+    def turn(self, kinds: Kinds, pixels: int | None = None) -> "Turn":
+        """Return the turn of one image among those of all clients, held while its block runs."""
+        return Turn(self, self._admission, kinds, pixels)
+
+    def standing(self) -> tuple[Lane, bool]:
+        """Return the lane of the client's images, and whether others want something beside it.
+
+        They are bulk if the client holds most of the images in flight, and more than keep the
+        device busy if it is alone.
+        """
+        if self.in_background:
+            return Lane.BACKGROUND, True
+        return self._admission.standing(self._key)
+
+    @property
+    def lane(self) -> Lane:
+        """Return the lane of the batcher in which images of the request go now."""
+        return self.standing()[0]
+
+    def release(self) -> None:
+        """Release everything that is held; further calls have no effect."""
+        if self._ended:
+            return
+        self._ended = True
+        self._admission.give_back(self._key, self._images, self._bytes)
+        self._arrived()
+        if self._expected:
+            self._charge(-self._work, -self._expected)
+        self._admission.counters.add(Total.REQUESTS, -1)
+
+    def _arrived(self) -> None:
+        if self._charged:
+            self._admission.arrived(self._key, self._charged)
+            self._charged = 0
+
+    def __enter__(self) -> "Permit":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Turn:
+    """The turn of one image in the fair line, whose cost is learnt; no generator, which is slower.
+
+    Raises Overloaded if the turn comes too late for the deadline.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_at",
+        "_began",
+        "_charged",
+        "_kinds",
+        "_permit",
+        "_pixels",
+        "_place",
+    )
+
+    def __init__(
+        self, permit: Permit, admission: "Admission", kinds: Kinds, pixels: int | None
+    ) -> None:
+        self._permit = permit
+        self._admission = admission
+        self._kinds = kinds
+        self._pixels = pixels
+
+    async def __aenter__(self) -> None:
+        admission, permit = self._admission, self._permit
+        self._charged = 0 if permit.in_background else permit.started(self._estimate())
+        waiting = Waiting(self._estimate, permit.deadline, permit.standing)
+        try:
+            flow = permit.client, permit.in_background
+            self._place: Place = await admission.line.take(flow, waiting)
+        except BaseException:
+            permit.ended(self._charged, completed=False)
+            raise
+        self._at = admission.clock()
+        self._began = admission.passed(self._place, 1, self._charged)
+
+    def _estimate(self) -> float:
+        return self._admission.account.costs.estimate(self._kinds, self._pixels)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        admission, account = self._admission, self._admission.account
+        if not self._permit.in_background:
+            seconds = (admission.clock() - self._at) * account.part(self._began)
+            account.costs.learn(self._kinds, self._pixels, seconds, completed=error is None)
+            self._permit.ended(self._charged, completed=error is None)
+        admission.passed(self._place, -1, -self._charged)
+        admission.line.leave(self._place)
 
 
 class Admission:
-    """Admits requests while the limits allow it and their deadlines can be met.
+    """Admits requests while the limits allow it and the wait is short.
 
-    `rate` is what one client may send. `account` is the work that was admitted, `line` is where it
-    waits. Front ends with the same `counters` share the limits. Lives on one event loop.
+    `account` is the work that was admitted, `line` is where it waits: `at_once` images keep the
+    `cores` busy; `most_bulk` and `alone` are explained in `FairLine`, `speed` in `CostModel`.
+    `rate` is what one client may send. Front ends with the same `counters` share the limits. Lives
+    on one event loop.
     """
 
     def __init__(
         self,
         limits: Limits,
         counters: Counters | None = None,
-        account: Account | None = None,
-        line: FairLine | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        rate: Rate | None = None,
-        busy_images: int = 1,
-    ) -> None:
-        self.limits = limits
-        self.counters = counters or Counters()
-        self.account = account or Account(self.counters, 1, clock=clock)
-        self.line = line or FairLine(limits.images)
-        self.line.stay = self.account.stay
-        self.clock = clock
-        self.rate = rate
-        self.busy_images = busy_images
-        """Images that keep the server just busy."""
-        self.background: Key | None = None
-        """The client whose images take what others leave: the jobs."""
-        self._reserved_until = self._foreground_until = -1.0
-        self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
-        self._targets: OrderedDict[Target, int] = OrderedDict()
-        self.draining = False
-
-    @classmethod
-    def from_settings(
-        cls,
-        settings: Settings,
-        at_once: int,
-        counters: Counters,
-        cores: int,
+        cores: float = 1.0,
+        at_once: int = 0,
+        *,
         speed: float = 1.0,
         most_bulk: int | None = None,
         alone: int = 0,
-    ) -> "Admission":
-        """Return admission with the limits of the settings; `at_once` images keep all cores busy.
-        `most_bulk` and `alone` are explained in `FairLine`, `cores` and `speed` in `Account`.
-        """
-        account = Account(counters, cores, speed)
-        line = FairLine(at_once, account.room, most_bulk=most_bulk, alone=alone)
-        rate, busy = Rate.parse(settings.rate_limit), min(at_once, settings.max_images_in_flight)
-        limits = Limits.from_settings(settings)
-        return cls(limits, counters, account, line, rate=rate, busy_images=busy)
-
-    def with_background(self, images: int) -> None:
-        """Give images of jobs a line of their own: threads of low priority compute them.
-
-        They take the time that nothing else wants, and no other image waits for them.
-        """
-        account = self.account
-        self.line.behind = FairLine(
-            images, lambda: HORIZON * account.cores / self.counters.front_ends
+        rate: Rate | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limits = limits
+        self.counters = counters = counters or Counters()
+        self.account = account = Account(counters, cores, speed)
+        part = HORIZON / counters.front_ends
+        self.line = FairLine(
+            at_once or limits.images, lambda: part * account.cores, clock, most_bulk, alone
         )
+        self._busy_images = min(at_once or 1, limits.images)
+        self.rate = rate
+        self.clock = clock
+        self.draining = False
+        self._contended_until = -1.0
+        self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
 
     @property
     def held(self) -> Amount:
@@ -128,46 +328,43 @@ class Admission:
 
     def set_busy_images(self, at_once: int, alone: int) -> None:
         """Let more or fewer images through, because workers came or went."""
-        self.busy_images = min(at_once, self.limits.images)
-        self.account.set_cores(at_once)
+        self._busy_images = min(at_once, self.limits.images)
+        self.account.cores = at_once
         self.line.set_images(at_once, alone)
-
-    def note_target(self, target: Target | None, work: int) -> None:
-        """Remember the microseconds that an image of a request for `target` should take."""
-        if target is None or not work:
-            return
-        self._targets[target] = work
-        self._targets.move_to_end(target)
-        if len(self._targets) > MOST_TARGETS:
-            self._targets.popitem(last=False)
-
-    def _work_of(self, target: Target | None) -> int:
-        return 0 if target is None else self._targets.get(target, 0)
 
     def enter(
         self,
         client: str = LOCAL,
         deadline: Deadline = NEVER,
+        *,
         rated: bool = False,
-        target: Target | None = None,
+        background: bool = False,
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
-        `rated`: the request was charged against its client's rate. The work that the last request
-        for the same `target` took is reserved while the body arrives. Raises Overloaded, and
-        Draining (not for jobs).
+        `rated`: the request was charged against its client's rate. Raises Overloaded and
+        RateLimited, and Draining; what is in the `background` is admitted in any case.
         """
         key = self._key(client)
-        if self.draining and key != self.background:
-            raise Draining("this server is stopping; ask another one")
-        if not rated:
-            self.charge_rate(client, 1)
-        permit = Permit(self, client, key, deadline)
-        if not permit.in_background:
-            work = self._work_of(target)
-            permit.must_end_in_time(work, work)
-            permit.reserve(work)
+        if not background:
+            if self.draining:
+                raise Draining("this server is stopping; ask another one")
+            if not rated:
+                self.charge_rate(client, 1)
+            self.must_not_wait_long(key, deadline)
         self.counters.add(Total.REQUESTS, 1)
+        return Permit(self, client, key, deadline, background)
+
+    def admit(
+        self, n_images: int, n_bytes: int, client: str = LOCAL, deadline: Deadline = NEVER
+    ) -> Permit:
+        """Return a permit that holds images and bytes from the start."""
+        permit = self.enter(client, deadline)
+        try:
+            permit.grow(n_images, n_bytes)
+        except BaseException:
+            permit.release()
+            raise
         return permit
 
     def charge_rate(self, client: str, n_images: int) -> None:
@@ -182,79 +379,70 @@ class Admission:
                 retry_after=wait,
             )
 
-    def admit(
-        self, n_images: int, n_bytes: int, client: str = LOCAL, deadline: Deadline = NEVER
-    ) -> Permit:
-        """Return a permit that holds images and bytes from the start."""
-        permit = self.enter(client, deadline)
-        try:
-            permit.grow(n_images, n_bytes)
-        except BaseException:
-            permit.release()
-            raise
-        return permit
+    def must_not_wait_long(
+        self, key: Key, deadline: Deadline, work: int = 0, largest: int = 0
+    ) -> None:
+        """Raise Overloaded if `work` would wait for long or end too late (`Account.refusal`)."""
+        remaining = deadline.remaining(self.clock())
+        if (error := self.account.refusal(key, remaining, work, largest)) is not None:
+            raise error
 
-    def take(self, key: Key, amount: Amount) -> None:
-        """Count `amount` as in flight for a client; raises Overloaded if it does not fit."""
-        counters = self.counters
-        self._hold(key, amount.images, amount.bytes)
-        images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
+    def take(self, key: Key, n_images: int, n_bytes: int, of_request: int) -> None:
+        """Count images and bytes as in flight for a client; raises Overloaded if they do not fit.
+
+        With them its request has `of_request` images. A request that is alone may hold everything.
+        """
+        counters, limits = self.counters, self.limits
+        self._hold(key, n_images, n_bytes)
+        images, all_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
-        self._note_clients(key, own, images)
-        error = self._over(key, amount, own, images, n_bytes)
-        if error is not None:
-            self.give_back(key, amount)
-            raise error
-
-    def look(self, key: Key, amount: Amount) -> None:
-        """Raise what `Limits.fits` and `take` would raise for `amount` now; nothing is held."""
-        self.limits.fits(amount)
-        total = self.held + amount
-        own = self.counters.of(key, ByKey.IMAGES) + amount.images
-        error = self._over(key, amount, own, total.images, total.bytes)
-        if error is not None:
-            raise error
-
-    def _over(
-        self, key: Key, amount: Amount, own: int, images: int, n_bytes: int
-    ) -> Overloaded | None:
-        """Return the refusal of `amount`, which is counted in the client's and all images."""
-        limits = self.limits
-        if images > limits.images or n_bytes > limits.bytes:
-            reason = "images_in_flight" if images > limits.images else "bytes_in_flight"
-        elif amount.images and limits.client_images and own > limits.client_images:
+        if own < images:
+            self._contended_until = self.clock() + CONTENDED
+        if images > limits.images:
+            reason = "images_in_flight"
+        elif all_bytes > limits.bytes:
+            reason = "bytes_in_flight"
+        elif n_images and limits.client_images and own > limits.client_images:
             reason = "client_images"
-        elif amount.images and not self._fair(own, images, limits.images):
+        elif n_images and images > of_request and not within_share(own, images, limits.images):
             reason = "client_share"
         else:
-            return None
-        self._note_refused(own - amount.images, limits.images)
-        return self._overloaded(
+            return
+        self.give_back(key, n_images, n_bytes)
+        raise self._overloaded(
             key,
-            f"{images - amount.images} images ({n_bytes - amount.bytes} bytes) are in flight, "
-            f"{own - amount.images} of them yours; the limits are {limits.images} and "
-            f"{limits.bytes}",
+            f"{images - n_images} images ({all_bytes - n_bytes} bytes) are in flight, "
+            f"{own - n_images} of them yours; the limits are {limits.images} and {limits.bytes}",
             reason,
         )
 
-    def give_back(self, key: Key, amount: Amount) -> None:
-        """Release an amount that `take` has counted."""
-        self._hold(key, -amount.images, -amount.bytes)
+    def give_back(self, key: Key, n_images: int, n_bytes: int) -> None:
+        """Release what `take` has counted."""
+        self._hold(key, -n_images, -n_bytes)
 
-    def arrive(self, key: Key, n_bytes: int) -> None:
-        """Count bytes of a body that is still arriving; raises Overloaded if they do not fit."""
+    def _hold(self, key: Key, n_images: int, n_bytes: int) -> None:
+        if n_images:
+            self.counters.add(Total.IMAGES, n_images)
+            self.counters.add_for(key, ByKey.IMAGES, n_images)
+        if n_bytes:
+            self.counters.add(Total.BYTES, n_bytes)
+
+    def arrive(self, key: Key, n_bytes: int, of_body: int) -> None:
+        """Count bytes of a body that is still arriving; raises Overloaded if they do not fit.
+
+        With them the body has `of_body` bytes. A body that is alone may take everything.
+        """
         limits, counters = self.limits, self.counters
         counters.add(Total.ARRIVING, n_bytes)
         counters.add_for(key, ByKey.ARRIVING, n_bytes)
         total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
         if total > limits.arriving:
             reason = "arriving_bytes"
-        elif not self._fair(own, total, limits.arriving):
+        elif total > of_body and not within_share(own, total, limits.arriving):
             reason = "client_share"
         else:
             return
         self.arrived(key, n_bytes)
-        self._note_refused(own - n_bytes, limits.arriving)
         raise self._overloaded(
             key,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
@@ -269,63 +457,23 @@ class Admission:
 
     def _overloaded(self, key: Key, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
-        wait = self.account.wait(key, 0) or 1.0
-        return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
+        wait = self.account.absence() + self.account.wait(key)
+        return Overloaded(f"{detail}; try again later", retry_after=wait or 1.0, reason=reason)
 
-    def _hold(self, key: Key, images: int, n_bytes: int) -> None:
-        if images:
-            self.counters.add(Total.IMAGES, images)
-            self.counters.add_for(key, ByKey.IMAGES, images)
-        if n_bytes:
-            self.counters.add(Total.BYTES, n_bytes)
+    def standing(self, key: Key) -> tuple[Lane, bool]:
+        """Return the lane of a client, and whether others want something; see `Permit.standing`."""
+        total, own = self.counters.total(Total.IMAGES), self.counters.of(key, ByKey.IMAGES)
+        contended = own < total or self.clock() < self._contended_until
+        most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
+        return (Lane.BULK if most else Lane.INTERACTIVE), contended
 
-    # Shares of clients
-
-    def _fair(self, own: int, total: int, limit: int) -> bool:
-        """Return whether a client may hold `own` of the `total` amount that is held."""
-        others = max(0, total - own)
-        if within_share(own, others, limit, contended=True):
-            return True
-        contended = now_ns() - self.counters.newest(Mark.CONTENDED) < CONTENTION
-        return within_share(own, others, limit, contended)
-
-    def _note_refused(self, own: int, limit: int) -> None:
-        """Note that a client with `own` was refused; large shares shrink if that is little."""
-        if own * 16 <= limit:
-            self.counters.mark(Mark.CONTENDED, now_ns())
-
-    def _note_clients(self, key: Key, own: int, total: int) -> None:
-        """Note that a client with `own` of the `total` images in flight asks for more."""
-        now = self.clock()
-        if own < total:
-            self.account.shared_until = now + SHARED
-        if key != self.background:
-            self._foreground_until = now + RESERVED
-            if own < total - self._in_background():
-                self._reserved_until = now + RESERVED
-
-    def share(self, key: Key) -> Share:
-        """Return whether a client holds more than half of all images, and whether others want some.
-
-        A client with one image is small, and so is one alone that keeps the device just busy. The
-        one in the background is never small while others want some, and does not count for them.
-        """
-        total = self.counters.total(Total.IMAGES)
-        own = self.counters.of(key, ByKey.IMAGES)
-        if key == self.background:
-            if own < total or self.clock() < self._foreground_until:
-                return Share.BULK
-            return Share.LARGE if own > self.busy_images else Share.SMALL
-        total -= self._in_background()
-        if own <= 1 or 2 * own <= total:
-            return Share.SMALL
-        if own < total or self.clock() < self._reserved_until:
-            return Share.BULK
-        return Share.LARGE if own > self.busy_images else Share.SMALL
-
-    def _in_background(self) -> int:
-        """Return the images in flight that take what others leave."""
-        return 0 if self.background is None else self.counters.of(self.background, ByKey.IMAGES)
+    def passed(self, place: Place, images: int, charged: int) -> int:
+        """Count images that have passed the line, or fewer; return how many have."""
+        if place.lane is not Lane.BACKGROUND:
+            self.counters.add(Total.THROUGH, images)
+        if place.lane is Lane.INTERACTIVE:  # bulk leaves a core to others
+            self.counters.add(Total.PAST, charged)
+        return self.counters.total(Total.THROUGH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ every `POLL` seconds. When a request has waited for `PATIENCE` although its clie
 asks for, the other front ends give nothing to newcomers, so small amounts do not starve large ones.
 """
 
+import time
 from collections import Counter
 from functools import lru_cache
 from types import TracebackType
 
-from app.admission.counters import ByKey, Counters, Mark, Total, now_ns
+from app.admission.counters import ByKey, Counters, Total
 from models.domain.fair_queue import FairQueue, Lack
 
 PART = 3
@@ -129,16 +130,16 @@ class FairSemaphore:
 
     def _take_shared(self, counters: Counters, amount: int, since: int) -> bool:
         if counters.shared:
-            now, mark = now_ns(), Mark[self._field.name]
+            now = time.monotonic_ns()
             if now - since > PATIENCE:
                 self._starves = True
-                counters.mark(mark, now)
-            elif now - counters.newest(mark) < FRESH:
+                counters.set_starving(self._field, now)
+            elif now - counters.starving(self._field) < FRESH:
                 return False
         taken = counters.take(self._field, amount, self.total)
         if taken and self._starves:
             self._starves = False
-            counters.mark(Mark[self._field.name], 0)
+            counters.set_starving(self._field, 0)
         return taken
 
     def _count_back(self, asked: Asked) -> None:

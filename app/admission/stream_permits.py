@@ -11,8 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from app.admission.account import Kinds
-from app.admission.permit import Permit
-from app.admission.permits import Admission
+from app.admission.permits import Admission, Permit
 from models.domain.alarms import alarms, interrupted
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded, RateLimited

@@ -15,7 +15,6 @@ from app.intake.inference.inference_request import (
     Read,
     admitted,
     behind_json,
-    wanted_of,
 )
 from app.intake.inference.protocol import (
     PREFIX,
@@ -29,7 +28,6 @@ from app.intake.inference.protocol import (
     layout_of,
     values_of,
 )
-from app.intake.wanted import kinds, known_pixels
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
 
@@ -56,8 +54,6 @@ async def collect(
     document = _document_of(message)
     protocol.check(document)
     layout = layout_of(protocol.the_input(document, model), model, settings)
-    wanted = wanted_of(layout, protocol.wanted_outputs(document, model), model)
-    permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     found: Read = document, layout, await _contents(message, layout, settings)
     return admitted(found, permit, model)
 

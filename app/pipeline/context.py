@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 from app.admission import Permit
 from app.decoders import Seen
 from app.intake.item import Item
-from app.intake.spool import Blob
-from app.intake.wanted import pixels_of
 from app.pipeline.memory import HeldMemory
 from app.pipeline.results.timings import Timings
 from models.codec import Decoded, ImageInfo
@@ -21,27 +19,6 @@ from models.domain.image import Jpeg, Source
 log = logging.getLogger("darkroom.pipeline")
 
 T = TypeVar("T")
-
-
-class ExpectedPixels:
-    """The pixels of an image by the start of its file; None before its bytes have come.
-
-    `known` are those of an image that is no file; for `most` see `pixels_of`.
-    """
-
-    __slots__ = ("_most", "_pixels", "content")
-
-    def __init__(self, most: int, known: int | None = None) -> None:
-        self.content: Blob | None = None
-        self._most = most
-        self._pixels = known
-
-    def __call__(self) -> int | None:
-        """Return the pixels; the file is looked at once."""
-        content, self.content = self.content, None
-        if content is not None and self._pixels is None:
-            self._pixels = pixels_of(content, self._most)
-        return self._pixels
 
 
 @dataclass(slots=True)

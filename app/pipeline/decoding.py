@@ -166,7 +166,7 @@ class ImageDecoder:
         if isinstance(content, ServiceError):
             raise content
         with stages.measure("fetch"):
-            fetched = await self._fetcher.fetch(content.url, permit.deadline, permit.fetches_for)
+            fetched = await self._fetcher.fetch(content.url, permit.deadline, permit.client)
         try:
             permit.grow(0, fetched.size)
         except BaseException:

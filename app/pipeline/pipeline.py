@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.admission import Permit, Turn
+from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
 from app.http.request import Left, StreamWindow
@@ -28,10 +28,11 @@ from app.intake.wanted import (
     Wanted,
     kinds,
     known_pixels,
+    pixels_of,
 )
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.computation import Computation, check_finite
-from app.pipeline.context import ExpectedPixels, HeldImage, ImageContext, alarm_of, caught
+from app.pipeline.context import HeldImage, ImageContext, alarm_of, caught
 from app.pipeline.decoding import ImageDecoder
 from app.pipeline.memory import HeldMemory, Memory, NeedsMemory, to_classify, to_filter, to_process
 from app.pipeline.results.encoded_files import EncodedFiles
@@ -138,17 +139,13 @@ class Pipeline:
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
         began = time.monotonic() if self.spans is not None else 0.0
-        pixels = ExpectedPixels(self._max_pixels, known_pixels(wanted))
-        batched = isinstance(wanted, Classify | ClassifyTensors)  # filters do not fill batches
-        turn = permit.turn(kinds(wanted), pixels, batched=batched)
         memory = HeldMemory(self._memory, permit.client)
         context = ImageContext(item, permit, Timings(), alarm_of(permit), memory)
         try:
-            work = self._outcome(context, wanted, turn, pixels)
+            work = self._outcome(context, wanted)
             outcome = await caught(item, context.alarm, work)
         finally:
             memory.release()
-        turn.end()
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
         if self.spans is not None:
@@ -168,21 +165,19 @@ class Pipeline:
         self._threads.close()
         self._files.close()
 
-    async def _outcome(
-        self, context: ImageContext, wanted: Wanted, turn: Turn, pixels: ExpectedPixels
-    ) -> AnswerOutcome:
+    async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
         """Open the item, wait for its turn among all clients, then do what is wanted.
 
         A result that is known already, or that an equal image gets just now, needs no turn.
         """
         permit = context.permit
-        content = pixels.content = await self._decoder.opened(context.item, permit, context.stages)
-        in_turn = partial(self._in_turn, content, wanted, context, turn)
+        content = await self._decoder.opened(context.item, permit, context.stages)
+        in_turn = partial(self._in_turn, content, wanted, context)
         compute = partial(self._with_memory, in_turn, context.memory)
         try:
             if self._known is None:
                 return await compute()
-            key = await self._known.key(content, wanted, permit.fetches_for)
+            key = await self._known.key(content, wanted, permit.client)
             if key is None:
                 return await compute()
             return await self._known.once(key, permit.lane, context.stages, compute)
@@ -201,10 +196,9 @@ class Pipeline:
             with self.stalls.waiting():
                 await memory.hold(n_bytes)
 
-    async def _in_turn(
-        self, content: Blob, wanted: Wanted, context: ImageContext, turn: Turn
-    ) -> AnswerOutcome:
-        async with turn:
+    async def _in_turn(self, content: Blob, wanted: Wanted, context: ImageContext) -> AnswerOutcome:
+        pixels = known_pixels(wanted) or pixels_of(content, self._max_pixels)
+        async with context.permit.turn(kinds(wanted), pixels):
             if isinstance(wanted, Classify):
                 return await self._classified(content, wanted, context)
             if isinstance(wanted, Version):

@@ -12,8 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
 from app.admission.clients import client_of
-from app.admission.permits import target_of
-from app.http.request import content_type, deadline_of, media_type
+from app.http.request import content_type, deadline_of
 from app.intake.body import announced, coding_of, counted, too_large, unpacked
 from app.intake.stream import is_stream
 from app.responses.answers import StreamedBody
@@ -53,10 +52,7 @@ class ImageRoute(APIRoute):
         if n_bytes > most and not stream:
             raise too_large(n_bytes, most)
         deadline = deadline_of(scope, service.settings)
-        admission = service.admission
-        target = target_of(scope["path"], scope["query_string"], media_type(kind))
-        rated, reserved = scope.get("rated", False), None if stream else target
-        with admission.enter(client, deadline, rated, reserved) as permit:
+        with service.admission.enter(client, deadline, rated=scope.get("rated", False)) as permit:
             scope["permit"] = permit
             if not stream:
                 receive = counted(receive, permit, n_bytes, most)
@@ -64,10 +60,7 @@ class ImageRoute(APIRoute):
                 receive = unpacked(scope, receive, coding, None, lambda _n_bytes: None)
             elif coding:
                 receive = unpacked(scope, receive, coding, most, partial(permit.grow, 0))
-            try:
-                response = await self.endpoint(Request(scope, receive, send))
-            finally:
-                admission.note_target(target, permit.each)
+            response = await self.endpoint(Request(scope, receive, send))
             if not isinstance(response, StreamedBody) or response.counted:
                 # Its body is written at once, or is counted as unread. A client that does not read
                 # it must not keep images from others; one that has read it may ask again at once,

@@ -23,7 +23,7 @@ def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runni
     """
     account = server.app.state.service.admission.account
     account.absence = lambda: 1000.0
-    monkeypatch.setattr(account, "wait", lambda _key, _more: 1000.0)
+    monkeypatch.setattr(account, "wait", lambda _key, _more=0: 1000.0)
     try:
         yield server
     finally:
@@ -67,7 +67,7 @@ def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows(
     with running(trusted_proxies="127.0.0.0/8") as started:
         admission = started.app.state.service.admission
 
-        def enter(client: str, *_more: object) -> None:
+        def enter(client: str, *_more: object, **_options: object) -> None:
             seen.append(client)
             raise Overloaded("no", 1.0)
 

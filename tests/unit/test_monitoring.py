@@ -12,8 +12,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from app.admission import Admission
-from app.admission.counters import Counters
+from app.admission import Admission, Limits
 from app.admission.permits import Usage
 from app.telemetry import collectors
 from app.telemetry.collectors import GPU_READINGS, AtScrape
@@ -31,7 +30,7 @@ HISTOGRAM_SAMPLES = ("_bucket", "_sum", "_count")
 def given() -> set[str]:
     """Return the names of the samples that the collectors of a server give."""
     metrics = Metrics()
-    admission = Admission.from_settings(Settings(), 4, Counters(), 2)
+    admission = Admission(Limits.from_settings(Settings()))
     one = partial(int, 1)
     usage = Usage(admission, fetches=one, memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)

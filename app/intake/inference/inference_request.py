@@ -34,7 +34,7 @@ from app.intake.inference.protocol import (
 from app.intake.item import Item
 from app.intake.json_items import AT_ONCE, from_base64, from_data_uri, in_parsing_thread, whole_json
 from app.intake.spool import Blob, keep
-from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds, known_pixels
+from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply, NetworkOutput
@@ -72,7 +72,7 @@ async def collect(
     if length is None:
         read = await _from_json(request, settings, model)
     else:
-        read = await _from_binary(request, length, permit, settings, model)
+        read = await _from_binary(request, length, settings, model)
     return admitted(read, permit, model)
 
 
@@ -101,12 +101,9 @@ Read = tuple[Document, Layout, list[Content]]
 
 
 async def _from_binary(
-    request: Request, length: str, permit: Permit, settings: Settings, model: InferenceModel
+    request: Request, length: str, settings: Settings, model: InferenceModel
 ) -> Read:
-    """Read JSON of `length` bytes and the tensor behind it.
-
-    What admission would refuse is refused before the tensor is read; `permit` holds no more.
-    """
+    """Read JSON of `length` bytes and the tensor behind it."""
     if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length)):
         raise MalformedRequest(f"{HEADER} is the number of bytes of the JSON")
     reader, size, whole = BodyReader(request.stream()), int(length), announced(request.scope)
@@ -129,8 +126,6 @@ async def _from_binary(
             f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
             f"the body has {whole}"
         )
-    wanted = wanted_of(layout, protocol.wanted_outputs(document, model), model)
-    permit.foresee(layout.n, kinds(wanted), known_pixels(wanted))
     contents = await behind_json(reader, behind, layout, settings)
     end = reader.place
     if await reader.some(1):

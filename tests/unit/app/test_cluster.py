@@ -9,9 +9,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from app import cluster
-from app.admission import Admission
+from app.admission import Admission, Limits
 from app.admission.account import Kind
-from app.admission.counters import Counters
 from app.cluster import FrontEnd, WholeBodies, busy_images, reserved
 from models.domain.backend import Load
 from models.settings import Settings
@@ -62,7 +61,7 @@ def test_all_replicas_together_are_kept_busy(known: Known, busy: tuple[int, int]
 
 
 def test_more_images_pass_the_line_when_replicas_come() -> None:
-    admission = Admission.from_settings(Settings(), 1, Counters(), 1)
+    admission = Admission(Limits.from_settings(Settings()), at_once=1)
     turns: list[str] = []
 
     async def pass_line(number: int) -> None:
@@ -79,7 +78,6 @@ def test_more_images_pass_the_line_when_replicas_come() -> None:
         await asyncio.gather(*tasks)
 
     asyncio.run(test())
-    assert admission.busy_images == 3
 
 
 def test_a_front_end_with_other_weights_than_its_workers_is_not_healthy() -> None:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.admission import Admission, Limits
-from app.admission.account import Account, Kind
+from app.admission.account import Kind
 from app.admission.counters import Counters
-from app.admission.line import FairLine
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import Lane
@@ -104,11 +103,9 @@ class Simulation:
         clock = asyncio.get_running_loop().time
         self.clock = clock
         self.counters = Counters()
-        self.account = Account(self.counters, cores, clock=clock)
-        line = FairLine(2 * cores, self.account.room, clock, max(1, cores - 1))
-        limits, busy = Limits(images, 1 << 30, 1 << 29), 2 * cores
+        limits, bulk = Limits(images, 1 << 30, 1 << 29), max(1, cores - 1)
         self.admission = Admission(
-            limits, self.counters, self.account, line, clock=clock, busy_images=busy
+            limits, self.counters, cores, 2 * cores, most_bulk=bulk, clock=clock
         )
         self.cores = Cores(cores, ageing)
         self.seconds = seconds
@@ -131,7 +128,7 @@ class Simulation:
                 permit.expect(kinds, [PIXELS])
                 async with AsyncExitStack() as held:
                     await held.enter_async_context(asyncio.timeout_at(deadline.alarm))
-                    turn = permit.turn(kinds, lambda: PIXELS)
+                    turn = permit.turn(kinds, PIXELS)
                     await held.enter_async_context(turn)
                     if memory is not None:
                         await held.enter_async_context(memory)

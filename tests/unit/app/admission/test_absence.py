@@ -3,7 +3,7 @@
 import pytest
 
 from app.admission import Admission
-from app.admission.permit import Limits
+from app.admission.permits import Limits
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from tests.fakes import FakeClock

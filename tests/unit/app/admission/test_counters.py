@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.admission.counters import ByKey, Counters, Mark, Total
+from app.admission.counters import ByKey, Counters, Total
 from app.admission.semaphore import FairSemaphore
 
 
@@ -156,7 +156,7 @@ def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
 
 def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list[Counters]) -> None:
     stuck, other = several
-    stuck.mark(Mark.MEMORY, 1)  # looked when the machine started, and never again
+    stuck.set_starving(Total.MEMORY, 1)  # looked when the machine started, and never again
 
     async def scenario() -> None:
         async with asyncio.timeout(100), memory(10, other).hold(amount=10):

@@ -1,6 +1,7 @@
 """What one client may hold of a limit, beside others and alone."""
 
 import asyncio
+import itertools
 import random
 from contextlib import AsyncExitStack
 
@@ -11,16 +12,13 @@ from hypothesis import strategies as st
 from app.admission import Admission, Limits
 from app.admission.account import Kind
 from app.admission.counters import ByKey, Counters, Total
-from app.admission.line import FairLine, Share
-from app.admission.permit import within_share
-from app.admission.permits import RESERVED
-from models.domain.deadline import NEVER
+from app.admission.permits import within_share
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
 from tests.unit.app.admission.simulation import Seen, Simulation, simulate
 
-KINDS = (Kind("k"),)
+KINDS = (Kind("k", 1.0),)
 
 
 def door(images: int = 64, **limits: int) -> Admission:
@@ -37,8 +35,13 @@ def hold(admission: Admission, client: str, most: int) -> int:
     return most
 
 
-def test_a_client_alone_may_hold_everything() -> None:
-    assert hold(door(), "a", 100) == 64
+def test_a_request_alone_may_hold_everything_and_a_client_leaves_a_part() -> None:
+    assert hold(door(), "a", 100) == 60
+    with door().admit(64, 0, "a") as permit:
+        assert permit.standing() == (Lane.BULK, False)
+    with door().enter("a") as permit:
+        permit.grow(1, 0)
+        permit.grow(63, 0)
 
 
 def test_beside_others_one_client_leaves_room_for_one_more() -> None:
@@ -46,18 +49,6 @@ def test_beside_others_one_client_leaves_room_for_one_more() -> None:
     admission.admit(1, 0, "b")
     assert hold(admission, "a", 100) == 60
     assert hold(admission, "c", 100) > 0
-
-
-def test_once_a_small_client_was_refused_the_large_one_gets_no_more_than_its_part() -> None:
-    admission = door()
-    held = [admission.admit(1, 0, "a") for _ in range(64)]
-    with pytest.raises(Overloaded):
-        admission.admit(1, 0, "b")
-    held.pop().release()
-    with pytest.raises(Overloaded) as refused:
-        admission.admit(1, 0, "a")
-    assert refused.value.reason == "client_share"
-    assert hold(admission, "b", 1) == 1
 
 
 def test_a_cap_for_each_client_holds_although_nobody_else_is_there() -> None:
@@ -75,11 +66,11 @@ def test_clients_never_hold_more_than_the_limit_and_a_newcomer_mostly_gets_a_par
     held = [0] * 8
     for client in asks:
         own, others = held[client] + 1, sum(held) - held[client]
-        if own + others <= limit and within_share(own, others, limit, contended=True):
+        if own + others <= limit and within_share(own, own + others, limit):
             held[client] += 1
     assert sum(held) <= limit
     free = limit - sum(held)
-    assert not free or within_share(1, sum(held), limit, contended=True)
+    assert not free or within_share(1, sum(held) + 1, limit)
 
 
 def test_limits_are_changed_while_the_server_runs() -> None:
@@ -90,85 +81,30 @@ def test_limits_are_changed_while_the_server_runs() -> None:
 
 
 def test_the_larger_of_two_clients_is_bulk() -> None:
-    admission = door()
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=8)
     large = [admission.admit(1, 0, "a") for _ in range(8)]
     assert large[0].lane is Lane.INTERACTIVE
     small = admission.admit(1, 0, "b")
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
 
 
-def test_the_background_has_a_lane_and_does_not_count_for_others() -> None:
-    admission = door()
-    admission.background = admission.counters.key("client jobs")
-    job = admission.admit(1, 0, "jobs")
-    assert admission.share(admission.background) is Share.SMALL, "alone"
-    many = [admission.admit(1, 0, "a") for _ in range(8)]
-    assert {each.lane for each in many} == {Lane.INTERACTIVE}
-    assert job.lane is Lane.BACKGROUND
-    assert admission.share(admission.background) is Share.BULK
-
-
-def test_the_background_waits_a_while_after_others_were_there() -> None:
-    now = [0.0]
-    limits = Limits(64, 1 << 30, 1 << 29)
-    admission = Admission(limits, clock=lambda: now[0], busy_images=2)
-    jobs_key = admission.background = admission.counters.key("client jobs")
-    jobs = [admission.admit(1, 0, "jobs") for _ in range(4)]
-    assert admission.share(jobs_key) is Share.LARGE, "it fills the device"
-    with admission.admit(1, 0, "a"):
-        assert admission.share(jobs_key) is Share.BULK
-    assert admission.share(jobs_key) is Share.BULK
-    now[0] = RESERVED + 0.01
-    assert admission.share(jobs_key) is Share.LARGE
-    for each in jobs:
-        each.release()
-
-
-def test_a_background_that_yields_waits_for_no_others_and_they_not_for_it() -> None:
+def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
     async def scenario() -> None:
-        admission = Admission(Limits(64, 1 << 30, 1 << 29), line=FairLine(1), busy_images=2)
-        admission.with_background(4)
-        admission.background = admission.counters.key("client jobs")
-        job, other = admission.admit(4, 0, "jobs"), admission.admit(1, 0, "a")
-        async with AsyncExitStack() as held:
-            async with asyncio.timeout(10):
-                for _ in range(4):
-                    await held.enter_async_context(job.turn(KINDS))
-                await held.enter_async_context(other.turn(KINDS))
-
-    asyncio.run(scenario())
-
-
-def test_a_client_alone_is_bulk_while_its_images_wait_in_line() -> None:
-    async def scenario() -> None:
-        admission = Admission(Limits(64, 1 << 30, 1 << 29), line=FairLine(2), busy_images=2)
-        permit = admission.admit(4, 0, "a")
-        async with permit.turn(KINDS), permit.turn(KINDS):
-            lanes = [permit.lane]
-            waiting = asyncio.create_task(permit.turn(KINDS).__aenter__())
+        admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=2)
+        job = admission.enter("a", background=True)
+        job.grow(4, 0)
+        other = admission.admit(1, 0, "a")
+        assert admission.held.images == 1
+        assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
+        async with AsyncExitStack() as held, asyncio.timeout(10):
+            for _ in range(2):
+                await held.enter_async_context(job.turn(KINDS))
+            waiting = asyncio.create_task(job.turn(KINDS).__aenter__())
             await asyncio.sleep(0)
-            lanes.append(permit.lane)
-            assert lanes == [Lane.INTERACTIVE, Lane.BULK], "at first it filled the cores"
+            await held.enter_async_context(other.turn(KINDS))
+            assert not waiting.done()
         await waiting
-
-    asyncio.run(scenario())
-
-
-def test_clients_take_turns_whatever_they_have_in_line() -> None:
-    async def scenario() -> None:
-        line, order = FairLine(1), list[str]()
-
-        async def image(client: str) -> None:
-            place = await line.take(client, lambda: 0.1, NEVER)
-            order.append(client)
-            await asyncio.sleep(0)
-            line.leave(place)
-
-        tasks = [asyncio.create_task(image("a")) for _ in range(6)]
-        await asyncio.sleep(0)
-        tasks += [asyncio.create_task(image("b")) for _ in range(2)]
-        await asyncio.gather(*tasks)
-        assert "".join(order) == "aababaaa", "two of a were through before b came"
+        assert admission.counters.total(Total.WORK) == 0
 
     asyncio.run(scenario())
 
@@ -188,10 +124,10 @@ def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed: int)
         await asyncio.gather(*tasks, return_exceptions=True)
         counters = server.counters
         fields = [Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS]
-        fields += [Total.WORK, Total.PAST, Total.EXPECTED, Total.THROUGH]
+        fields += [Total.WORK, Total.PAST, Total.EXPECTED, Total.THROUGH, Total.CLIENTS]
         assert [counters.total(field) for field in fields] == [0] * len(fields)
-        for field in (ByKey.IMAGES, ByKey.ARRIVING, ByKey.WORK):
-            assert not counters.all_of(field).any()
+        for client, field in itertools.product("abc", ByKey):
+            assert counters.of(counters.key(f"client {client}"), field) == 0
         assert server.admission.line.waiting == 0
         after = Seen()
         await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))

@@ -7,7 +7,7 @@ import pytest
 
 from app.admission import Admission
 from app.admission.counters import Rate
-from app.admission.permit import Amount, Limits
+from app.admission.permits import Amount, Limits
 from app.admission.stream_permits import StreamPermits
 from models.domain.alarms import alarms
 from models.domain.errors import Draining, Overloaded, TooLarge

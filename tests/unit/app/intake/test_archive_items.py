@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission
-from app.admission.permit import Limits
+from app.admission.permits import Limits
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import Archive, ArchiveLimits, open_archive
 from app.http.request import DEPARTURE, Departure

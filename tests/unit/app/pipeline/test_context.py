@@ -9,7 +9,8 @@ import pytest
 
 from app.admission import Permit
 from app.intake.spool import Blob
-from app.pipeline.context import ExpectedPixels, alarm_of
+from app.intake.wanted import pixels_of
+from app.pipeline.context import alarm_of
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
 from tests.pictures import png
@@ -22,19 +23,13 @@ def claiming(width: int, height: int) -> bytes:
     return bytes(file)
 
 
-def expected(file: bytes, most: int) -> int | None:
-    pixels = ExpectedPixels(most)
-    pixels.content = Blob.of(file)
-    return pixels()
-
-
 def test_the_pixels_are_those_of_the_header() -> None:
-    assert expected(claiming(40, 30), 10_000) == 1200
+    assert pixels_of(Blob.of(claiming(40, 30)), 10_000) == 1200
 
 
 def test_a_size_that_will_be_refused_does_not_count_as_work() -> None:
-    assert expected(claiming(0xFFFFFFFF, 0xFFFFFFFF), 50_000_000) is None
-    assert expected(claiming(100, 101), 10_000) is None
+    assert pixels_of(Blob.of(claiming(0xFFFFFFFF, 0xFFFFFFFF)), 50_000_000) is None
+    assert pixels_of(Blob.of(claiming(100, 101)), 10_000) is None
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from fastapi.responses import Response
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.admission.permit import Amount, Limits
-from app.admission.permits import Admission
+from app.admission.permits import Admission, Amount, Limits
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.answers import PIECE, StreamedBody, whole_body
 from app.routes import image_route

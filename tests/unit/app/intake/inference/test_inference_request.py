@@ -17,7 +17,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from app.admission import Admission, Permit
-from app.admission.permit import Limits
+from app.admission.permits import Limits
 from app.intake.body import coding_of, unpacked
 from app.intake.inference import inference_request as images
 from app.intake.inference.inference_request import HEADER, InferenceRequest, collect, numbers
@@ -25,11 +25,9 @@ from app.intake.inference.protocol import InferenceModel, Layout, model_named
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
 from models.api.schemas import ModelRecord
-from models.domain.deadline import Deadline
 from models.domain.errors import (
     MalformedRequest,
     NotFound,
-    Overloaded,
     ServiceError,
     TooLarge,
     TooManyPixels,
@@ -111,30 +109,6 @@ def of_binary(*given_: Any, chunk: int = 1 << 16, **more: Any) -> InferenceReque
 
 def elements(*files: bytes) -> bytes:
     return b"".join(len(each).to_bytes(4, "little") + each for each in files)
-
-
-@pytest.mark.parametrize("full", ["images", "time"])
-def test_what_admission_refuses_is_refused_before_the_tensor_is_read(full: str) -> None:
-    body, length = binary("IMAGE", "BYTES", [4], elements(*(b"x" * 900,) * 4))
-    pieces = [body[: int(length)], *(body[int(length) :][n : n + 100] for n in range(0, 3616, 100))]
-    unread = len(pieces) - 1
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
-
-    admission = Admission(Limits(100, 1 << 30, 1 << 30))
-    if full == "images":
-        other = admission.admit(97, 0, "other")  # 3 of the 4 images still fit
-    asking = admission.enter("me", Deadline.after(30.0, admission.clock()))
-    if full == "time":
-        admission.account.absence = lambda: 1000.0
-    reading = collect(request(body, receive, {HEADER: length}), asking, SETTINGS, MODEL)
-    with pytest.raises(Overloaded):
-        asyncio.run(reading)
-    assert len(pieces) == unread
-    if full == "images":
-        assert admission.held.images == 97
-        other.release()
 
 
 @pytest.mark.parametrize("shape", [[2], [2, 1]])
