@@ -74,8 +74,8 @@ class FetchLimits:
 
     Allowed `ports` stand as the setting writes them. No `hosts` means all of them, and
     `*.example.org` allows every name below example.org, but not example.org. A connection has three
-    seconds, within which TCP sends two SYNs again. Two retries and five redirects are more than
-    images of the web need.
+    seconds, so that TCP sends a lost first packet again after one. Two retries and five redirects
+    bound the requests that one URL can cause.
     """
 
     max_bytes: int

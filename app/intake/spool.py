@@ -26,7 +26,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a full disk, and of a process or system that has no descriptor left: both pass."""
 
 THRESHOLD = 4 << 20
-"""Largest body, in bytes, that stays in memory: most photos do, and 1,000 such bodies would not."""
+"""Largest body, in bytes, that stays in memory: room for most photos."""
 
 IN_MEMORY = 64 << 20
 """Largest number of bytes of all bodies that one process keeps in memory."""
