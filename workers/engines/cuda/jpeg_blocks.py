@@ -7,10 +7,11 @@ of each file while the engines decode it (`kernels/jpeg_blocks.cu`), and the CPU
 count is wrong. It refuses damaged files in its own words, as on a machine without a GPU.
 """
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -44,82 +45,90 @@ PER_PIXEL, SPARE = 2, 1 << 15
 of the slot is kept for them. Of 181 photos the largest has 1.8 for each pixel."""
 
 
-class Scan(NamedTuple):
-    """Where the data of a file's scan begin, its four tables, and the selectors of its blocks."""
-
-    start: int
-    tables: bytes
-    selectors: int
-
-
 class JpegBlocks:
     """The check of the JPEGs of at most `batch` images with `pixels` pixels, for one slot.
 
-    The check has memory and a stream of its own, so that neither decoding nor computing waits for
-    it. The kernel writes its answers to pinned memory of the host.
+    On a GPU the check has a thread, memory and a stream of its own: the thread that starts batches
+    has no time to copy files, and neither decoding nor computing waits for the check. The kernel
+    writes its answers to pinned memory of the host.
     """
 
     def __init__(self, batch: int, pixels: int, device: torch.device) -> None:
-        pinned, size = device.type == "cuda", PER_PIXEL * pixels + batch * (SPARE + 4 * TABLE + 64)
+        size = PER_PIXEL * pixels + batch * (SPARE + 4 * TABLE + 64)
+        on_gpu = device.type == "cuda"
         self._memory = torch.empty(size, dtype=torch.uint8, device=device)
-        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-        self._whole = torch.zeros(batch, dtype=torch.int32, pin_memory=pinned)
-        self._stream = torch.cuda.Stream(device) if pinned else None
+        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
+        self._whole = torch.zeros(batch, dtype=torch.int32, pin_memory=on_gpu)
+        self._thread = ThreadPoolExecutor(1, "jpeg-blocks") if on_gpu else None
+        self._stream = torch.cuda.Stream(device) if on_gpu else None
+        self._ended = torch.cuda.Event(blocking=True) if on_gpu else None
+        self._started: Future[None] | None = None
         self._indexes: list[int] = []
 
-    def clear(self) -> None:
-        """Forget the JPEGs of the last batch."""
-        self._indexes = []
-
-    def check(self, kernels: "Launcher", files: Mapping[int, tuple[Jpeg, Scan]]) -> None:
-        """Start to copy the data of each file to the device and to count its blocks.
-
-        `files` are the JPEGs by their index in the batch, each with what `scan_of` returned.
+    def check(self, kernels: "Launcher", files: Mapping[int, Jpeg]) -> None:
+        """Start to count the blocks of files, given by their index in the batch; `fits` holds for
+        each.
         """
         self._indexes = [*files]
-        rows = np.zeros(len(files), JPEG_DATA)
-        host, start, end = self._host.numpy(), self._memory.data_ptr(), rows.nbytes
-        placed: dict[bytes, int] = {}
-        for row, (image, scan) in enumerate(files.values()):
-            if scan.tables not in placed:
-                host[end : end + 4 * TABLE] = np.frombuffer(scan.tables, np.uint8)
-                placed[scan.tables] = start + end
-                end += 4 * TABLE
-            content = image.data[scan.start : -2]
-            host[end : end + len(content)] = content
-            whole = self._whole.data_ptr() + row * self._whole.element_size()
-            addresses = (start + end, placed[scan.tables], whole)
-            rows[row] = (*addresses, len(content), *_blocks(image), scan.selectors)
-            end += len(content)
-        host[: rows.nbytes] = rows.view(np.uint8)
         self._whole[: len(files)] = 0
-        with torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            self._memory[:end].copy_(self._host[:end], non_blocking=True)
-            kernels.launch("count_jpeg_blocks", len(files), THREADS, (start,))
-
-    def end_before(self, stream: torch.cuda.Stream) -> None:
-        """Let what comes next on `stream` wait for the check of the batch."""
-        if self._stream and self._indexes:
-            stream.wait_stream(self._stream)
+        if self._thread is None:
+            self._count(kernels, [*files.values()])
+        else:
+            self._started = self._thread.submit(self._on_stream, kernels, [*files.values()])
 
     def damaged(self) -> list[int]:
-        """Return the indexes of files that the CPU has to judge; the batch must be done."""
+        """Wait for the check; return the indexes of files that the CPU has to judge."""
+        if self._started is not None and self._ended is not None:
+            self._started.result()
+            self._ended.synchronize()
         whole = self._whole[: len(self._indexes)].numpy()
         return [self._indexes[row] for row in np.flatnonzero(whole == 0)]
 
+    def clear(self) -> None:
+        """Forget the JPEGs of the last batch, whose memory may be used again."""
+        if self._started is not None:
+            with suppress(Exception):  # the caller of `damaged` has got the error
+                self.damaged()
+        self._started, self._indexes = None, []
 
-def scan_of(jpeg: Jpeg) -> Scan | None:
-    """Return what the kernel needs to know of a JPEG; None if it is a file for the CPU.
+    def _on_stream(self, kernels: "Launcher", files: Sequence[Jpeg]) -> None:
+        assert self._stream is not None
+        assert self._ended is not None
+        torch.cuda.set_device(self._memory.device)
+        with torch.cuda.stream(self._stream):
+            self._count(kernels, files)
+            self._ended.record(self._stream)
 
-    The engines take no file without a scan, and there is no memory for data that are much longer
-    than the image has pixels.
-    """
-    try:
-        scan = _scan(jpeg)
-    except (IndexError, ValueError):
-        return None
-    fits = len(jpeg.data) - scan.start <= PER_PIXEL * jpeg.n_pixels + SPARE
-    return scan if fits else None
+    def _count(self, kernels: "Launcher", files: Sequence[Jpeg]) -> None:
+        """Copy the data of each file to the device, and launch the kernel on the current stream."""
+        rows = np.zeros(len(files), JPEG_DATA)
+        host, start, end = self._host.numpy(), self._memory.data_ptr(), rows.nbytes
+        placed: dict[bytes, int] = {}
+        n = 0
+        for index, image in enumerate(files):
+            try:
+                first, tables, selectors = _scan(image)
+            except (IndexError, ValueError):  # the engines refuse it as well
+                continue
+            if tables not in placed:
+                host[end : end + 4 * TABLE] = np.frombuffer(tables, np.uint8)
+                placed[tables] = start + end
+                end += 4 * TABLE
+            content = image.data[first:-2]
+            host[end : end + len(content)] = content
+            whole = self._whole.data_ptr() + index * self._whole.element_size()
+            addresses = (start + end, placed[tables], whole)
+            rows[n] = (*addresses, len(content), *_blocks(image), selectors)
+            end += len(content)
+            n += 1
+        host[: rows.nbytes] = rows.view(np.uint8)
+        self._memory[:end].copy_(self._host[:end], non_blocking=True)
+        kernels.launch("count_jpeg_blocks", n, THREADS, (start,))
+
+
+def fits(jpeg: Jpeg) -> bool:
+    """Return whether the slot keeps memory for the data of this file."""
+    return len(jpeg.data) <= PER_PIXEL * jpeg.n_pixels + SPARE
 
 
 def _blocks(jpeg: Jpeg) -> tuple[int, int]:
@@ -130,8 +139,11 @@ def _blocks(jpeg: Jpeg) -> tuple[int, int]:
     return -(-width // wide) * -(-height // high) * sum(blocks), sum(blocks)
 
 
-def _scan(jpeg: Jpeg) -> Scan:
-    """Read the segments of a file that `models.codec.jpeg.inspect` has accepted."""
+def _scan(jpeg: Jpeg) -> tuple[int, bytes, int]:
+    """Return where the data of the scan begin, its four tables, and the selectors of its blocks.
+
+    `models.codec.jpeg.inspect` has accepted the file, so no segment is out of order.
+    """
     stream, at = jpeg.data.data, 2
     tables: dict[int, bytes] = {}
     while (marker := stream[at + 1]) != _SOS:
@@ -147,7 +159,7 @@ def _scan(jpeg: Jpeg) -> Scan:
             selectors |= (selector >> 4 | (selector & 15) << 1) << shift
             shift += 2
     four = [tables.get(name, _ABSENT) for name in (0x00, 0x01, 0x10, 0x11)]
-    return Scan(end, b"".join(four), selectors)
+    return end, b"".join(four), selectors
 
 
 @lru_cache(maxsize=64)

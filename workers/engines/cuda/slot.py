@@ -206,7 +206,6 @@ class Streams:
         """Run the block on the download stream, after the computation; it ends the batch."""
         with self._on(self.download, "download"):
             self.download.wait_event(slot.marks.computed)
-            slot.jpeg_blocks.end_before(self.download)
             yield
             slot.marks.done.record(self.download)
 

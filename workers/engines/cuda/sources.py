@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.codec import pixels_of
 from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
-from workers.engines.cuda.jpeg_blocks import Scan, scan_of
+from workers.engines.cuda.jpeg_blocks import fits
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
 from workers.engines.cuda.slot import GpuSlot, Launcher, Region
 
@@ -66,18 +66,14 @@ class BatchSources:
         slot = self._slot
         rows = np.zeros(len(images), SOURCE)
         groups: dict[Subsampling, list[int]] = {}
-        encoded: dict[int, tuple[Jpeg, Scan]] = {}
+        encoded: dict[int, Jpeg] = {}
         for index, image in enumerate(images):
-            if (
-                not isinstance(image, Jpeg)
-                or slot.decoder is None
-                or (scan := scan_of(image)) is None
-            ):
+            if not isinstance(image, Jpeg) or slot.decoder is None or not fits(image):
                 rows[index] = self._pixels(index, image)
             else:
                 rows[index] = planes(image, slot.second)
                 groups.setdefault(image.subsampling, []).append(index)
-                encoded[index] = image, scan
+                encoded[index] = image
         if encoded:
             slot.jpeg_blocks.check(self._kernels, encoded)
         slot.marks.copied.record()

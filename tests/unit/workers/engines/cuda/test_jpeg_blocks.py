@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from io import BytesIO
-from typing import cast
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from models.domain.image import Jpeg, Subsampling
 from tests.chaos.hostile.damaged import files
 from tests.emulation.staging import EmulatedKernels, jpeg_file, noise, staging_slot
 from tests.pictures import drawing
-from workers.engines.cuda.jpeg_blocks import SPARE, Scan, scan_of
+from workers.engines.cuda.jpeg_blocks import SPARE, fits
 
 EVERY = (Subsampling.GREY, Subsampling.S444, Subsampling.S422, Subsampling.S420)
 SIZES = [(1, 1), (8, 8), (17, 16), (100, 75), (240, 320)]
@@ -26,8 +25,7 @@ def damaged(jpegs: Sequence[Jpeg]) -> list[int]:
     found: list[int] = []
     for start in range(0, len(jpegs), 16):
         slot, batch = staging_slot(1 << 24), jpegs[start : start + 16]
-        scans = {index: (each, cast(Scan, scan_of(each))) for index, each in enumerate(batch)}
-        slot.jpeg_blocks.check(KERNELS, scans)
+        slot.jpeg_blocks.check(KERNELS, dict(enumerate(batch)))
         found += [start + index for index in slot.jpeg_blocks.damaged()]
     return found
 
@@ -96,7 +94,7 @@ def test_no_file_is_whole_that_libjpeg_refuses() -> None:
             found = encoded(data, max_pixels=1 << 24)
         except ServiceError:
             continue
-        if found is not None and isinstance(found.image, Jpeg) and scan_of(found.image):
+        if found is not None and isinstance(found.image, Jpeg) and fits(found.image):
             kept.append(found.image)
     bad = {*damaged(kept)}
     refused = set[int]()
@@ -112,5 +110,5 @@ def test_no_file_is_whole_that_libjpeg_refuses() -> None:
 def test_data_that_are_longer_than_the_memory_of_the_slot_are_for_the_cpu() -> None:
     good = saved(drawing(16, 16))
     long = np.concatenate([good.data, np.zeros(2 * SPARE, np.uint8)])
-    assert scan_of(good)
-    assert not scan_of(Jpeg(long, 16, 16, 1, good.subsampling))
+    assert fits(good)
+    assert not fits(Jpeg(long, 16, 16, 1, good.subsampling))
