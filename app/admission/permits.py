@@ -342,6 +342,8 @@ class Admission:
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
+        An image of the request is expected to cost as much as those that its client has in flight
+        on average, so that a client that sends too much is refused before its bodies are read.
         `rated`: the request was charged against its client's rate. Raises Overloaded and
         RateLimited, and Draining; what is in the `background` is admitted in any case.
         """
@@ -351,7 +353,9 @@ class Admission:
                 raise Draining("this server is stopping; ask another one")
             if not rated:
                 self.charge_rate(client, 1)
-            self.must_not_wait_long(key, deadline)
+            images = self.counters.of(key, ByKey.IMAGES)
+            expected = self.counters.of(key, ByKey.WORK) // images if images else 0
+            self.must_not_wait_long(key, deadline, expected, expected)
         self.counters.add(Total.REQUESTS, 1)
         return Permit(self, client, key, deadline, background)
 
