@@ -303,7 +303,7 @@ class _ZipArchive(Archive):
             self._zip = zipfile.ZipFile(file)
         except (
             zipfile.BadZipFile,
-            NotImplementedError,  # zipfile's error for a version of ZIP that it cannot read
+            RuntimeError,  # of a version of ZIP that zipfile cannot read
             ValueError,
             OSError,
             struct.error,

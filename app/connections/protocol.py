@@ -73,8 +73,11 @@ class Cycle(RequestResponseCycle):
     chunks. `lingers` is true when the protocol must close the connection after the answer.
     """
 
-    def __init__(self, incoming: Incoming, *, http_10: bool, loop: Any, **rest: Any) -> None:
+    def __init__(
+        self, incoming: Incoming, table: ConnectionTable, *, http_10: bool, loop: Any, **rest: Any
+    ) -> None:
         super().__init__(**rest)
+        self._table = table
         self.departure = Departure()
         rest["scope"][DEPARTURE] = self.departure
         self.rate = BodyRate(rest["scope"])
@@ -90,13 +93,16 @@ class Cycle(RequestResponseCycle):
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; raises the error with which `fail` was called."""
         reading = self.more_body
-        if reading and not self.message_event.is_set():
+        waits = reading and not self.message_event.is_set()
+        if waits:
             self.rate.wait(self._clock())
         message = await super().receive()
         if self._error is not None:
             raise self._error
         if reading:
             self.rate.piece(len(cast(Any, message).get("body", b"")), self._clock())
+        if waits:
+            await self._table.turn()
         return message
 
     def fail(self, error: ServiceError) -> None:
@@ -360,6 +366,7 @@ class GuardedProtocol(HttpToolsProtocol):
         before = self.cycle
         self.cycle = cycle = Cycle(
             incoming,
+            self._table,
             http_10=version == "1.0",
             loop=self.loop,
             scope=scope,

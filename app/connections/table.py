@@ -28,6 +28,10 @@ client may read the last bytes of a connection that the server has closed."""
 MOST_REFUSED = 128
 """Refused connections that stay open for a second, so that their clients can read the reason."""
 
+AT_ONCE = 4
+"""Requests that go on in a turn of the event loop after they waited for their bodies: the bodies of
+hundreds may come to their end at the same moment, and take milliseconds each to parse."""
+
 
 class Phase(IntEnum):
     """What a connection waits for."""
@@ -95,6 +99,8 @@ class ConnectionTable:
         self._counters = counters
         self._key = lru_cache(4096)(self._key_of)
         self._members: tuple[dict[Connection, float], ...] = tuple({} for _ in Phase)
+        self._turns = 0
+        """Requests that went on in this turn of the event loop."""
         self._timeouts = {
             Phase.IDLE: limits.idle_timeout,
             Phase.HEAD: limits.header_timeout,
@@ -174,6 +180,17 @@ class ConnectionTable:
                     self.leave(each)
                     return True
         return False
+
+    async def turn(self) -> None:
+        """Wait until a request may go on that has waited for its body."""
+        while self._turns >= AT_ONCE:  # noqa: ASYNC110 (each turn of the event loop is wanted)
+            await asyncio.sleep(0)
+        if not self._turns:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._turns += 1
+
+    def _next_turn(self) -> None:
+        self._turns = 0
 
     def note(self, reason: str, client: object, detail: str) -> None:
         """Count and log that the server ended a connection because of the client."""

@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from app.connections.protocol import LITTLE, MOST_AHEAD
-from app.connections.table import LINGER, READING, Phase
+from app.connections.table import AT_ONCE, LINGER, READING, Phase
 from app.http.request import DEPARTURE
 from tests.connection import connected
 
@@ -417,6 +417,24 @@ def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
             answers += await line.wait(0)
         assert answers.count(b"HTTP/1.1 200 OK") == MOST_AHEAD + 1
         assert line.transport.closed
+
+    run(scenario)
+
+
+def test_requests_whose_bodies_come_together_go_on_in_turns() -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app)
+        lines = [connected(app, line) for _ in range(3 * AT_ONCE)]
+        for each in lines:
+            await each.send(POST + b"Content-Length: 1\r\n\r\n")
+        for each in lines:
+            each.protocol.data_received(b"1")
+        await asyncio.sleep(0)
+        assert len(app.bodies) == AT_ONCE
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(app.bodies) == 3 * AT_ONCE
 
     run(scenario)
 
