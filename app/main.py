@@ -121,7 +121,7 @@ def _assembled(
         known = KnownResults(settings.result_cache, executor.computing, files, metrics)
     backend, pixels, threads = executor.backend, settings.max_pixels, cores(settings)
     pipeline = Pipeline(backend, fetcher, metrics, memory, decoders, files, known, pixels, threads)
-    pipeline.on_stall(executor.release)
+    pipeline.stalls.call = executor.release
     started.callback(pipeline.close)
     return Service(
         settings=settings,

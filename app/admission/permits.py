@@ -141,9 +141,13 @@ class Permit:
             return
         images, all_bytes = self._images + n_images, self._bytes + n_bytes
         self._admission.limits.fits(Amount(images, all_bytes))
-        if self._images:  # the first image was charged with the headers
-            self._admission.charge_rate(self.client, n_images)
         self._admission.take(self._key, n_images, n_bytes, images)
+        if self._images:  # the first image was charged with the headers
+            try:
+                self._admission.charge_rate(self.client, n_images)
+            except RateLimited:
+                self._admission.give_back(self._key, n_images, n_bytes)
+                raise
         self._images, self._bytes = images, all_bytes
 
     def expect(self, kinds: Kinds, sizes: Sequence[int | None]) -> None:

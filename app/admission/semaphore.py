@@ -2,13 +2,12 @@
 
 Between front ends, what was given back goes to the first one that asks: those with waiters look
 every `POLL` seconds. When a request has waited for `PATIENCE` although its client may have what it
-asks for, the other front ends give nothing to newcomers, so small amounts do not starve large ones.
+asks for, newcomers at any front end get nothing, so small amounts do not starve large ones.
 """
 
 import time
 from collections import Counter
 from functools import lru_cache
-from types import TracebackType
 
 from app.admission.counters import ByKey, Counters, Total
 from models.domain.fair_queue import FairQueue, Lack
@@ -22,10 +21,10 @@ POLL = 0.005
 """Seconds between two looks for what other front ends have given back."""
 
 PATIENCE = 100_000_000
-"""Nanoseconds of waiting after which newcomers at other front ends wait too."""
+"""Nanoseconds of waiting after which newcomers wait too."""
 
 FRESH = 50_000_000
-"""Nanoseconds for which other front ends heed the mark of one that has a starving request."""
+"""Nanoseconds for which front ends heed the mark of one that has a starving request."""
 
 CELLS_KEPT = 4096
 """Keys whose cells of the counters are kept: finding them takes 1 µs."""
@@ -46,12 +45,7 @@ class Hold:
     async def __aenter__(self) -> None:
         self._asked = await self._semaphore.take(*self._asked)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._semaphore.give_back(*self._asked)
 
 
@@ -72,7 +66,7 @@ class FairSemaphore:
         self._used = 0
         self._held = Counter[str]()
         self._starves = False
-        poll = POLL if counters is not None and counters.shared else 0.0
+        poll = POLL if counters is not None else 0.0
         self._queue = FairQueue(self._attempt, self._count_back, poll)
 
     @property
@@ -113,10 +107,10 @@ class FairSemaphore:
     def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
         """Take units; the first ones of a client wait for no share."""
         client, _, amount = asked
-        counters, held = self._counters, self._held[client] if client else 0
-        if held:
+        counters = self._counters
+        if client and self._held[client]:
             used = self._used if counters is None else counters.total(self._field)
-            if held + amount > PART * (self.total - used - amount):
+            if self._holds(client) + amount > PART * (self.total - used - amount):
                 return Lack.OWN
         if counters is None:
             if self._used + amount > self.total:
@@ -125,17 +119,20 @@ class FairSemaphore:
             return Lack.ALL
         self._used += amount
         if client:
-            self._held[client] = held + amount
+            self._held[client] += amount
         return asked
 
+    def _holds(self, client: str) -> int:
+        """Return how much a client holds."""
+        return self._held[client]
+
     def _take_shared(self, counters: Counters, amount: int, since: int) -> bool:
-        if counters.shared:
-            now = time.monotonic_ns()
-            if now - since > PATIENCE:
-                self._starves = True
-                counters.set_starving(self._field, now)
-            elif now - counters.starving(self._field) < FRESH:
-                return False
+        now = time.monotonic_ns()
+        if now - since > PATIENCE:
+            self._starves = True
+            counters.set_starving(self._field, now)
+        elif now - counters.starving(self._field) < FRESH:
+            return False
         taken = counters.take(self._field, amount, self.total)
         if taken and self._starves:
             self._starves = False
@@ -177,8 +174,16 @@ class KeyedSemaphore(FairSemaphore):
         given = super()._attempt(asked, since)
         if isinstance(given, Lack):
             self._by_key.add_for(cell, ByKey.FETCHES, -asked[2])
+        elif asked[0]:
+            self._by_key.add_for(self._cells(f"client {asked[0]}"), ByKey.FETCHES, asked[2])
         return given
+
+    def _holds(self, client: str) -> int:
+        """Return how much a client holds over all front ends."""
+        return self._by_key.of(self._cells(f"client {client}"), ByKey.FETCHES)
 
     def _count_back(self, asked: Asked) -> None:
         self._by_key.add_for(self._cells(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
+        if asked[0]:
+            self._by_key.add_for(self._cells(f"client {asked[0]}"), ByKey.FETCHES, -asked[2])
         super()._count_back(asked)

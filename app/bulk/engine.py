@@ -10,12 +10,14 @@ import itertools
 import os
 import random
 import secrets
-import threading
+import socket
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Event, local
 from typing import Any
 
 import msgspec
@@ -76,13 +78,14 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
         if not contents.is_url(each):
             raise WrongUsage(f"--server: {each!r} is no URL, as http://localhost:8000")
     own = None
-    try:
-        if not servers:
-            weights, full = work.needs_weights, not work.timing  # others are never continued
+    if not servers:
+        weights, full = work.needs_weights, not work.timing  # others are never continued
+        try:
             own = PrivateServer(settings, total, weights=weights, full_batches=full)
+        except ValueError as error:  # of a GPU that does not exist
+            raise WrongUsage(str(error)) from None
+    try:
         return Engine(work, servers, own, settings.max_image_bytes)
-    except ValueError as error:  # of a GPU that does not exist
-        raise WrongUsage(str(error)) from None
     except BaseException:  # re-raised
         if own is not None:
             own.kill()
@@ -105,8 +108,9 @@ class Engine:
         self._connections = own.connections if own else CONNECTIONS * len(urls)
         self._patience = LONG if own else DEADLINE + 10
         self._boundary = secrets.token_hex(16)
-        self._thread = threading.local()
+        self._thread = local()
         self._opened: list[http.client.HTTPConnection] = []
+        self._ended = Event()
         self._headers = {
             "Accept": LINES[0],
             "Content-Type": f"multipart/form-data; boundary={self._boundary}",
@@ -136,6 +140,11 @@ class Engine:
                 yield _result(under_way[0][0])
                 under_way.popleft()
         finally:
+            self._ended.set()
+            for each in self._opened:
+                if each.sock is not None:  # a thread may wait for an answer there
+                    with suppress(OSError):
+                        each.sock.shutdown(socket.SHUT_RDWR)
             pool.shutdown(wait=False, cancel_futures=True)
 
     def kill(self) -> None:
@@ -200,7 +209,7 @@ class Engine:
 
     def _ask_all(self, left: list[tuple[Task, Content]], found: dict[int, Finished]) -> None:
         """Ask for images until each has its record."""
-        backoff = _Backoff()
+        backoff = _Backoff(self._ended)
         while left := [each for each in left if each[0].index not in found]:
             told = self._ask(left, found, backoff)
             if told is not None and not backoff.wait(told):
@@ -341,25 +350,26 @@ def _result(answering: "Future[list[Finished]]") -> list[Finished]:
 
 
 class _Backoff:
-    """The waits of one request; they end after `PATIENCE`. `reason` is the last failure.
+    """The waits of one request; they end after `PATIENCE`, and when `ended` is set. `reason` is the
+    last failure.
 
     Waits are spread at random, so that requests that failed together do not return together.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Event) -> None:
+        self._ended = ended
         self._end, self._next, self.reason = time.monotonic() + PATIENCE, FIRST_WAIT, ""
 
     def wait(self, told: float) -> bool:
         """Wait as long as the server has `told`, else twice as long each time.
 
-        Return False instead if the patience would end meanwhile.
+        Return False instead if the patience would end meanwhile, or if all has ended.
         """
         seconds = max(told, self._next * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
         self._next = min(MOST_WAIT, 2 * self._next)
         if time.monotonic() + seconds > self._end:
             return False
-        time.sleep(seconds)
-        return True
+        return not self._ended.wait(seconds)
 
 
 def _told_seconds(header: str | None) -> float:

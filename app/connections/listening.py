@@ -21,13 +21,8 @@ PAUSE = 0.02
 """Seconds between two looks whether a socket listens."""
 
 
-def bind(
-    host: str, port: int, *, family: int = socket.AF_UNSPEC, shared: bool = False
-) -> list[socket.socket]:
-    """Bind a socket to every address of `host`; raises OSError with the address that is in use.
-
-    If it is `shared`, other processes of this user may listen at the same port.
-    """
+def bind(host: str, port: int, *, family: int = socket.AF_UNSPEC) -> list[socket.socket]:
+    """Bind a socket to every address of `host`; raises OSError with the address that is in use."""
     passive = socket.AI_PASSIVE
     found = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, flags=passive)
     sockets: list[socket.socket] = []
@@ -37,8 +32,6 @@ def bind(
                 address = (address[0], sockets[0].getsockname()[1], *address[2:])
             sockets.append(made := socket.socket(kind, socket.SOCK_STREAM))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shared:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if kind == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:

@@ -31,12 +31,11 @@ from app.decoders.messages import (
     Descriptor,
     Encode,
     Encoded,
-    Frame,
     ImageFailed,
     Info,
     Pixels,
 )
-from app.decoders.process import DecoderProcess, ForkServer, Gone
+from app.decoders.process import Answer, DecoderProcess, ForkServer, Gone
 from models.codec import Decoded, Description, ImageFormat, ImageInfo, decode_memory
 from models.domain.errors import (
     InvalidParameter,
@@ -58,7 +57,6 @@ Data = TypeVar("Data", bytes, NDArray[np.uint8])
 File = bytes | memoryview | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
 
-Answer = tuple[Frame, Descriptor | None]
 Read = Callable[[DecoderProcess, DecodeTask | Encode, Answer], Awaitable[T]]
 """Reads the answer of a process to a task; raises Broken for one that no decoder gives."""
 
@@ -130,9 +128,9 @@ class DecoderLimits:
     max_pixels: int
     max_file: int
     seconds: float
-    encode_seconds: float = 60.0
-    decode_memory: int = 256 << 20
-    encode_memory: int = 286 << 20
+    encode_seconds: float = ENCODE_SECONDS
+    decode_memory: int = Settings.decode_memory
+    encode_memory: int = Settings.encode_memory
 
     @classmethod
     def from_settings(cls, settings: Settings, cores: int) -> "DecoderLimits":

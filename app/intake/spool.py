@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import BinaryIO, cast
 
 from models.domain.errors import Overloaded, TooLarge
@@ -209,12 +208,7 @@ class Spool:
     async def __aenter__(self) -> "Spool":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._chunks:
             self._forget_chunks()
         if self._file is not None:

@@ -161,7 +161,7 @@ class ImageStream:
                 if last.start(99).strip():
                     yield last
         finally:
-            await spool.__aexit__(None, None, None)
+            await spool.__aexit__()
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         message = self._first or await self._receive()

@@ -178,6 +178,7 @@ class Runner:
         self._on_item = on_item
         self._clock = clock
         self._committing = asyncio.Lock()
+        self._ended = False
         self._feeders: dict[str, asyncio.Task[None]] = {}
         self._left: set[str] = set()
         """Jobs whose work ended here: chunks of theirs that are claimed still are given back."""
@@ -211,6 +212,7 @@ class Runner:
                         await self._awake.wait()
                 self._awake.clear()
         finally:
+            self._ended = True
             for task in self._feeders.values():
                 task.cancel()
             await asyncio.gather(*self._feeders.values(), return_exceptions=True)
@@ -254,6 +256,11 @@ class Runner:
         now = self._clock()
         ids = {job.id for job in known}
         self._worked = {id_: at for id_, at in self._worked.items() if id_ in ids}
+        self._resting = {
+            id_: rest
+            for id_, rest in self._resting.items()
+            if id_ in ids or now < rest.until + LONGEST_PAUSE
+        }
         places, of_client = dict[str, int](), Counter[str]()
         for job in known:
             places[job.id] = of_client[job.client]
@@ -363,6 +370,8 @@ class Runner:
                 try:
                     await self._chunks.commit(stored, self._owner.id, self._retention)
                 except (SQLAlchemyError, OSError) as error:
+                    if self._ended:  # another process does the chunk again
+                        raise
                     log.warning("the database of jobs does not answer; trying again: %s", error)
                 else:
                     return

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from app.admission import Admission, Permit
@@ -116,12 +115,7 @@ class Inputs:
     async def __aenter__(self) -> "Inputs":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the archive, once no thread reads it any more."""
         await asyncio.to_thread(self._close)
 
@@ -337,8 +331,8 @@ class ImageWorker:
 
 
 def refused(index: int, given: StoredLine) -> bytes:
-    """Return the record of an item that ended processes, as a line."""
-    text = "processes of the server ended while they worked on this image alone"
+    """Return the record of an item of a chunk that ended processes, as a line."""
+    text = "processes of the server ended while they worked on this image and its neighbours"
     error = problem(Quarantined(text), None, index)
     source = given.url or given.path
     return line(Record(index=index, id=given.id, source=source, status="error", error=error))

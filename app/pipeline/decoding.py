@@ -114,8 +114,10 @@ class DecodeStalls:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count an image as waiting for memory while the block runs."""
+        """Count an image as waiting for memory while the block runs, and look for a stall."""
         self._waiting += 1
+        if self.call is not None:
+            asyncio.get_running_loop().call_soon(self.look)
         try:
             yield
         finally:

@@ -76,8 +76,8 @@ class Memory:
 
 
 class NeedsMemory(Exception):
-    """An image needs `n_bytes` and does not hold them: the image leaves its turn, waits for memory,
-    and takes another turn. So images that wait for memory keep no others waiting.
+    """An image must begin again, with `n_bytes` of memory or as slow work: the image leaves its
+    turn, waits, and takes another turn. So images that wait keep no further images waiting.
     """
 
     def __init__(self, n_bytes: int) -> None:
@@ -100,7 +100,9 @@ class HeldMemory:
         self.most = SMALL
 
     async def hold(self, n_bytes: int) -> None:
-        """Wait for `n_bytes` in place of what is held; no image waits while it holds memory."""
+        """Wait for `n_bytes` in place of what is held: no image waits for memory while it holds
+        some.
+        """
         self.release()
         if n_bytes > SMALL:
             self._held = await self._memory.budget.take(self._client, amount=n_bytes)

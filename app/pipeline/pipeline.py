@@ -152,10 +152,6 @@ class Pipeline:
             self.spans.image(_NAMES[type(wanted)], answer, began)
         return answer
 
-    def on_stall(self, call: Callable[[], None] | None) -> None:
-        """Call this when batches wait in vain for further images, as `DecodeStalls` notices."""
-        self.stalls.call = call
-
     def set_unread_limit(self, limit: int) -> None:
         """Bound the bytes of answers that their clients have not read, from now on."""
         self._files.set_limit(limit)

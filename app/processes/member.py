@@ -146,6 +146,7 @@ def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> S
     return start_worker(
         settings,
         host.on_batch,
+        weights=given["weights"],
         gpu=given["gpu"],
         full_batches=given["full_batches"],
         stand_in="address" in given,

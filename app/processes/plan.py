@@ -20,7 +20,8 @@ from prometheus_client import multiprocess
 from app.admission.counters import Counters, checked
 from app.connections.listening import BACKLOG, announce, bind, bind_metrics
 from app.processes.connection_balancer import ConnectionCounts
-from app.telemetry.metrics import METRICS_FOLDER, metrics_folder
+from app.system.process_family import own_folder
+from app.telemetry.metrics import FOLDER_PREFIX, METRICS_FOLDER
 from models.settings import Settings
 from models.settings_loading import FIXED, reloaded
 from workers.supervision.gpu_discovery import wanted_gpus
@@ -70,12 +71,14 @@ def run(
     plan: Plan,
     given: socket.socket | None = None,
     *,
+    weights: bool = True,
     full_batches: bool = False,
 ) -> int:
     """Serve with front ends and workers in processes of their own; return the exit code.
 
-    The socket that is `given` is served in place of the address of the settings. With
-    `full_batches` the scores of an image do not depend on the batch that it is part of.
+    The socket that is `given` is served in place of the address of the settings. Without `weights`
+    the server only filters. With `full_batches` the scores of an image do not depend on the batch
+    that it is part of.
     """
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
@@ -84,7 +87,7 @@ def run(
         _listening(settings, given) as (listening, scraped),
         closing(ConnectionCounts.create(2 * plan.front_ends)) as connections,
         closing(Counters.create(plan.front_ends)) as counters,
-        metrics_folder() as folder,
+        own_folder(FOLDER_PREFIX) as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
         orders = {
@@ -99,7 +102,8 @@ def run(
 
         def members(settings: Settings) -> Groups:
             workers = [
-                worker(settings, *each, full_batches=full_batches) for each in addresses.items()
+                worker(settings, *each, weights=weights, full_batches=full_batches)
+                for each in addresses.items()
             ]
             own = [{**orders, "number": n} for n in range(plan.front_ends)]
             return [workers, [_front_end(settings, each, environment) for each in own]]
@@ -175,17 +179,20 @@ def worker(
     address: str,
     gpu: int | None,
     *,
+    weights: bool = True,
     full_batches: bool = False,
 ) -> ProcessSpec:
     """Return the process of a worker that listens at `address`; without `gpu` it has the CPU.
 
-    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
+    the batch that it is part of.
     """
     orders = {
         "role": "worker",
         "settings": settings.model_dump(mode="json"),
         "address": address,
         "gpu": gpu,
+        "weights": weights,
         "full_batches": full_batches,
     }
     name = "worker" if gpu is None else f"worker {address.rsplit('-', 1)[1]} of GPU {gpu}"

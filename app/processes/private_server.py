@@ -8,11 +8,12 @@ import json
 import socket
 import subprocess
 import sys
-import tempfile
+import threading
 from typing import Any
 
 from app.connections.listening import BACKLOG
 from app.processes.orders import Orders
+from app.system.process_family import own_folder
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.supervision.gpu_discovery import wanted_gpus
@@ -32,7 +33,7 @@ LONG = 3600.0
 """Seconds that a request may take: the command alone waits for it."""
 
 END = 10.0
-"""Seconds in which the server ends when its orders do."""
+"""Seconds in which the server ends after SIGTERM."""
 
 ONE_CLIENT: dict[str, Any] = {
     **dict.fromkeys(("max_image_bytes", "max_body_bytes", "max_bytes_in_flight"), WITHOUT_LIMIT),
@@ -43,6 +44,8 @@ ONE_CLIENT: dict[str, Any] = {
         ("settings_file", "tls_certificate", "tls_key", "api_keys_file", "rate_limit"), None
     ),
     **dict.fromkeys(("metrics_port", "grpc_port", "max_images_per_client", "result_cache"), 0),
+    "grace": 0.0,
+    "log_level": "warning",
     "max_images_per_request": 64,
     "max_images_in_flight": 1 << 16,
     "data_folder": None,
@@ -64,7 +67,7 @@ class PrivateServer:
     ) -> None:
         gpus = wanted_gpus(settings.gpus)
         self.connections = PER_GPU * gpus or max(CONNECTIONS, cores(settings) + 2)
-        self._folder = tempfile.TemporaryDirectory(prefix="darkroom-command-")
+        self._folder = own_folder("darkroom-command")
         self.path = f"{self._folder.name}/socket"
         changed = dict(ONE_CLIENT)
         if settings.front_ends == "auto" and not (gpus and total >= MANY):
@@ -85,6 +88,7 @@ class PrivateServer:
                 pass_fds=(listening.fileno(),),
                 start_new_session=True,  # a terminal's Ctrl-C reaches the command alone
             )
+        self._problem, self._reading = "", threading.Lock()
         assert self._process.stdin
         self._process.stdin.write(json.dumps(orders).encode() + b"\n")
         self._process.stdin.flush()
@@ -96,7 +100,9 @@ class PrivateServer:
         except subprocess.TimeoutExpired:
             return None
         assert self._process.stdout
-        return code, self._process.stdout.read().decode()
+        with self._reading:  # threads of the command ask, and the pipe tells once
+            self._problem += self._process.stdout.read().decode()
+        return code, self._problem
 
     def kill(self) -> None:
         """End the server at once and remove its socket; its processes notice that and end too."""
@@ -106,14 +112,13 @@ class PrivateServer:
 
     def close(self) -> None:
         """End the server, and wait for its end."""
-        assert self._process.stdin
-        self._process.stdin.close()
+        self._process.terminate()
         self.end(END)
         self.kill()
 
 
 def run() -> int:
-    """Serve by the orders on standard input until they end; standard output has a problem, if any.
+    """Serve by the orders on standard input until SIGTERM; standard output has a problem, if any.
 
     The application is imported here: the command itself needs none of it.
     """
@@ -125,12 +130,13 @@ def run() -> int:
     orders = Orders()
     given = orders.first
     settings = Settings.model_validate(given["settings"])
-    logs.configure("warning", settings.log_format)
+    logs.configure(settings.log_level, settings.log_format)
     listening = socket.socket(fileno=given["socket"])
     try:
         plan = tree.Plan.of(settings)
         if plan.front_ends:
-            return tree.run(settings, plan, listening, full_batches=given["full_batches"])
+            weights, full = given["weights"], given["full_batches"]
+            return tree.run(settings, plan, listening, weights=weights, full_batches=full)
     except ValueError as error:
         print(error, end="")
         return ExitCode.WRONG_USAGE

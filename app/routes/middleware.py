@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, 
 from app.http.problems import answer
 from app.http.request import DEPARTURE, header
 from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import HEALTH, QUIET
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import (
     Cancelled,
@@ -52,16 +53,7 @@ OTHER = "other"
 """The method, in metrics, of requests with a method that no route takes. The parser knows 34, and
 clients that sent each of them to each path made a hundred times as many series."""
 
-HEALTH = frozenset(
-    (
-        *("/livez", "/readyz", "/startupz", "/health", "/healthz"),
-        *("/v2/health/live", "/v2/health/ready"),
-    )
-)
-"""The paths of health checks."""
-
-_QUIET = HEALTH | {
-    "/metrics",
+_QUIET = QUIET | {
     *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
 }
 _QUIET_ROUTES = ("/page/{name}", "/filters/{name}/thumbnail")

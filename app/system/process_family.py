@@ -4,6 +4,8 @@ The source is proc(5): the command line, `stat`, `statm`, `fd` and `task/TID/chi
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -105,3 +107,17 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         pass  # it belongs to another user
     return True
+
+
+def own_folder(prefix: str, parent: Path | None = None) -> "tempfile.TemporaryDirectory[str]":
+    """Make a temporary folder that is named by `prefix` and the id of this process.
+
+    Folders with the same prefix are removed that processes of this user left when they were killed.
+    """
+    where = parent or Path(tempfile.gettempdir())
+    for left in where.glob(f"{prefix}-*-*"):
+        number = left.name.removeprefix(f"{prefix}-").split("-")[0]
+        ended = number.isdecimal() and not is_alive(int(number))
+        if ended and left.is_dir() and left.stat().st_uid == os.getuid():
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=f"{prefix}-{os.getpid()}-", dir=where)

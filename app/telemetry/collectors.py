@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from app.admission.permits import Usage
 from app.system.process_family import ProcessUse, boot_time, process_family
+from app.telemetry.metrics import METRICS_FOLDER
 from models.api.schemas import ModelRecord
 from models.domain.backend import Load
 from models.version import VERSION
@@ -280,7 +281,7 @@ def system_collectors(with_gpus: bool) -> Iterator[Collector]:
     The parent of a front end started all processes. Without the binding of NVML, a driver or a GPU
     there are no metrics of GPUs.
     """
-    yield Processes(os.getppid() if "PROMETHEUS_MULTIPROC_DIR" in os.environ else os.getpid())
+    yield Processes(os.getppid() if METRICS_FOLDER in os.environ else os.getpid())
     if with_gpus:
         with suppress(ImportError):
             nvml = import_module("pynvml")

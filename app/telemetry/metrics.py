@@ -6,15 +6,11 @@ files of a folder that the processes share.
 
 import asyncio
 import os
-import shutil
-import tempfile
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -30,8 +26,8 @@ from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from app.system.process_family import is_alive
 from app.telemetry.exposition import Exposition
+from models.api.jobs import JobState
 from models.domain.job import ReleaseReason
 from models.domain.uncounted import counts
 
@@ -42,7 +38,6 @@ _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
-JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelling", "cancelled", "expired")
 
 CHILDREN = 512
 """Combinations of labels whose child objects are cached, for each metric of every image: to look a
@@ -131,7 +126,7 @@ class Metrics:
 
     def on_jobs(self, states: Mapping[str, int]) -> None:
         """Set the number of jobs in each state; all processes see the same jobs."""
-        for state in JOB_STATES:
+        for state in get_args(JobState):
             self.jobs.labels(state).set(states.get(state, 0))
 
     def on_job_item(self, outcome: str) -> None:
@@ -264,20 +259,3 @@ class Observations:
     def _flush_soon(self) -> None:
         if not (self._images or self._requests):
             asyncio.get_running_loop().call_later(DELAY, self.flush)
-
-
-@contextmanager
-def metrics_folder(parent: Path | None = None) -> Iterator[str]:
-    """Make the temporary folder in which the processes of one server share their metrics.
-
-    The folder is named after this process, and is removed when the block ends. Folders of this
-    user's servers that were killed are removed too.
-    """
-    where = parent or Path(tempfile.gettempdir())
-    for left in where.glob(f"{FOLDER_PREFIX}-*-*"):
-        number = left.name.split("-")[2]
-        ended = number.isdecimal() and not is_alive(int(number))
-        if ended and left.is_dir() and left.stat().st_uid == os.getuid():
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}-{os.getpid()}-", dir=where) as made:
-        yield made

@@ -22,7 +22,15 @@ FAREWELL = 5.0
 
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
-QUIET = frozenset({"/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics"})
+HEALTH = frozenset(
+    (
+        *("/livez", "/readyz", "/startupz", "/health", "/healthz"),
+        *("/v2/health/live", "/v2/health/ready"),
+    )
+)
+"""The paths of health checks."""
+
+QUIET = HEALTH | {"/metrics"}
 """Paths that are asked for all the time and have no spans."""
 
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}

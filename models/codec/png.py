@@ -90,7 +90,7 @@ Chunk = tuple[bytes, int, int]
 
 
 def _chunks(data: bytes) -> Iterator[Chunk]:
-    """Yield the chunks up to the end; `bounds/png.py` has checked that they are not too many."""
+    """Yield the chunks up to the end; their number was checked before."""
     at = _SIGNATURE
     while at + _HEAD.size <= len(data):
         length, name = _HEAD.unpack_from(data, at)

@@ -29,7 +29,7 @@ MAX_SAMPLES = 32
 """Samples of a pixel, at most; images have up to 5."""
 
 MAX_SCAN_FRAMES = 16
-"""The same limit as for JPEGs (`bounds/jpeg.py`)."""
+"""The same limit as for JPEGs (`jpeg.py`)."""
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
 _ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324

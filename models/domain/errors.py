@@ -5,6 +5,8 @@ ServiceError
 ├── NotFound 404                 there is nothing at this address
 ├── Unauthorized 401             no API key, or an unknown one
 ├── Forbidden 403                a known API key that is disabled
+├── ForeignOrigin 403            a page of another origin sent the request
+├── ForeignHost 403              the Host header names another server
 ├── NotAcceptable 406            no format the client accepts can be produced
 ├── SlowHeaders 408              the headers of a request took too long
 ├── SlowBody 408                 the client stopped sending its body

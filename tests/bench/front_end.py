@@ -42,8 +42,9 @@ from app.admission.counters import Counters
 from app.executors import Workers
 from app.main import create_app
 from app.processes import uvicorn_server
+from app.system.process_family import own_folder
 from app.telemetry import logs
-from app.telemetry.metrics import METRICS_FOLDER, metrics_folder
+from app.telemetry.metrics import FOLDER_PREFIX, METRICS_FOLDER
 from models.api.schemas import ModelRecord
 from models.domain.job import Labels
 from models.settings import Settings
@@ -140,7 +141,7 @@ def started(checkout: Path, front_ends: int = 1) -> Iterator[FrontEnd]:
     """Start a worker and a front end of a checkout; both are killed when the block ends."""
     address = f"\0darkroom-bench-{secrets.token_hex(8)}"
     with (
-        metrics_folder() as metrics,
+        own_folder(FOLDER_PREFIX) as metrics,
         socket.socket(socket.AF_UNIX) as unix,
         socket.create_server(("127.0.0.1", 0), backlog=4096) as tcp,
     ):

@@ -1,5 +1,6 @@
 """A command and the server that it starts: both end together, however one of them ends."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,7 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from app.bulk.engine import Engine
+from app.bulk.run import tasks_of
+from app.bulk.sources.source import Source
+from app.bulk.work import Classification
+from app.processes.private_server import PrivateServer
 from models.exit_codes import ExitCode
+from models.settings import Precision, Settings
 from tests.pictures import jpeg
 from tests.server import PATIENCE, until
 
@@ -114,3 +123,14 @@ def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path
     assert done.returncode == ExitCode.WRONG_USAGE, done.stderr
     assert done.stderr.startswith(b"darkroom: ")
     assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}
+
+
+@pytest.mark.parametrize("front_ends", ["0", "2"])
+def test_the_server_of_a_command_ends_by_itself_when_it_is_told(front_ends: str) -> None:
+    settings = Settings(gpus="0", weights="random", precision=Precision.FP32, front_ends=front_ends)
+    server = PrivateServer(settings, 1, weights=True, full_batches=True)
+    engine = Engine(Classification({}), [], server, 1 << 20)
+    tasks = tasks_of(iter([Source("a.jpg", "a.jpg", lambda _limit: jpeg())]))
+    with contextlib.closing(engine), contextlib.closing(engine.answers(tasks)) as answers:
+        assert [each for chunk in answers for each in chunk]
+    assert server._process.returncode == ExitCode.OK

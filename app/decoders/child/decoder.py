@@ -180,13 +180,13 @@ class _Decoder:
     def _contents(self, size: int) -> bytes:
         """Copy what was handed over: codecs need `bytes`, and the answer overwrites the area."""
         file, self._file = self._file, None
-        return self._area.view(size).tobytes() if file is None else os.pread(file.number, size, 0)
+        return self._area.contents(size) if file is None else os.pread(file.number, size, 0)
 
     def _mapped(self, size: int) -> bytes | NDArray[np.uint8]:
         """Map what was handed over as a memory file, which saves a copy of large pixels."""
         file, self._file = self._file, None
         if file is None:
-            return self._area.view(size).tobytes()
+            return self._area.contents(size)
         return np.asarray(Mapping(file, size, populate=False))
 
     def _send_pixels(self, decoded: Decoded, opened: Opened, target: NewPixels) -> None:

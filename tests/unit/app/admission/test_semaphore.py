@@ -273,3 +273,43 @@ def test_all_counts_return_to_zero_whenever_a_request_is_cancelled(
         assert counters.of(counters.key("host a"), ByKey.FETCHES) == 0
 
     asyncio.run(scenario())
+
+
+def test_small_amounts_do_not_starve_a_large_one_in_one_process() -> None:
+    """New clients come faster than the large amount becomes free, for longer than the patience."""
+
+    async def scenario() -> None:
+        held = FairSemaphore(100, Counters(), Total.MEMORY)
+
+        async def small(number: int) -> None:
+            async with held.hold(f"client {number}", amount=10):
+                await asyncio.sleep(0.1)
+
+        tasks = [asyncio.create_task(small(number)) for number in range(8)]
+        await settle()
+        large = asyncio.create_task(held.take("large", amount=95))
+        for number in range(8, 120):
+            tasks.append(asyncio.create_task(small(number)))
+            await asyncio.sleep(0.016)
+            if large.done():
+                break
+        assert large.done()
+        held.give_back(*large.result())
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scenario())
+
+
+def test_a_client_leaves_its_part_free_over_all_front_ends() -> None:
+    async def scenario() -> None:
+        counters = Counters()
+        ends = [KeyedSemaphore(16, 16, counters) for _ in range(4)]
+        taken = sum(each.take_now("a", "k") for _ in range(16) for each in ends)
+        assert taken == 12
+        assert counters.total(Total.FETCHES) == 12
+        for each in ends:
+            for _ in range(each.used):
+                each.give_back("a", "k")
+        assert counters.total(Total.FETCHES) == 0
+
+    asyncio.run(scenario())

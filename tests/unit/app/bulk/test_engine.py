@@ -71,6 +71,8 @@ def good(asked: Asked) -> Reply:
 class Connection:
     """Connection to a server that answers as `handler` says."""
 
+    sock = None
+
     def __init__(self, url: str, handler: Handler) -> None:
         self._url, self._handler = url, handler
 
@@ -113,7 +115,13 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[Handler], None]:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Wait for nothing; return the waits."""
     found: list[float] = []
-    monkeypatch.setattr("app.bulk.engine.time.sleep", found.append)
+
+    class Ended(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            found.append(timeout or 0.0)
+            return self.is_set()
+
+    monkeypatch.setattr("app.bulk.engine.Event", Ended)
     return found
 
 
@@ -297,7 +305,7 @@ def test_the_end_of_the_own_server_ends_the_command(
 
 
 def test_waits_grow_and_are_at_least_what_the_server_says(waits: list[float]) -> None:
-    backoff = engine._Backoff()
+    backoff = engine._Backoff(cast(Any, engine).Event())
     assert all(map(backoff.wait, (9.0, 0.0)))
     assert waits[0] == 9.0
     assert 0.5 <= waits[1] <= 1.0

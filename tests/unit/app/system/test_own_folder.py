@@ -1,15 +1,17 @@
-"""Where metrics are added up, and what becomes of it."""
+"""Temporary folders of processes, and what becomes of them."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from app.telemetry.metrics import FOLDER_PREFIX, metrics_folder
+from app.system.process_family import own_folder
+
+FOLDER_PREFIX = "darkroom-test"
 
 
 def test_the_folder_goes_with_the_block(tmp_path: Path) -> None:
-    with metrics_folder(tmp_path) as folder:
+    with own_folder(FOLDER_PREFIX, tmp_path) as folder:
         assert str(os.getpid()) in folder
         assert Path(folder).is_dir()
     assert not list(tmp_path.iterdir())
@@ -20,7 +22,7 @@ def test_what_a_killed_server_left_is_removed_by_the_next_one(tmp_path: Path) ->
     gone.wait()
     (tmp_path / f"{FOLDER_PREFIX}-{gone.pid}-abc").mkdir()
     (tmp_path / f"{FOLDER_PREFIX}-{gone.pid}-abc" / "counter.db").touch()
-    with metrics_folder(tmp_path) as folder:
+    with own_folder(FOLDER_PREFIX, tmp_path) as folder:
         assert [Path(folder)] == list(tmp_path.iterdir())
 
 
@@ -32,5 +34,5 @@ def test_what_belongs_to_a_living_server_or_to_others_stays(tmp_path: Path) -> N
     ]
     for folder in kept:
         folder.mkdir()
-    with metrics_folder(tmp_path):
+    with own_folder(FOLDER_PREFIX, tmp_path):
         assert all(folder.exists() for folder in kept)
