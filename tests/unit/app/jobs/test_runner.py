@@ -102,8 +102,9 @@ def with_a_job(
                 await scenario(runner, rows, chunks, worker)
         finally:
             work.cancel()
-            await asyncio.wait([work])
+            ended, _ = await asyncio.wait([work], timeout=20)
             await engine.dispose()
+        assert ended
 
     asyncio.run(run())
 
@@ -282,3 +283,23 @@ def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Pa
         assert sum(each.count for each in await chunks.results("1", 0, 100)) == found.done
 
     with_a_job(tmp_path, SlowCommits, scenario, Quick)
+
+
+def test_a_runner_ends_although_the_database_takes_no_commit(tmp_path: Path) -> None:
+    class NoCommits(ChunkRows):
+        def __init__(self, engine: AsyncEngine) -> None:
+            super().__init__(engine)
+            self.tried = asyncio.Event()
+
+        async def commit(self, *_: Any) -> bool:
+            self.tried.set()
+            raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+
+    class Quick(Endless):
+        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
+            return b"{}\n", False
+
+    async def scenario(_: Runner, _rows: JobRows, chunks: NoCommits, _worker: Endless) -> None:
+        await chunks.tried.wait()
+
+    with_a_job(tmp_path, NoCommits, scenario, Quick)
