@@ -51,8 +51,6 @@ class Executor:
     absence: Callable[[], float] = lambda: 0.0
     """Return the seconds until a worker computes again; 0 while one does."""
     set_batching: Callable[[Settings], None] = lambda _settings: None
-    release: Callable[[], None] | None = None
-    """Let jobs go that wait for others to fill their batch; None where they do not wait."""
     loads: Callable[[], Sequence[Load]] | None = None
     """Return the load of each device; None if the backend has one device."""
     watch_busy: Callable[[Callable[[int, int], None]], None] | None = None
@@ -101,14 +99,7 @@ async def local_executor(
         size, pixels = settings.max_batch_size, settings.max_batch_pixels
         started.worker.set_batching(size, pixels, settings.max_queue_delay)
 
-    release = backend.release if full_batches else None
-    return Executor(
-        backend,
-        lambda: computing,
-        True,
-        set_batching=set_batching,
-        release=release,
-    )
+    return Executor(backend, lambda: computing, True, set_batching=set_batching)
 
 
 async def remote_executor(

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
@@ -121,7 +120,6 @@ def _assembled(
         known = KnownResults(settings.result_cache, executor.computing, files, metrics)
     backend, pixels, threads = executor.backend, settings.max_pixels, cores(settings)
     pipeline = Pipeline(backend, fetcher, metrics, memory, decoders, files, known, pixels, threads)
-    pipeline.stalls.call = executor.release
     started.callback(pipeline.close)
     return Service(
         settings=settings,
@@ -202,12 +200,6 @@ async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Se
         raise
 
 
-def _all_with_worker(service: Service) -> bool:
-    """Return whether all images wait for the device or are on it."""
-    load = service.backend.load()
-    return service.admission.held.images <= load.queued_jobs + load.running_jobs
-
-
 def create_app(
     settings: Settings,
     workers: Workers = NONE,
@@ -237,8 +229,6 @@ def create_app(
             full_batches=given.full_batches,
         )
         service = app.state.service = await _started(app, starting)
-        if given.full_batches:
-            service.pipeline.stalls.none_comes = partial(_all_with_worker, service)
         async with sending(traces), _serving(service, traces, probes=private is None):
             yield
 

@@ -5,11 +5,9 @@ decoded at once if it is small; otherwise its header comes back, and NeedsMemory
 here waits for memory, or depends on an operation or a backend.
 """
 
-import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -96,54 +94,6 @@ class IdleCores:
         return ticks[3] + ticks[4], sum(ticks)
 
 
-class DecodeStalls:
-    """Notices that batches wait in vain for further images: counts the images that are decoded now
-    and those that wait for memory, which images of those batches hold.
-
-    `call`, if there is one, is called when only the latter are left, or no images at all; it is set
-    before the first image comes. Lives on one event loop.
-    """
-
-    def __init__(self) -> None:
-        self.call: Callable[[], None] | None = None
-        self.none_comes: Callable[[], bool] = lambda: False
-        """Returns whether no image will be decoded until one that is computed is done. A server
-        cannot know that.
-        """
-        self._decoding = self._waiting = 0
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count an image as waiting for memory while the block runs, and look for a stall."""
-        self._waiting += 1
-        if self.call is not None:
-            asyncio.get_running_loop().call_soon(self.look)
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-
-    @contextmanager
-    def decoding(self) -> Iterator[None]:
-        """Count an image as being decoded while the block runs; then look for a stall when the
-        image has gone on to what comes next.
-        """
-        self._decoding += 1
-        try:
-            yield
-        finally:
-            self._decoding -= 1
-            if self.call is not None and not self._decoding:
-                asyncio.get_running_loop().call_soon(self.look)
-
-    def look(self) -> None:
-        """Call `call` if no further image can be decoded before a batch has gone."""
-        if self.call is None or self._decoding:
-            return
-        if self._waiting or self.none_comes():
-            self.call()
-
-
 class ImageDecoder:
     """Fetches and decodes; `threads` are shared by all requests."""
 
@@ -155,7 +105,6 @@ class ImageDecoder:
         self._threads = threads
         self._max_pixels = max_pixels
         self._idle = IdleCores()
-        self.stalls = DecodeStalls()
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
         """Return the bytes of an item, fetched if it is a URL; the caller closes them.
@@ -251,10 +200,9 @@ class ImageDecoder:
         """
         most, background = context.memory.most, context.permit.in_background
         accept = partial(_accepts, need, most)
-        with self.stalls.decoding():
-            found = await self._threads.run(
-                _plain, content, self._max_pixels, accept, background=background
-            )
+        found = await self._threads.run(
+            _plain, content, self._max_pixels, accept, background=background
+        )
         if isinstance(found, Seen):
             raise self._needs(found, context, need(found))
         return found
@@ -279,8 +227,7 @@ class ImageDecoder:
             pixels = seen.info.n_pixels
             bounds = Bounds(pixels, pixels, seen.memory, max(EXPENSIVE, seen.cost))
         slow = context.permit.in_background or bounds.cost > EXPENSIVE
-        with self.stalls.decoding():
-            found = await ask(content, bounds, slow)
+        found = await ask(content, bounds, slow)
         if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > most:
             # Of fewer pixels than was assumed, and another shape.
             found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))

@@ -92,7 +92,6 @@ class Pipeline:
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
         self._decoder = ImageDecoder(fetcher, decoders, self._threads, max_pixels)
-        self.stalls = self._decoder.stalls
         self._computation = Computation(backend, decoders, self._threads, files, max_pixels)
 
     def answers(
@@ -189,8 +188,7 @@ class Pipeline:
                 return await in_turn()
             except NeedsMemory as more:
                 n_bytes = more.n_bytes
-            with self.stalls.waiting():
-                await memory.hold(n_bytes)
+            await memory.hold(n_bytes)
 
     async def _in_turn(self, content: Blob, wanted: Wanted, context: ImageContext) -> AnswerOutcome:
         pixels = known_pixels(wanted) or pixels_of(content, self._max_pixels)

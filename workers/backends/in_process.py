@@ -49,10 +49,6 @@ class LocalBackend:
                 del outcome, waiter, ticket, job, alarm, expire
         return outcome
 
-    def release(self) -> None:
-        """Let jobs go that wait for others to fill their batch: for now there will be none."""
-        self._worker.release()
-
     def load(self) -> Load:
         """Return the load of the worker."""
         return self._worker.load()

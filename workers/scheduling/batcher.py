@@ -7,7 +7,6 @@ while the device is busy the next batch grows by itself.
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
-from math import inf
 
 from models.domain.job import Job, Lane, ReleaseReason
 from workers.scheduling.ticket import Ticket
@@ -83,7 +82,6 @@ class MicroBatcher:
     def __init__(self, limits: BatchLimits) -> None:
         self.limits = limits
         self.suspects = 0
-        self._released_at = -inf
         self._lanes: dict[tuple[Hashable, Lane, bool], _Lane] = {}
         self.queued_jobs = 0
         self.queued_pixels = 0
@@ -112,10 +110,6 @@ class MicroBatcher:
                 del self._lanes[ticket.key]
         return was_queued
 
-    def release(self, now: float) -> None:
-        """Let the jobs that wait at `now` go although their batches are not full."""
-        self._released_at = now
-
     def pick(self, now: float, idle: bool = True, kinds: Collection[Lane] = ALL) -> Picked:
         """Return the next batch to run at `now`, or when to ask again; `idle`: the device has no
         batch. The batch is of any of `kinds`; a suspect is picked by threads that take interactive
@@ -135,8 +129,7 @@ class MicroBatcher:
                 del self._lanes[key]
                 continue
             ripe_at = head.enqueued_at + self.limits.max_queue_delay
-            released = head.enqueued_at <= self._released_at
-            if now < ripe_at and not released and not self._full(lane):
+            if now < ripe_at and not self._full(lane):
                 wake_at = ripe_at if wake_at is None else min(wake_at, ripe_at)
                 continue
             # Tuples compare from the left: bulk lanes come last until they have aged; among equals

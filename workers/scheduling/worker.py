@@ -290,12 +290,6 @@ class Worker(Generic[SlotT]):
             self._batcher.limits = self._made_for.within(size, pixels, delay)
             notify(self._lines)
 
-    def release(self) -> None:
-        """Release the jobs that wait for their batch to fill."""
-        with self._lock:
-            self._batcher.release(self._clock())
-            notify(self._lines)
-
     def stop(self, timeout: float | None = None) -> bool:
         """Refuse new jobs, finish the accepted jobs, end the threads and the engine.
 

@@ -47,17 +47,6 @@ def test_jobs_leave_in_the_order_they_came() -> None:
     assert [numbers(b.pick(0.0)), numbers(b.pick(0.0))] == [[0, 1, 2], [3, 4]]
 
 
-def test_released_jobs_go_and_later_ones_wait_for_others_again() -> None:
-    b = batcher(delay=1.0)
-    add(b, fake_job(1), now=0.0)
-    add(b, fake_job(2), now=0.2)
-    assert b.pick(0.3).wake_at == 1.0
-    b.release(0.3)
-    assert numbers(b.pick(0.3)) == [1, 2]
-    add(b, fake_job(3), now=0.4)
-    assert b.pick(0.4).wake_at == 1.4
-
-
 def test_a_full_batch_says_so() -> None:
     b = batcher(size=2)
     add(b, fake_job())

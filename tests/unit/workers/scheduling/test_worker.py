@@ -110,16 +110,6 @@ def test_a_lone_job_leaves_when_the_queue_delay_is_over() -> None:
     assert outcome.trace.queue >= 0.01
 
 
-def test_jobs_that_wait_for_others_go_when_they_are_released() -> None:
-    inbox = Inbox()
-    with running(FakeEngine(), delay=60.0) as worker:
-        tickets = submit(worker, inbox, [1, 2])
-        worker.release()
-        outcomes = [inbox.outcome_of(each) for each in tickets]
-    assert inbox.calls == [2]
-    assert all(isinstance(each, Completed) for each in outcomes)
-
-
 def test_a_trace_says_how_long_the_job_waited_and_who_rode_along() -> None:
     gate, inbox, clock = Gate(), Inbox(), FakeClock()
     with running(FakeEngine(slots=1, on_collect=gate), size=2, clock=clock) as worker:
