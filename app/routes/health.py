@@ -59,7 +59,7 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
     """Return Prometheus metrics in the format that the scraper asks for."""
     if service.settings.metrics_port and METRICS_PORT not in request.scope:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    body, kind = await service.metrics.exposition.text(request.headers.get("accept", ""))
+    body, kind = await service.metrics.text(request.headers.get("accept", ""))
     return Response(body, media_type=kind)
 
 

@@ -5,8 +5,8 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from models.domain.job import Trace
@@ -16,45 +16,33 @@ MOST_BATCHES = 1024
 
 NANOSECONDS = 1_000_000_000
 
-
-@dataclass(slots=True)
-class Duration:
-    """How often something happened, and the seconds that it took in all."""
-
-    count: int = 0
-    seconds: float = 0.0
-
-    def add(self, seconds: float, count: int = 1) -> None:
-        """Count one more."""
-        self.count += count
-        self.seconds += seconds
-
-    def shown(self) -> dict[str, int]:
-        """Return the duration as the protocol writes it."""
-        return {"count": self.count, "ns": int(self.seconds * NANOSECONDS)}
+_REQUESTS = ("success", "fail", "queue", "cache_hit", "cache_miss")
+_STAGES = ("compute_input", "compute_infer", "compute_output")
 
 
-@dataclass(slots=True)
-class Computing:
-    """The three stages of computing: before the network, the network, and after it."""
+class Durations:
+    """How often each of the named things happened, and the seconds that it took in all."""
 
-    before: Duration = field(default_factory=Duration)
-    network: Duration = field(default_factory=Duration)
-    after: Duration = field(default_factory=Duration)
+    def __init__(self, *names: str) -> None:
+        self._sums = {name: (0, 0.0) for name in names}
 
-    def add(self, trace: Trace) -> None:
-        """Add the times of a job or a batch."""
-        self.before.add(trace.upload + trace.decode)
-        self.network.add(trace.compute)
-        self.after.add(trace.download)
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Count each thing of `seconds` once more."""
+        for name, each in seconds.items():
+            count, total = self._sums[name]
+            self._sums[name] = count + 1, total + each
 
     def shown(self) -> dict[str, dict[str, int]]:
-        """Return the stages under the names of the protocol."""
+        """Return the durations as the protocol writes them."""
         return {
-            "compute_input": self.before.shown(),
-            "compute_infer": self.network.shown(),
-            "compute_output": self.after.shown(),
+            name: {"count": count, "ns": int(seconds * NANOSECONDS)}
+            for name, (count, seconds) in self._sums.items()
         }
+
+
+def _stages_of(trace: Trace) -> dict[str, float]:
+    stages = (trace.upload + trace.decode, trace.compute, trace.download)
+    return dict(zip(_STAGES, stages, strict=True))
 
 
 @dataclass(slots=True)
@@ -63,34 +51,24 @@ class ModelStatistics:
 
     last: float = 0.0
     images: int = 0
-    succeeded: Duration = field(default_factory=Duration)
-    failed: Duration = field(default_factory=Duration)
-    queue: Duration = field(default_factory=Duration)
-    computing: Computing = field(default_factory=Computing)
-    by_size: dict[int, Computing] = field(default_factory=dict)
+    durations: Durations = field(default_factory=lambda: Durations(*_REQUESTS, *_STAGES))
+    executions: int = 0
+    by_size: dict[int, Durations] = field(
+        default_factory=lambda: defaultdict(lambda: Durations(*_STAGES))
+    )
 
     def shown(self, name: str, version: str) -> dict[str, object]:
         """Return the statistics of a model as the protocol writes them."""
-        executions = sum(each.network.count for each in self.by_size.values())
-        inference = {
-            "success": self.succeeded.shown(),
-            "fail": self.failed.shown(),
-            "queue": self.queue.shown(),
-            **self.computing.shown(),
-            "cache_hit": Duration().shown(),
-            "cache_miss": Duration().shown(),
-        }
-        batches = [
-            {"batch_size": size, **each.shown()} for size, each in sorted(self.by_size.items())
-        ]
         return {
             "name": name,
             "version": version,
             "last_inference": int(self.last * 1000),
             "inference_count": self.images,
-            "execution_count": executions,
-            "inference_stats": inference,
-            "batch_stats": batches,
+            "execution_count": self.executions,
+            "inference_stats": self.durations.shown(),
+            "batch_stats": [
+                {"batch_size": size, **each.shown()} for size, each in sorted(self.by_size.items())
+            ],
         }
 
 
@@ -99,28 +77,29 @@ class InferenceStatistics:
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
-        self._models: dict[str, ModelStatistics] = {}
+        self._models: dict[str, ModelStatistics] = defaultdict(ModelStatistics)
         self._batches: OrderedDict[str, None] = OrderedDict()
 
     def of(self, name: str) -> ModelStatistics:
         """Return the statistics of a model that is served."""
-        return self._models.setdefault(name, ModelStatistics())
+        return self._models[name]
 
     def note(
         self, name: str, seconds: float, traces: Sequence[Trace | None], *, failed: bool
     ) -> None:
         """Count a request that took `seconds`; its images were computed if they have a trace."""
-        found = self.of(name)
+        found = self._models[name]
         found.last = self._wall()
-        (found.failed if failed else found.succeeded).add(seconds)
+        found.durations.add({"fail" if failed else "success": seconds})
         for trace in traces:
             if trace is None:
                 continue
+            stages = _stages_of(trace)
             found.images += 1
-            found.queue.add(trace.queue)
-            found.computing.add(trace)
+            found.durations.add({"queue": trace.queue, **stages})
             if trace.batch_id not in self._batches:
                 self._batches[trace.batch_id] = None
-                found.by_size.setdefault(trace.batch_size, Computing()).add(trace)
+                found.executions += 1
+                found.by_size[trace.batch_size].add(stages)
         while len(self._batches) > MOST_BATCHES:
             self._batches.popitem(last=False)

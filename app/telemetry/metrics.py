@@ -8,7 +8,7 @@ import asyncio
 import os
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -23,10 +23,10 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from app.telemetry.exposition import Exposition
 from models.api.jobs import JobState
 from models.domain.job import ReleaseReason
 from models.domain.uncounted import counts
@@ -47,6 +47,8 @@ DELAY = 0.02
 """Seconds after which an observation is written. A scrape waits as long before it reads the metrics
 of other processes, so that they contain everything that was answered before."""
 
+OPENMETRICS = "application/openmetrics-text"
+
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the shared folder, set before prometheus_client is imported."""
 
@@ -59,7 +61,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self._shared = METRICS_FOLDER in os.environ
-        self.exposition = Exposition(self.snapshot, delay=DELAY if self._shared else 0.0)
+        self._collecting: dict[str, asyncio.Task[bytes]] = {}
+        """The last collection of each media type."""
         self._prompt: Sequence[Collector] = ()
         self._slow: Sequence[Collector] = ()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -158,6 +161,23 @@ class Metrics:
         are asked in a thread.
         """
         self._prompt, self._slow = prompt, slow
+
+    async def text(self, accept: str) -> tuple[bytes, str]:
+        """Return the metrics in the format that an Accept header asks for, and its media type.
+
+        The metrics are collected in a thread, because reading many processes and GPUs takes longer
+        than a request may wait for the event loop. Scrapers at the same time share a collection.
+        """
+        encode, kind = choose_encoder(f"{OPENMETRICS}; version=1.0.0" * (OPENMETRICS in accept))
+        collecting = self._collecting.get(kind)
+        if collecting is None or collecting.done():
+            collecting = self._collecting[kind] = asyncio.create_task(self._encoded(encode))
+        return await asyncio.shield(collecting), kind  # a scraper that leaves ends it for nobody
+
+    async def _encoded(self, encode: Callable[[Collector], bytes]) -> bytes:
+        if self._shared:
+            await asyncio.sleep(DELAY)
+        return await asyncio.to_thread(encode, self.snapshot())
 
     def snapshot(self) -> Collector:
         """Return the metrics for a scraper; with several front ends they are the sums of all.
