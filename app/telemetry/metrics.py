@@ -172,7 +172,7 @@ class Metrics:
         collecting = self._collecting.get(kind)
         if collecting is None or collecting.done():
             collecting = self._collecting[kind] = asyncio.create_task(self._encoded(encode))
-        return await asyncio.shield(collecting), kind  # a scraper that leaves ends it for nobody
+        return await asyncio.shield(collecting), kind  # another scraper may still wait for it
 
     async def _encoded(self, encode: Callable[[Collector], bytes]) -> bytes:
         if self._shared:
