@@ -22,7 +22,7 @@ from app.admission.counters import Counters
 from app.admission.semaphore import FairSemaphore, KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
 from app.intake.body import CODINGS, BadCoding, Inflater
-from app.intake.spool import Blob, Spool
+from app.intake.spool import Blob, Spool, too_large
 from app.urls import MAX_URL, host_of, is_stored, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
@@ -318,10 +318,10 @@ async def _body(reply: httpx.Response, host: str, most: int) -> Blob:
     inflater = Inflater(coding) if coding else None
     declared = reply.headers.get("content-length", "")
     size = pieces = 0
+    if inflater is None and declared.isdigit() and int(declared) > most:
+        raise too_large(declared, most)
     try:
         async with Spool(most) as spool:
-            if inflater is None and declared.isdigit():
-                spool.expect(int(declared))
             async for chunk in reply.aiter_raw():
                 size, pieces = size + len(chunk), pieces + 1
                 if pieces > MOST_PIECES + size // SMALLEST_PIECE:

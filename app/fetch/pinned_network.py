@@ -14,19 +14,15 @@ from contextvars import ContextVar
 from functools import partial
 from ipaddress import ip_address
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import httpcore
 import httpx
 
 from app.admission.semaphore import FairSemaphore
 from app.urls import Address, is_allowed, parse_host
-from models.domain.errors import AddressRefused, OriginFailed
+from models.domain.errors import AddressRefused
 from models.settings import Network
-
-LONGEST_HEAD, STEP = 1 << 16, 2048
-"""Bytes from a request to the end of the answer's headers, interim answers included, and bytes of
-them that are read at a time: h11 takes 6 µs for a line, on the event loop."""
 
 MOST_ADDRESSES = 128
 """Addresses of a name, at most: reading one takes 3 µs and checking it 40."""
@@ -122,14 +118,6 @@ class PinnedTransport(httpx.AsyncHTTPTransport):
         backend = PinnedBackend(networks, resolve or SystemResolver(), network)
         self._pool._network_backend = backend
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; raises OriginFailed for endless headers beside httpx's errors."""
-        reply = await super().handle_async_request(request)
-        stream = reply.extensions.get("network_stream")
-        if isinstance(stream, BoundedStream):
-            stream.answered()
-        return reply
-
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
     """Backend that resolves a host once, refuses it if any of its addresses is refused, and
@@ -176,7 +164,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
                 stream = await self._network.connect_tcp(
                     str(address), port, share, local_address, socket_options
                 )
-                return BoundedStream(stream)
+                return cast(httpcore.AsyncNetworkStream, _ClosedIfCancelled(stream))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -206,64 +194,21 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-class BoundedStream(httpcore.AsyncNetworkStream):
-    """Connection that bounds the head of an answer.
+class _ClosedIfCancelled:
+    """Connection that is closed if its request is cancelled in the TLS handshake.
 
-    h11 bounds one header block, not how many interim answers (`100 Continue`) come before the
-    answer. `answered` ends the bound, and the next request begins it again.
+    httpcore leaves such a connection open.
     """
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
         self._inner = inner
-        self._head_left: int | None = None
 
-    def answered(self) -> None:
-        """Call this when the answer's headers have come."""
-        self._head_left = None
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
-    async def read(
-        self,
-        max_bytes: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
-    ) -> bytes:
-        """Read more; raises OriginFailed when the head is too long."""
-        if self._head_left is None:
-            return await self._inner.read(max_bytes, timeout)
-        if self._head_left == 0:
-            raise OriginFailed(
-                f"the origin sent {LONGEST_HEAD} bytes of headers and no end of them"
-            )
-        data = await self._inner.read(min(max_bytes, self._head_left, STEP), timeout)
-        self._head_left -= len(data)
-        return data
-
-    async def write(
-        self,
-        buffer: bytes,
-        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
-    ) -> None:
-        """Send a part of a request: what comes next is the head of an answer."""
-        self._head_left = LONGEST_HEAD
-        await self._inner.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self._inner.aclose()
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
-    ) -> httpcore.AsyncNetworkStream:
-        """Encrypt it; the bound is that of what is decrypted."""
+    async def start_tls(self, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
         try:
-            encrypted = await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        except BaseException:  # httpcore leaves it open where the request is cancelled
+            return await self._inner.start_tls(*args, **kwargs)
+        except BaseException:
             await self._inner.aclose()
             raise
-        return BoundedStream(encrypted)
-
-    def get_extra_info(self, info: str) -> Any:
-        """Return what httpcore asks about the socket."""
-        return self._inner.get_extra_info(info)

@@ -4,8 +4,8 @@ Only the Open Inference Protocol has another one, which is made here too. The op
 are validated by the models that declare them, so that all their errors are answered at once.
 """
 
-import itertools
 import math
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -210,43 +210,28 @@ def shortened(text: str, most: int) -> str:
     return (kept if end < 0 else kept[:end].rstrip(" ,;:")) + "…"
 
 
+class _ShortRepr(reprlib.Repr):
+    """Writer of the `repr` of a JSON value, of which no more is made than is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxdict = 4, 20, 20
+        self.maxstring = self.maxother = LONGEST_GIVEN
+
+    def repr_int(self, x: int, _level: int) -> str:
+        """Write a whole number; Python refuses to write thousands of digits."""
+        return repr(x) if abs(x) < _LARGEST else f"a number of {x.bit_length()} bits"
+
+
+_REPR = _ShortRepr()
+
+
 def _printable(given: object) -> object:
     if isinstance(given, str):
         return given[:LONGEST_GIVEN]
     if given is None or (isinstance(given, bool | int) and abs(given) < _LARGEST):
         return given
-    # Only the part of `repr` that is shown is made, because the given value may be large.
-    pieces, room = [], LONGEST_GIVEN
-    for piece in _repr(given):
-        pieces.append(piece[:room])
-        room -= len(pieces[-1])
-        if not room:
-            break
-    return "".join(pieces)
-
-
-def _repr(given: object) -> Iterator[str]:
-    """Yield the `repr` of a JSON value piece by piece."""
-    if isinstance(given, Mapping):
-        pairs = (itertools.chain(_repr(k), (": ",), _repr(v)) for k, v in given.items())
-        yield from _listed("{", pairs, "}")
-    elif isinstance(given, list):
-        yield from _listed("[", map(_repr, given), "]")
-    elif isinstance(given, str | bytes):
-        yield repr(given[:LONGEST_GIVEN])
-    elif isinstance(given, int) and abs(given) >= _LARGEST:
-        yield f"a number of {given.bit_length()} bits"
-    else:
-        yield repr(given)
-
-
-def _listed(opened: str, each: Iterable[Iterator[str]], closed: str) -> Iterator[str]:
-    yield opened
-    for number, pieces in enumerate(each):
-        if number:
-            yield ", "
-        yield from pieces
-    yield closed
+    return _REPR.repr(given)[:LONGEST_GIVEN]
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

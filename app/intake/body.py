@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope
 from app.admission import Permit
 from app.http.request import header
 from app.intake.spool import Blob, Spool
+from app.intake.spool import too_large as too_large_image
 from models.domain.errors import (
     MalformedRequest,
     Overloaded,
@@ -83,8 +84,9 @@ async def spooled(
 
     Raises TooLarge, or `refusal`, over `limit` bytes, Overloaded, and ClientDisconnect.
     """
+    if expected > limit:
+        raise too_large_image(expected, limit)
     async with Spool(limit) as spool:
-        spool.expect(expected)
         more = True
         while more:  # as Request.stream does, whose generator takes 3 µs more
             message = await receive()
@@ -146,10 +148,8 @@ class BodyReader:
         """
         refused: ServiceError | None = None
         async with Spool(limit) as spool:
-            try:
-                spool.expect(size)
-            except TooLarge as error:
-                refused = error.with_traceback(None)
+            if size > limit:
+                refused = too_large_image(size, limit)
             left = size
             while left:
                 piece = await self.some(left)

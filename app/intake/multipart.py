@@ -40,9 +40,6 @@ LONGEST_TEXT = 4 << 20
 LONGEST_BOUNDARY = 256
 """Largest number of characters of a boundary; RFC 2046 allows 70."""
 
-MOST_FOLDED = 1000
-"""Largest number of header lines of a form that continue others; clients rarely send them."""
-
 LONGEST_NAME = 1000
 """Largest number of characters of a file's name, which is part of its record."""
 
@@ -123,27 +120,11 @@ async def segments(request: Request, most: int) -> Events:
             "multipart body: its Content-Type must name a boundary of 1 to "
             f"{LONGEST_BOUNDARY} characters"
         )
-    with _Parser(boundary, max_segment_count=most, header_charset="latin-1") as parser:
+    with PushMultipartParser(boundary, max_segment_count=most, header_charset="latin-1") as parser:
         async for chunk in request.stream():
             if chunk:
                 for event in parser.parse(chunk):
                     yield event
-
-
-class _Parser(PushMultipartParser):  # type: ignore[misc]  # the library has no types
-    """A parser that limits folded header lines, because each copies the lines that it continues.
-
-    5 MB of them took 2.6 s of CPU time on the event loop.
-    """
-
-    _folded = 0
-
-    def _on_segment_headerline(self, line: bytes) -> None:
-        if line[:1] in (b" ", b"\t"):
-            self._folded += 1
-            if self._folded > MOST_FOLDED:
-                raise ParserLimitReached(f"more than {MOST_FOLDED} folded header lines")
-        super()._on_segment_headerline(line)
 
 
 def _utf8(text: str | None) -> str:

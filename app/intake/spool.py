@@ -34,8 +34,8 @@ PART = 16
 """Times the size of a body that must be free of the budget, or the body does not stay in memory."""
 
 TINY = 1 << 15
-"""Largest body, in bytes, that never goes to disk, where each would cost a descriptor. Tiny bodies
-are refused beyond one and a half budgets."""
+"""Largest body, in bytes, that never goes to disk, where each would cost a descriptor; admission
+bounds the number of bodies."""
 
 
 class MemoryUse:
@@ -54,45 +54,16 @@ class MemoryUse:
         with self._lock:
             self.held += n_bytes
 
-    def take(self, size: int, more: int) -> None:
-        """Count `more` bytes of a body of `size` bytes that stays in memory; raise Overloaded."""
-        if size <= TINY and self.held + more > self.limit * 3 // 2:
-            raise Overloaded(
-                f"bodies hold {self.held} bytes of memory; try again later",
-                retry_after=1.0,
-                reason="memory_bytes",
-            )
-        self.add(more)
-
-    def full(self, size: int) -> bool:
-        """Return whether a body of `size` bytes should not stay in memory.
+    def has_room(self, size: int) -> bool:
+        """Return whether a body of `size` bytes stays in memory.
 
         A body may take a sixteenth of what is free, so that photos stay in memory long after larger
         bodies go to disk, and large bodies alone never fill the budget.
         """
-        return size > TINY and PART * size > self.limit - self.held
+        return size <= THRESHOLD and (size <= TINY or PART * size <= self.limit - self.held)
 
 
 MEMORY = MemoryUse()
-
-
-class MemoryShare:
-    """Bytes in memory that are no blob and whose number changes; leaving the context frees them."""
-
-    def __init__(self) -> None:
-        self._held = 0
-
-    def resize(self, size: int) -> None:
-        """Count `size` bytes in place of those before; raise Overloaded."""
-        MEMORY.take(0, size - self._held)
-        self._held = size
-
-    def __enter__(self) -> "MemoryShare":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        MEMORY.add(-self._held)
-        self._held = 0
 
 
 class Blob:
@@ -105,21 +76,22 @@ class Blob:
 
     __slots__ = ("_data", "_digest", "_file", "size")
 
-    def __init__(
-        self, data: bytes | None, file: BinaryIO | None, size: int, *, counted: bool = False
-    ) -> None:
-        """Own these bytes or this file; `counted`: MEMORY has counted the bytes already."""
-        self._data = data
-        self._file = file
+    def __init__(self, content: bytes | BinaryIO, size: int) -> None:
+        """Own these bytes, or this file of `size` bytes."""
+        self._data: bytes | None = None
+        self._file: BinaryIO | None = None
         self._digest: bytes | None = None
         self.size = size
-        if data is not None and not counted:
+        if isinstance(content, bytes):
+            self._data = content
             MEMORY.add(size)
+        else:
+            self._file = content
 
     @classmethod
     def of(cls, data: bytes) -> "Blob":
         """Return a blob of bytes that are in memory already."""
-        return cls(data, None, len(data))
+        return cls(data, len(data))
 
     @property
     def on_disk(self) -> bool:
@@ -189,18 +161,14 @@ class Blob:
 
 
 class Spool:
-    """Collector of at most `limit` bytes; more than `threshold` (THRESHOLD) of them move to disk.
-
-    While all bodies of the process hold too much memory, TINY takes the place of `threshold`:
-    hundreds of requests that arrive or wait must not fill the memory with their uploads.
+    """Collector of at most `limit` bytes, which move to disk where MEMORY has no room for them.
 
     Use a spool as a context manager: at the end of the block it closes what `finish` has not
     returned, also when the block is cancelled. A body of one chunk is never copied.
     """
 
-    def __init__(self, limit: int, threshold: int | None = None) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._threshold = THRESHOLD if threshold is None else threshold
         self._chunks: list[bytes] = []
         self._size = 0
         self._file: BinaryIO | None = None
@@ -209,50 +177,42 @@ class Spool:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._chunks:
-            self._forget_chunks()
+        self._forget_chunks()
         if self._file is not None:
             with suppress(OSError):  # closing writes what a full disk did not take before
                 await asyncio.to_thread(self._file.close)
 
-    def expect(self, size: int) -> None:
-        """Raise TooLarge if `size`, the announced number of bytes, is over the limit."""
-        if size > self._limit:
-            raise too_large(f"{size}", self._limit)
-
     async def write(self, chunk: bytes) -> None:
-        """Add a chunk; raises TooLarge, Overloaded (also for a full disk), and OSError."""
+        """Add a chunk; raises TooLarge, Overloaded (for a full disk), and OSError."""
         if not chunk:
             return
         self._size += len(chunk)
         if self._size > self._limit:
             raise too_large(f"more than {self._limit}", self._limit)
-        if self._file is not None:
-            with _as_overload():
-                await asyncio.to_thread(self._file.write, chunk)
-            return
-        full = self._size > self._threshold or MEMORY.full(self._size)
-        if full:
+        if self._file is None:
+            stays = MEMORY.has_room(self._size)
+            self._chunks.append(chunk)
             MEMORY.add(len(chunk))
-        else:
-            MEMORY.take(self._size, len(chunk))
-        self._chunks.append(chunk)
-        if full:
-            with _as_overload():
+            if stays:
+                return
+        with _as_overload():
+            if self._file is None:
                 self._file = _temporary_file()
                 await asyncio.to_thread(self._file.writelines, self._chunks)
-            self._forget_chunks()
+                self._forget_chunks()
+            else:
+                await asyncio.to_thread(self._file.write, chunk)
 
     async def finish(self) -> Blob:
         """Return all bytes as a Blob, which owns them from now on; raises as `write` does."""
         if self._file is None:
-            chunks, self._chunks = self._chunks, []  # the Blob has to give their count back
-            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            return Blob(data, None, self._size, counted=True)
+            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            self._forget_chunks()  # the Blob counts the bytes itself
+            return Blob.of(data)
         with _as_overload():
             await asyncio.to_thread(self._file.flush)
         file, self._file = self._file, None
-        return Blob(None, file, self._size)
+        return Blob(file, self._size)
 
     def _forget_chunks(self) -> None:
         MEMORY.add(-sum(map(len, self._chunks)))
@@ -268,17 +228,16 @@ def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:
     size, most = len(data), settings.max_image_bytes if most is None else most
     if size > most:
         raise too_large(f"more than {most}", most)
-    if size <= THRESHOLD and not MEMORY.full(size):
-        MEMORY.take(size, size)
-        return Blob(data, None, size, counted=True)
+    if MEMORY.has_room(size):
+        return Blob.of(data)
     with _as_overload():
-        blob = Blob(None, file := _temporary_file(), size)
+        blob = Blob(file := _temporary_file(), size)
         file.write(data)
         file.flush()
     return blob
 
 
-def too_large(size: str, most: int) -> TooLarge:
+def too_large(size: int | str, most: int) -> TooLarge:
     """Return the error of an image of `size` bytes; `size` may be "more than 10"."""
     return TooLarge(
         f"the image has {size} bytes; one has at most {most} (DARKROOM_MAX_IMAGE_BYTES)"

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from app.fetch import pinned_network
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.urls import Address
 from models.domain.deadline import NEVER
@@ -70,11 +69,6 @@ def test_some_interim_answers_are_passed_over() -> None:
     assert fetched(raw(CONTINUE * 10, GOOD)) == (b"image", 1)
 
 
-def test_interim_answers_without_end_are_an_error() -> None:
-    fails(raw(*[CONTINUE * 100] * 1000), "65536 bytes of headers")
-    assert fetched(raw(CONTINUE * 190, GOOD)) == (b"image", 1)
-
-
 @pytest.mark.parametrize("line", [b"a: b\r\n", b"a: " + b"b" * 8000 + b"\r\n", b"\r", b"x"])
 def test_headers_without_end_are_an_error(line: bytes) -> None:
     found, asked = fetched(raw(b"HTTP/1.1 200 OK\r\n", *[line * (100_000 // len(line))] * 5))
@@ -89,20 +83,6 @@ def test_lines_of_the_body_do_not_count_as_headers() -> None:
 
 def test_a_redirect_to_a_long_url_is_refused_before_it_is_parsed() -> None:
     fails(redirect("/" + "é" * 10_000), "redirects to a URL of more than 8192 characters")
-
-
-def test_the_bound_of_the_head_is_of_each_answer_on_a_connection() -> None:
-    async def scenario() -> None:
-        async with origin() as there:
-            filler = "a" * (pinned_network.LONGEST_HEAD // 2)
-            there.answers["/"] = body(b"x" * 100_000, X_Filler=filler)
-            fetcher = Fetcher(LIMITS, resolve=Names({"image.example": [[PUBLIC]]}), network=Wires())
-            for _ in range(4):
-                assert await one(fetcher, there) == b"x" * 100_000
-            assert there.connections == 1
-            await fetcher.aclose()
-
-    asyncio.run(scenario())
 
 
 def test_chunks_of_one_byte_are_an_error_after_some_thousands() -> None:

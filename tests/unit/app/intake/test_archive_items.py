@@ -266,7 +266,7 @@ def test_a_cancelled_request_does_not_wait_for_its_archive_to_be_unpacked() -> N
         spool = TemporaryFile()  # noqa: SIM115 (the blob closes it)
         spool.write(archive)
         spool.flush()
-        blob = Blob(None, cast(BinaryIO, spool), len(archive))
+        blob = Blob(cast(BinaryIO, spool), len(archive))
         with Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30)).admit(1, 0) as permit:
             reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
             await asyncio.sleep(0.2)

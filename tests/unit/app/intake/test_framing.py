@@ -1,7 +1,9 @@
 """Items of a stream, however its body is cut on its way."""
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -122,8 +124,12 @@ def test_an_image_over_the_limit_is_skipped_without_being_kept() -> None:
     assert images(body, limit=50) == [TooLarge, b"good"]
 
 
-def test_an_image_that_finds_no_memory_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "MEMORY", memory := MemoryUse(60))
+def test_an_image_that_finds_no_disk_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_mode: str) -> NoReturn:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(spool, "THRESHOLD", 10)
+    monkeypatch.setattr(spool, "TemporaryFile", full)
     body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
 
     async def scenario() -> list[bytes | type[ServiceError]]:
@@ -131,7 +137,6 @@ def test_an_image_that_finds_no_memory_is_its_own_error(monkeypatch: pytest.Monk
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     assert asyncio.run(scenario()) == [Overloaded, b"good"]
-    assert memory.held == 0
 
 
 @pytest.mark.parametrize("body", [b"\0\0", b"\0\0\0\5four"])

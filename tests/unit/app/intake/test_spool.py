@@ -8,19 +8,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.spool import MEMORY, PART, TINY, Blob, MemoryShare, MemoryUse, Spool, keep
+from app.intake.spool import MEMORY, PART, THRESHOLD, TINY, Blob, MemoryUse, Spool, keep
 from models.domain.errors import Overloaded, TooLarge
 from models.settings import Settings
 
 SMALL = 1 << 16
 
 
-async def spooled(*chunks: bytes, limit: int = 1 << 20, threshold: int = 1 << 20) -> Blob:
-    async with Spool(limit, threshold) as spool:
+async def spooled(*chunks: bytes, limit: int = 1 << 20) -> Blob:
+    async with Spool(limit) as spool:
         for chunk in chunks:
             await spool.write(chunk)
         return await spool.finish()
@@ -52,89 +50,72 @@ def test_a_body_of_one_chunk_is_that_very_object() -> None:
     assert blob.size == 100
 
 
-def test_a_body_up_to_the_threshold_stays_in_memory_and_one_byte_more_goes_to_disk() -> None:
-    assert not asyncio.run(spooled(bytes(6), bytes(4), threshold=10)).on_disk
-    blob = asyncio.run(spooled(bytes(6), bytes(5), threshold=10))
-    assert blob.on_disk
-    blob.close()
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> MemoryUse:
+    """Return an empty budget in place of the budget of the process."""
+    monkeypatch.setattr(spool_module, "MEMORY", found := MemoryUse())
+    return found
 
 
-def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(PART * (SMALL + 1) + TINY))
-    first = asyncio.run(spooled(bytes(SMALL + 1)))
-    second, tiny = asyncio.run(spooled(bytes(SMALL + 1))), asyncio.run(spooled(bytes(TINY)))
+@pytest.fixture
+def to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send every body to disk."""
+    monkeypatch.setattr(spool_module, "THRESHOLD", 0)
+
+
+def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(memory: MemoryUse) -> None:
+    memory.limit = PART * SMALL + TINY
+    first = asyncio.run(spooled(bytes(SMALL)))
+    second, tiny = asyncio.run(spooled(bytes(SMALL))), asyncio.run(spooled(bytes(TINY)))
     assert [first.on_disk, second.on_disk, tiny.on_disk] == [False, True, False]
     assert memory.held == first.size + tiny.size
     first.close()
     first.close()
     assert memory.held == tiny.size
-    third = asyncio.run(spooled(bytes(SMALL + 1)))
+    third = asyncio.run(spooled(bytes(SMALL)))
     assert not third.on_disk
     for each in (second, tiny, third):
         each.close()
     assert memory.held == 0
 
 
-def test_bodies_that_still_arrive_fill_the_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(PART * (SMALL + 1) + SMALL))
+def test_bodies_that_still_arrive_fill_the_budget_too(memory: MemoryUse) -> None:
+    memory.limit = PART * SMALL + SMALL
 
     async def scenario() -> None:
-        async with Spool(1 << 20, 1 << 20) as arriving:
-            await arriving.write(bytes(SMALL + 1))
-            assert memory.held == SMALL + 1
-            blob = await spooled(bytes(SMALL + 1))
-            assert blob.on_disk
-            blob.close()
-        assert memory.held == 0
-        async with Spool(1 << 20, 1 << 20) as moved:
-            await moved.write(bytes(SMALL + 1))
-            await moved.write(bytes(PART * SMALL // 2))
+        async with Spool(1 << 20) as arriving:
+            await arriving.write(bytes(SMALL))
+            await arriving.write(bytes(1))
             assert memory.held == 0, "it went to disk"
+        async with Spool(1 << 20) as arriving:
+            await arriving.write(bytes(SMALL))
+            assert memory.held == SMALL
+        assert memory.held == 0
 
     asyncio.run(scenario())
 
 
-def test_large_bodies_leave_room_for_smaller_ones_in_memory() -> None:
+def test_the_largest_body_in_memory_and_the_free_part_of_it() -> None:
+    memory = MemoryUse(1 << 40)
+    assert memory.has_room(THRESHOLD)
+    assert not memory.has_room(THRESHOLD + 1)
     memory = MemoryUse(100 * SMALL)
     memory.add(60 * SMALL)
-    assert memory.full(3 * SMALL)
-    assert not memory.full(2 * SMALL)
+    assert not memory.has_room(3 * SMALL)
+    assert memory.has_room(2 * SMALL)
 
 
-def test_many_tiny_bodies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(4 * TINY))
-    held = [asyncio.run(spooled(bytes(TINY))) for _ in range(6)]
-    assert not any(each.on_disk for each in held)
-    with pytest.raises(Overloaded) as refused:
-        asyncio.run(spooled(b"1"))
-    assert refused.value.reason == "memory_bytes"
-    held.append(asyncio.run(spooled(bytes(TINY + 1))))
-    assert held[-1].on_disk
-    for each in held:
-        each.close()
-    assert memory.held == 0
-
-
-@pytest.mark.parametrize("threshold", [0, 1 << 20])
-def test_bytes_that_are_kept_are_a_body(monkeypatch: pytest.MonkeyPatch, threshold: int) -> None:
-    monkeypatch.setattr(spool_module, "THRESHOLD", threshold)
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_bytes_that_are_kept_are_a_body(on_disk: bool, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("to_disk" if on_disk else "memory")
     blob = keep(b"image", Settings())
-    assert (blob.read(), blob.on_disk) == (b"image", threshold == 0)
+    assert (blob.read(), blob.on_disk) == (b"image", on_disk)
+    blob.close()
+    blob.close()
+    with pytest.raises(ValueError, match="closed"):
+        blob.read()
     with pytest.raises(TooLarge):
         keep(bytes(11), Settings(max_image_bytes=10))
-
-
-def test_a_share_of_the_memory_goes_up_and_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(100))
-    with MemoryShare() as share:
-        for size in (50, 20, 150):
-            share.resize(size)
-            assert memory.held == size
-        with pytest.raises(Overloaded):
-            share.resize(151)
-    assert memory.held == 0
 
 
 def test_nothing_written_is_an_empty_blob() -> None:
@@ -142,12 +123,13 @@ def test_nothing_written_is_an_empty_blob() -> None:
     assert (blob.size, blob.read()) == (0, b"")
 
 
-@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
-def test_what_is_read_is_what_was_written(chunks: list[bytes], threshold: int) -> None:
-    blob = asyncio.run(spooled(*chunks, threshold=threshold))
+@pytest.mark.parametrize("disk", ["memory", "to_disk"])
+def test_what_is_read_is_what_was_written(disk: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(disk)
+    chunks = [b"one", b"", b"two", bytes(50)]
+    blob = asyncio.run(spooled(*chunks))
     assert blob.read() == blob.read() == b"".join(chunks)
-    assert blob.size == sum(map(len, chunks))
-    assert blob.on_disk == (blob.size > threshold)
+    assert (blob.size, blob.start(4)) == (56, b"onet")
     blob.close()
 
 
@@ -155,22 +137,6 @@ def test_the_limit_itself_fits_and_one_byte_more_does_not() -> None:
     assert asyncio.run(spooled(bytes(10), limit=10)).size == 10
     with pytest.raises(TooLarge, match="10"):
         asyncio.run(spooled(bytes(10), b".", limit=10))
-
-
-def test_an_announced_size_over_the_limit_is_refused_before_the_first_byte() -> None:
-    spool = Spool(10, 10)
-    spool.expect(10)
-    with pytest.raises(TooLarge, match="11 bytes"):
-        spool.expect(11)
-
-
-@pytest.mark.parametrize("threshold", [0, 100])
-def test_a_blob_may_be_closed_twice_and_then_reads_no_more(threshold: int) -> None:
-    blob = asyncio.run(spooled(b"bytes", threshold=threshold))
-    blob.close()
-    blob.close()
-    with pytest.raises(ValueError, match="closed"):
-        blob.read()
 
 
 async def fail(_spool: Spool) -> None:
@@ -189,12 +155,13 @@ async def be_cancelled(spool: Spool) -> None:
 
 
 @needs_proc
+@pytest.mark.usefixtures("to_disk")
 @pytest.mark.parametrize("accident", [fail, grow_too_large, be_cancelled])
 def test_an_accident_while_spooling_leaves_no_file_open(
     accident: Callable[[Spool], Awaitable[None]],
 ) -> None:
     async def scenario() -> None:
-        async with Spool(100, 0) as spool:
+        async with Spool(100) as spool:
             await spool.write(b"on disk")
             assert len(open_files()) == len(before) + 1
             await accident(spool)
@@ -206,9 +173,10 @@ def test_an_accident_while_spooling_leaves_no_file_open(
 
 
 @needs_proc
+@pytest.mark.usefixtures("to_disk")
 def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
     before = open_files()
-    closed, forgotten = (asyncio.run(spooled(b"on disk", threshold=0)) for _ in range(2))
+    closed, forgotten = (asyncio.run(spooled(b"on disk")) for _ in range(2))
     assert len(open_files()) == len(before) + 2
     closed.close()
     assert len(open_files()) == len(before) + 1
@@ -218,9 +186,10 @@ def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
 
 
 @needs_proc
+@pytest.mark.usefixtures("to_disk")
 def test_the_digest_of_a_file_holds_one_piece_of_it_and_leaves_its_position() -> None:
     content = bytes(range(256)) * (32 << 10) + b"odd end"
-    blob = asyncio.run(spooled(content, limit=len(content), threshold=0))
+    blob = asyncio.run(spooled(content, limit=len(content)))
     assert blob._file is not None
     blob._file.seek(5)
     tracemalloc.start()
@@ -235,9 +204,10 @@ def test_the_digest_of_a_file_holds_one_piece_of_it_and_leaves_its_position() ->
 
 
 @needs_proc
+@pytest.mark.usefixtures("to_disk")
 def test_a_file_has_no_name_from_the_start() -> None:
     async def scenario() -> None:
-        async with Spool(100, 0) as spool:
+        async with Spool(100) as spool:
             await spool.write(b"on disk")
             assert all("(deleted)" in new for new in open_files() - before)
 
@@ -254,33 +224,36 @@ def on_full_disk(*_mode: str) -> Any:
 
 
 @needs_full
+@pytest.mark.usefixtures("to_disk")
 @pytest.mark.parametrize("size", [1, 1 << 20])
 def test_a_full_disk_is_an_overload(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small body fails when it is flushed, a large one when it is written."""
     monkeypatch.setattr(spool_module, "TemporaryFile", on_full_disk)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(Overloaded) as refused:
-        asyncio.run(spooled(bytes(size), threshold=0))
+        asyncio.run(spooled(bytes(size)))
     assert (refused.value.reason, refused.value.status) == ("disk", 503)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.usefixtures("to_disk")
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_no_free_descriptor_is_an_overload(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_descriptors(*_mode: str) -> Any:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(spool_module, "TemporaryFile", without_descriptors)
-    memory = MEMORY.held
+    held = MEMORY.held
     with pytest.raises(Overloaded, match="no free descriptor"):
-        asyncio.run(spooled(b"on disk", threshold=0))
-    assert MEMORY.held == memory
+        asyncio.run(spooled(b"on disk"))
+    assert MEMORY.held == held
 
 
+@pytest.mark.usefixtures("to_disk")
 def test_another_error_of_the_disk_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_mode: str) -> Any:
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(spool_module, "TemporaryFile", broken)
     with pytest.raises(OSError, match="broken"):
-        asyncio.run(spooled(b"on disk", threshold=0))
+        asyncio.run(spooled(b"on disk"))
