@@ -12,7 +12,8 @@ from models.domain.image import Subsampling
 from models.domain.job import Job, Operation
 from models.networks.registry import DEFAULT
 from workers.filters import bands
-from workers.filters.lookup_tables import ChainStep, steps
+from workers.filters.base import Filter
+from workers.filters.lookup_tables import steps
 from workers.filters.registry import AnyFilter
 from workers.kernels.items import Shape
 
@@ -87,7 +88,7 @@ class FilterChain:
 
     filters: tuple[AnyFilter, ...]
     jpeg: DeviceJpeg | None = None
-    steps: tuple[ChainStep, ...] = field(init=False, repr=False, compare=False)
+    steps: tuple[Filter, ...] = field(init=False, repr=False, compare=False)
     batch_key: Hashable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

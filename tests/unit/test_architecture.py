@@ -93,8 +93,8 @@ WORKERS = (
 
 FILTERS = (
     "interruption",
-    "base",
     "arithmetic",
+    "base",
     "lookup_tables",
     "bands",
     "separable",

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.domain.image import Pixels
-from workers.filters.base import RowStep
+from workers.filters.base import Filter
 from workers.filters.interruption import stop_if_late
-from workers.filters.lookup_tables import ChainStep
 from workers.kernels.items import Shape
 
 LARGE = 4 << 20
@@ -60,7 +59,7 @@ class _Division:
     memory: int
 
 
-def apply(step: ChainStep, pixels: Pixels, *, overwrite: bool) -> Pixels:
+def apply(step: Filter, pixels: Pixels, *, overwrite: bool) -> Pixels:
     """Return the result of a step, uint8 (H, W, C).
 
     `overwrite`: nothing else needs the input, so that the result may be written over it.
@@ -72,13 +71,13 @@ def apply(step: ChainStep, pixels: Pixels, *, overwrite: bool) -> Pixels:
             return step.apply(pixels)
         step.write(pixels, pixels)
         return pixels
-    by_band: RowStep = step.counted(pixels) if step.counts_first else step
+    by_band: Filter = step.counted(pixels) if step.counts_first else step
     result = pixels if in_place else np.empty(step.shape_after(pixels.shape), np.uint8)
     _apply_in_bands(by_band, division, pixels, result)
     return result
 
 
-def memory(step: ChainStep, shape: Shape, *, overwrite: bool) -> int:
+def memory(step: Filter, shape: Shape, *, overwrite: bool) -> int:
     """Return the bytes that `apply` takes at a time beside the input, by estimate.
 
     Raises InvalidParameter where `shape_after` raises it.
@@ -94,14 +93,14 @@ def memory(step: ChainStep, shape: Shape, *, overwrite: bool) -> int:
     return whole if result else max(0, whole - rows * columns * channels)
 
 
-def overwrites(step: ChainStep, shape: Shape) -> bool:
+def overwrites(step: Filter, shape: Shape) -> bool:
     """Return whether `apply` puts the result in the place of an input that may be overwritten."""
     if step.in_pieces:
         return _is_large(shape)
     return _division(step, shape) is not None and step.shape_after(shape) == shape
 
 
-def _apply_in_bands(step: RowStep, by: _Division, pixels: Pixels, result: Pixels) -> None:
+def _apply_in_bands(step: Filter, by: _Division, pixels: Pixels, result: Pixels) -> None:
     """Write the result of each band into `result`, which may be `pixels`."""
     before = _lines(pixels, 0, 0, by.axis)
     for first in range(0, pixels.shape[by.axis], by.size):
@@ -127,7 +126,7 @@ def _is_large(shape: Shape) -> bool:
     return height * width >= LARGE or max(height, width) > WIDEST
 
 
-def _division(step: ChainStep, shape: Shape) -> _Division | None:
+def _division(step: Filter, shape: Shape) -> _Division | None:
     """Return the bands of an image, or None where the whole image is filtered at once."""
     around = (0, 0) if step.counts_first else (step.rows_around, step.columns_around)
     if not _is_large(shape) or around[0] is None or around[1] is None:
@@ -141,7 +140,7 @@ def _division(step: ChainStep, shape: Shape) -> _Division | None:
     return chosen if chosen.size < shape[chosen.axis] else None
 
 
-def _bands(step: ChainStep, shape: Shape, axis: int, reach: int) -> _Division:
+def _bands(step: Filter, shape: Shape, axis: int, reach: int) -> _Division:
     """Return bands of as many lines as fit, at least as many as the lines around them on a side.
 
     With fewer, the work on lines that belong to neighbouring bands would be more than three times

@@ -8,14 +8,14 @@ the filter declares otherwise. No filter changes its input in place.
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
-from pydantic.config import JsonDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import TABLE_PASSES, through_table
 from workers.kernels.items import Pass, Shape
 
 HexColour = Annotated[str, StringConstraints(pattern="^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$")]
@@ -26,11 +26,31 @@ HexColourAlpha = Annotated[
 ]
 """A colour that may have an opacity: eight digits end with it; fewer digits mean opaque."""
 
-COLOUR: JsonDict = {"takes": "a colour such as ff8800 or f80"}
-"""Schema entry of a HexColour: the words in which error messages and the catalogue describe it."""
+OPAQUE = "a colour such as ff8800 or f80"
+WITH_ALPHA = "a colour such as ff8800, f80 or, half transparent, ff880080"
+"""The words in which error messages and the catalogue describe the values of both types."""
 
-COLOUR_ALPHA: JsonDict = {"takes": "a colour such as ff8800, f80 or, half transparent, ff880080"}
-"""Schema entry of a HexColourAlpha."""
+
+# The declaration of a parameter. Validation, error messages, the catalogue, the pages and the
+# OpenAPI document derive from it.
+
+
+def number(
+    default: float | None, low: float, high: float, unit: str, description: str, **more: Any
+) -> Any:
+    """Return the field of a number from `low` to `high`, both allowed; `more` joins its schema."""
+    extra = {"unit": unit, **more}
+    return Field(default, ge=low, le=high, description=description, json_schema_extra=extra)
+
+
+def odd(default: int, low: int, high: int, description: str) -> Any:
+    """Return the field of an `Odd` number of pixels."""
+    return number(default, low, high, "px", description, **{"not": {"multipleOf": 2}})
+
+
+def colour(default: str | None, description: str, takes: str = OPAQUE) -> Any:
+    """Return the field of a HexColour, or of a HexColourAlpha that `takes` WITH_ALPHA."""
+    return Field(default, description=description, json_schema_extra={"takes": takes})
 
 
 def rgba(colour: str) -> tuple[int, int, int, int]:
@@ -57,19 +77,6 @@ def _odd(value: int) -> int:
 
 Odd = Annotated[int, AfterValidator(_odd)]
 """A type for odd integers: the side of a square that has a middle pixel, in pixels."""
-
-
-class RowStep(Protocol):
-    """A step that `bands.py` applies to the bands of an image."""
-
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return the result, uint8 (H, W, C)."""
-
-    def memory(self, shape: Shape) -> int:
-        """Return the bytes that `apply` takes at a time beside its input, by estimate."""
-
-    def shape_after(self, shape: Shape) -> Shape:
-        """Return (height, width, channels) of the result."""
 
 
 class Filter(BaseModel):
@@ -158,8 +165,8 @@ class Filter(BaseModel):
         """Return the same of columns, which is as many, unless a filter overrides it."""
         return self.rows_around
 
-    def counted(self, _pixels: Pixels) -> RowStep:
-        """Return a step with the same result for this image that computes each pixel by itself.
+    def counted(self, _pixels: Pixels) -> "Filter":
+        """Return a filter with the same result for this image that computes each pixel by itself.
 
         The image is read in bands, which `counts_first` announces.
         """
@@ -204,3 +211,22 @@ class Filter(BaseModel):
         Raises InvalidParameter for an image that these parameters cannot be applied to.
         """
         return height, width
+
+
+class TableFilter(Filter):
+    """Base class of filters that map each level of a colour by a table; alpha is copied."""
+
+    alpha_rule: ClassVar[str] = "point"
+    passes: ClassVar[tuple[Pass, ...]] = TABLE_PASSES
+
+    @abstractmethod
+    def table(self) -> NDArray[np.uint8]:
+        """Return the new value of each level, 256 × uint8. This is the specification."""
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return uint8 (H, W, C) after a look-up for each colour sample."""
+        return through_table(pixels, self.table())
+
+    def device_scratch(self, _shape: Shape) -> int:
+        """Return 0 bytes: a look-up needs no scratch memory."""
+        return 0

@@ -16,33 +16,25 @@ from workers.filters.base import SPEC_VERSION, Filter
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.blur.motion_blur import MotionBlur
-from workers.filters.colour.color_matrix import ColorMatrix
+from workers.filters.colour.color_matrix import ColorMatrix, Sepia
 from workers.filters.colour.colorize import Colorize
-from workers.filters.colour.grayscale import Grayscale
 from workers.filters.colour.hue import Hue
-from workers.filters.colour.saturation import Saturation
-from workers.filters.colour.sepia import Sepia
+from workers.filters.colour.saturation import Grayscale, Saturation
 from workers.filters.edges.canny import Canny
 from workers.filters.edges.dog import Dog
+from workers.filters.edges.gradient import Prewitt, Scharr, Sobel
 from workers.filters.edges.laplacian import Laplacian
-from workers.filters.edges.prewitt import Prewitt
-from workers.filters.edges.scharr import Scharr
-from workers.filters.edges.sobel import Sobel
 from workers.filters.effects.noise import Noise
 from workers.filters.effects.pixelate import Pixelate
 from workers.filters.effects.vignette import Vignette
 from workers.filters.geometry.composite import Composite
-from workers.filters.geometry.crop import Crop
-from workers.filters.geometry.flip import Flip
-from workers.filters.geometry.pad import Pad
+from workers.filters.geometry.flip_rotate import Flip, Rotate90
 from workers.filters.geometry.resize import Resize
-from workers.filters.geometry.rotate90 import Rotate90
-from workers.filters.histogram.autocontrast import Autocontrast
+from workers.filters.geometry.window import Crop, Pad
 from workers.filters.histogram.clahe import Clahe
-from workers.filters.histogram.equalize import Equalize
+from workers.filters.histogram.equalize import Autocontrast, Equalize
 from workers.filters.morphological.morphology import Morphology
-from workers.filters.rank.median import Median
-from workers.filters.rank.rank import Rank
+from workers.filters.rank.rank import Median, Rank
 from workers.filters.sharpen.convolve import Convolve
 from workers.filters.sharpen.preset import Preset
 from workers.filters.sharpen.sharpen import Sharpen
@@ -51,15 +43,9 @@ from workers.filters.smoothing.bilateral import Bilateral
 from workers.filters.smoothing.guided import Guided
 from workers.filters.smoothing.nl_means import NlMeans
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
-from workers.filters.threshold.otsu import Otsu
-from workers.filters.threshold.threshold import Threshold
-from workers.filters.tone.brightness import Brightness
+from workers.filters.threshold.threshold import Otsu, Threshold
 from workers.filters.tone.contrast import Contrast
-from workers.filters.tone.gamma import Gamma
-from workers.filters.tone.invert import Invert
-from workers.filters.tone.levels import Levels
-from workers.filters.tone.posterize import Posterize
-from workers.filters.tone.solarize import Solarize
+from workers.filters.tone.tables import Brightness, Gamma, Invert, Levels, Posterize, Solarize
 
 # Error messages for wrong filters and parameters: they state what is allowed and what was given.
 

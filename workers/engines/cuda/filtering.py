@@ -15,7 +15,7 @@ from models.domain.job import Job, Result
 from workers.engines.cuda.nvjpeg import TOGETHER, Encoder, NvJpeg, NvJpegError, NvJpegUnfit, Placed
 from workers.engines.cuda.slot import GpuSlot, Launcher, Region, Streams
 from workers.engines.cuda.sources import SOURCE, BatchSources, Table
-from workers.filters.lookup_tables import ChainStep
+from workers.filters.base import Filter
 from workers.kernels import items
 from workers.kernels.items import ITEM, THREADS, Pass, Shape
 from workers.operations import DeviceJpeg, FilterChain
@@ -107,7 +107,7 @@ class GpuFiltering:
         return source
 
     def _items(
-        self, slot: GpuSlot, steps: Sequence[ChainStep], source: Region, target: Region
+        self, slot: GpuSlot, steps: Sequence[Filter], source: Region, target: Region
     ) -> tuple[Table, list[tuple[int, Shape]]]:
         """Return the items of a step, and the places of its results in `target`."""
         table, places = np.zeros(len(steps), ITEM), []

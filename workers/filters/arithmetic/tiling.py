@@ -14,6 +14,8 @@ size.
 
 STRIP_SAMPLES = 1 << 16
 """Samples in a piece for steps of few instructions, which need a closer cache; measured as well."""
+COUNTED = 1 << 20
+"""Samples of a piece whose levels are counted."""
 
 
 def bands(length: int, breadth: int, samples: int = BAND_SAMPLES) -> Iterator[slice]:

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.sums import (
@@ -18,7 +17,7 @@ from workers.filters.arithmetic.sums import (
     filtered,
     two_passes,
 )
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 from workers.kernels.launches import Grid
 
@@ -42,13 +41,7 @@ class BoxBlur(Filter):
     """Average over a square of 2 · radius + 1 pixels a side."""
 
     name: Literal["box_blur"] = "box_blur"
-    radius: int = Field(
-        2,
-        ge=0,
-        le=500,
-        description="pixels from the centre of the square to its edge",
-        json_schema_extra={"unit": "px"},
-    )
+    radius: int = number(2, 0, 500, "px", "pixels from the centre of the square to its edge")
 
     example: ClassVar = {"name": "box_blur", "radius": 2}
     alpha_rule: ClassVar = "premul"

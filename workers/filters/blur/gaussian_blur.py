@@ -4,11 +4,10 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.sums import filtered
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.separable.gaussian import (
     COLUMNS,
     ROWS,
@@ -38,15 +37,9 @@ class GaussianBlur(Filter):
     """Blur with a Gaussian in fixed point, which gives the same bytes on every device."""
 
     name: Literal["gaussian_blur"] = "gaussian_blur"
-    sigma: float = Field(
-        2, ge=0.1, le=100, description="standard deviation", json_schema_extra={"unit": "px"}
-    )
-    sigma_y: float | None = Field(
-        None,
-        ge=0.1,
-        le=100,
-        description="vertical standard deviation, if it differs",
-        json_schema_extra={"unit": "px"},
+    sigma: float = number(2, 0.1, 100, "px", "standard deviation")
+    sigma_y: float | None = number(
+        None, 0.1, 100, "px", "vertical standard deviation, if it differs"
     )
 
     example: ClassVar = {"name": "gaussian_blur", "sigma": 2}

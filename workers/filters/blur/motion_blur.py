@@ -6,12 +6,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.correlate import correlated, correlated_bytes
 from workers.filters.arithmetic.sums import filtered
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.separable.gaussian import half_up
 from workers.kernels.items import Pass, Shape
 
@@ -22,15 +21,9 @@ class MotionBlur(Filter):
     """Blur along a line, as if the camera had moved."""
 
     name: Literal["motion_blur"] = "motion_blur"
-    length: int = Field(
-        15, ge=3, le=255, description="length of the line", json_schema_extra={"unit": "px"}
-    )
-    angle: float = Field(
-        0,
-        ge=-180,
-        le=180,
-        description="angle of the line, counterclockwise; 0 is horizontal, 90 vertical",
-        json_schema_extra={"unit": "degree"},
+    length: int = number(15, 3, 255, "px", "length of the line")
+    angle: float = number(
+        0, -180, 180, "degree", "angle of the line, counterclockwise; 0 is horizontal, 90 vertical"
     )
 
     example: ClassVar = {"name": "motion_blur", "length": 21, "angle": 30}

@@ -5,7 +5,6 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 from PIL import Image, ImageOps
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import (
@@ -16,7 +15,7 @@ from workers.filters.arithmetic.colour import (
     repeated,
     split_alpha,
 )
-from workers.filters.base import COLOUR, Filter, HexColour, rgba
+from workers.filters.base import Filter, HexColour, colour, number, rgba
 from workers.kernels.items import Pass, Shape
 
 
@@ -24,20 +23,10 @@ class Colorize(Filter):
     """Map tones to two or three colours (a duotone); a grey image becomes RGB."""
 
     name: Literal["colorize"] = "colorize"
-    black: HexColour = Field("000000", description="colour of shadows", json_schema_extra=COLOUR)
-    white: HexColour = Field("ffffff", description="colour of highlights", json_schema_extra=COLOUR)
-    mid: HexColour | None = Field(
-        None,
-        description="colour of the middle tones; between both if left out",
-        json_schema_extra=COLOUR,
-    )
-    intensity: float = Field(
-        1,
-        ge=0,
-        le=1,
-        description="0 keeps the colours, 1 replaces them",
-        json_schema_extra={"unit": "ratio"},
-    )
+    black: HexColour = colour("000000", "colour of shadows")
+    white: HexColour = colour("ffffff", "colour of highlights")
+    mid: HexColour | None = colour(None, "colour of the middle tones; between both if left out")
+    intensity: float = number(1, 0, 1, "ratio", "0 keeps the colours, 1 replaces them")
 
     example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
     alpha_rule: ClassVar = "point"

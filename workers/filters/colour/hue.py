@@ -6,12 +6,11 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.tiling import bands
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 
 BITS = 16
@@ -28,13 +27,7 @@ class Hue(Filter):
     """Turn all colours around the colour wheel; grey stays grey."""
 
     name: Literal["hue"] = "hue"
-    degrees: float = Field(
-        0,
-        ge=-180,
-        le=180,
-        description="angle, from red towards green",
-        json_schema_extra={"unit": "degree"},
-    )
+    degrees: float = number(0, -180, 180, "degree", "angle, from red towards green")
 
     example: ClassVar = {"name": "hue", "degrees": 90}
     alpha_rule: ClassVar = "point"

@@ -1,6 +1,6 @@
 """Filters that show edges.
 
-Start reading at `sobel.py`.
+Start reading at `gradient.py`.
 May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.filters.separable`,
 `workers.kernels`, `blur`.
 """

@@ -6,11 +6,10 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import luma, repeated
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.separable.gaussian import device_taps, reach, tile_taps
 from workers.filters.separable.mma_fragments import FAR, NEAR
@@ -35,26 +34,10 @@ class Canny(Filter):
     """Draw thin white lines along edges."""
 
     name: Literal["canny"] = "canny"
-    low: float = Field(
-        100,
-        ge=0,
-        le=2040,
-        description="gradient from which an edge continues",
-        json_schema_extra={"unit": "level"},
-    )
-    high: float = Field(
-        200,
-        ge=0,
-        le=2040,
-        description="gradient from which an edge starts",
-        json_schema_extra={"unit": "level"},
-    )
-    sigma: float = Field(
-        0,
-        ge=0,
-        le=100,
-        description="standard deviation of the gaussian_blur before; no blur below 0.1",
-        json_schema_extra={"unit": "px"},
+    low: float = number(100, 0, 2040, "level", "gradient from which an edge continues")
+    high: float = number(200, 0, 2040, "level", "gradient from which an edge starts")
+    sigma: float = number(
+        0, 0, 100, "px", "standard deviation of the gaussian_blur before; no blur below 0.1"
     )
 
     example: ClassVar = {"name": "canny", "low": 60, "high": 160, "sigma": 1.4}

@@ -4,11 +4,10 @@ import struct
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import as_grey, luma
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.separable.gaussian import blurred_levels, device_taps
 from workers.kernels.items import Pass, Shape
 
@@ -20,27 +19,9 @@ class Dog(Filter):
     """Show edges and spots of a size between two blurs, as grey: the difference of Gaussians."""
 
     name: Literal["dog"] = "dog"
-    sigma1: float = Field(
-        1,
-        ge=0.1,
-        le=100,
-        description="standard deviation of the first blur",
-        json_schema_extra={"unit": "px"},
-    )
-    sigma2: float = Field(
-        1.6,
-        ge=0.1,
-        le=100,
-        description="standard deviation of the second blur",
-        json_schema_extra={"unit": "px"},
-    )
-    scale: float = Field(
-        4,
-        ge=0,
-        le=100,
-        description="factor on the difference",
-        json_schema_extra={"unit": "ratio"},
-    )
+    sigma1: float = number(1, 0.1, 100, "px", "standard deviation of the first blur")
+    sigma2: float = number(1.6, 0.1, 100, "px", "standard deviation of the second blur")
+    scale: float = number(4, 0, 100, "ratio", "factor on the difference")
 
     example: ClassVar = {"name": "dog", "sigma1": 1, "sigma2": 2, "scale": 8}
     alpha_rule: ClassVar = "keep"

@@ -1,17 +1,20 @@
-"""Edges as grey: the part that sobel, scharr, prewitt and laplacian share."""
+"""The sobel, scharr and prewitt filters, and the part that laplacian shares with them."""
 
 import struct
-from typing import Literal
+from abc import abstractmethod
+from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
 from cv2.typing import MatLike
 from numpy.typing import NDArray
+from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import as_grey
+from workers.filters.arithmetic.colour import as_grey, luma
 from workers.filters.arithmetic.tiling import bands
-from workers.kernels.items import Pass
+from workers.filters.base import Filter, number
+from workers.kernels.items import Pass, Shape
 
 Axis = Literal["x", "y", "mag"]
 """The horizontal gradient, the vertical gradient, or the magnitude of both."""
@@ -44,11 +47,6 @@ def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
     return header + table + bytes(-len(table) % 16)
 
 
-def slope_data(operator: str, axis: Axis, tones: NDArray[np.uint8]) -> bytes:
-    """Return the same for an operator with directions."""
-    return edge_data(operator, ("x", "y", "mag").index(axis), tones)
-
-
 def wide_edge_data(scale: float, weights: NDArray[np.int64]) -> bytes:
     """Return `struct WideEdges` of edges_wide.cu; `weights` is int64 (side, side), side at
     most 7.
@@ -64,19 +62,6 @@ def tones(longest: int, scale: float) -> NDArray[np.uint8]:
     """
     edges = np.floor(np.arange(longest + 1) * scale + 0.5)
     return np.asarray(np.minimum(edges, 255), np.uint8)
-
-
-def edges(pixels: Pixels, x: Gradient, y: Gradient, axis: Axis, tones: NDArray[np.uint8]) -> Pixels:
-    """Return the tones of |x|, |y| or rint(sqrt(x² + y²)), with the channels and alpha of
-    `pixels`.
-    """
-    grey = np.empty(x.shape, np.uint8)
-    for rows in bands(*x.shape):
-        if axis == "mag":
-            grey[rows] = _magnitudes(x[rows], y[rows], tones)
-        else:
-            grey[rows] = toned((x if axis == "x" else y)[rows], tones)
-    return as_grey(grey, pixels)
 
 
 def toned(gradient: Wide, tones: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -106,3 +91,94 @@ def _toned_bytes(
 ) -> NDArray[np.uint8]:
     table = tones[:256].copy()
     return np.asarray(cv2.LUT(lengths, table), np.uint8).reshape(shape)
+
+
+class Slope(Filter):
+    """Base class of operators with a horizontal and a vertical gradient."""
+
+    axis: Axis = Field("mag", description="horizontal or vertical gradient, or its magnitude")
+    scale: float = number(1, 0, 100, "ratio", "factor on the gradient")
+
+    alpha_rule: ClassVar = "keep"
+    row_reach: ClassVar = 1
+    border: ClassVar = "replicate"
+    passes: ClassVar = EDGE_PASSES
+    longest: ClassVar[int]
+    """An upper bound of the length of a gradient."""
+
+    @abstractmethod
+    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
+        """Return the horizontal and the vertical gradient of uint8 (H, W), int16."""
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
+        the luma.
+
+        uint8 (H, W, C) both ways; alpha is copied.
+        """
+        both = self.gradients(np.ascontiguousarray(luma(pixels)))
+        x, y = (np.asarray(each, np.int16) for each in both)
+        grey, table = np.empty(x.shape, np.uint8), tones(self.longest, self.scale)
+        for rows in bands(*x.shape):
+            if self.axis == "mag":
+                grey[rows] = _magnitudes(x[rows], y[rows], table)
+            else:
+                grey[rows] = toned((x if self.axis == "x" else y)[rows], table)
+        return as_grey(grey, pixels)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return the operator, the axis and the tones (`struct Edges`)."""
+        part = ("x", "y", "mag").index(self.axis)
+        return edge_data(self.name, part, tones(self.longest, self.scale))
+
+
+class Sobel(Slope):
+    """Show edges: the gradient of the luma by the 3 × 3 Sobel operator, as grey."""
+
+    name: Literal["sobel"] = "sobel"
+
+    example: ClassVar = {"name": "sobel", "axis": "mag"}
+    cpu_bytes_per_pixel: ClassVar = (8, 16)
+    longest: ClassVar = 1442  # rint(sqrt(1020² + 1020²))
+
+    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
+        """Return the gradients of `cv2.Sobel` with aperture 3."""
+        border = cv2.BORDER_REPLICATE
+        x = cv2.Sobel(grey, cv2.CV_16S, 1, 0, borderType=border)
+        return x, cv2.Sobel(grey, cv2.CV_16S, 0, 1, borderType=border)
+
+
+class Scharr(Slope):
+    """Show edges by the 3 × 3 Scharr operator, which favours no direction, as grey."""
+
+    name: Literal["scharr"] = "scharr"
+
+    example: ClassVar = {"name": "scharr", "scale": 0.25}
+    cpu_bytes_per_pixel: ClassVar = (10, 18)
+    longest: ClassVar = 5770  # rint(sqrt(4080² + 4080²))
+
+    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
+        """Return the gradients of `cv2.Scharr` (H. Scharr, dissertation, 2000)."""
+        border = cv2.BORDER_REPLICATE
+        x = cv2.Scharr(grey, cv2.CV_16S, 1, 0, borderType=border)
+        return x, cv2.Scharr(grey, cv2.CV_16S, 0, 1, borderType=border)
+
+
+_PREWITT = np.array([[-1.0, 0.0, 1.0]] * 3)
+"""The horizontal operator, float64 (3, 3); the vertical one is its transpose."""
+
+
+class Prewitt(Slope):
+    """Show edges by the 3 × 3 Prewitt operator, as grey."""
+
+    name: Literal["prewitt"] = "prewitt"
+
+    example: ClassVar = {"name": "prewitt"}
+    cpu_bytes_per_pixel: ClassVar = (9, 17)
+    longest: ClassVar = 1082  # rint(sqrt(765² + 765²))
+
+    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
+        """Return the gradients of J. Prewitt, "Object enhancement and extraction", 1970."""
+        border = cv2.BORDER_REPLICATE
+        x = cv2.filter2D(grey, cv2.CV_16S, _PREWITT, borderType=border)
+        return x, cv2.filter2D(grey, cv2.CV_16S, _PREWITT.T, borderType=border)

@@ -6,12 +6,11 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import as_grey, luma
 from workers.filters.arithmetic.tiling import bands
-from workers.filters.base import Filter, Odd
+from workers.filters.base import Filter, Odd, number, odd
 from workers.filters.edges.gradient import (
     EDGE_PASSES,
     WIDE_EDGE_PASSES,
@@ -28,20 +27,8 @@ class Laplacian(Filter):
     """Show edges and spots: the difference of the luma from its surroundings, as grey."""
 
     name: Literal["laplacian"] = "laplacian"
-    ksize: Odd = Field(
-        3,
-        ge=1,
-        le=7,
-        description="side of the operator, odd; 1 stands for four neighbours",
-        json_schema_extra={"unit": "px", "not": {"multipleOf": 2}},
-    )
-    scale: float = Field(
-        1,
-        ge=0,
-        le=100,
-        description="factor on the difference, which grows with ksize",
-        json_schema_extra={"unit": "ratio"},
-    )
+    ksize: Odd = odd(3, 1, 7, "side of the operator, odd; 1 stands for four neighbours")
+    scale: float = number(1, 0, 100, "ratio", "factor on the difference, which grows with ksize")
 
     example: ClassVar = {"name": "laplacian", "ksize": 3}
     alpha_rule: ClassVar = "keep"

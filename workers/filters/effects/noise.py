@@ -7,11 +7,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 
 # Philox4x32-10, a counter-based random number generator in integers, the same on every device.
@@ -84,19 +83,9 @@ class Noise(Filter):
     """Add normally distributed grain; a seed gives the same grain on every device."""
 
     name: Literal["noise"] = "noise"
-    amount: float = Field(
-        10,
-        ge=0,
-        le=128,
-        description="standard deviation of the noise",
-        json_schema_extra={"unit": "level"},
-    )
-    seed: int = Field(
-        0,
-        ge=0,
-        le=2**53 - 1,
-        description="seed of the random numbers; each seed gives other grain",
-        json_schema_extra={"unit": "count"},
+    amount: float = number(10, 0, 128, "level", "standard deviation of the noise")
+    seed: int = number(
+        0, 0, 2**53 - 1, "count", "seed of the random numbers; each seed gives other grain"
     )
 
     example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}

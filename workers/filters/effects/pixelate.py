@@ -6,11 +6,10 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.tiling import bands
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 
 
@@ -18,9 +17,7 @@ class Pixelate(Filter):
     """Replace squares by their mean colour, for instance to make faces and plates unreadable."""
 
     name: Literal["pixelate"] = "pixelate"
-    size: int = Field(
-        16, ge=2, le=1000, description="side of a square", json_schema_extra={"unit": "px"}
-    )
+    size: int = number(16, 2, 1000, "px", "side of a square")
 
     example: ClassVar = {"name": "pixelate", "size": 12}
     alpha_rule: ClassVar = "premul"

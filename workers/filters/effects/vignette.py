@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, repeated, split_alpha
 from workers.filters.arithmetic.tiling import STRIP_SAMPLES, bands
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 
 BITS = 16
@@ -26,19 +25,9 @@ class Vignette(Filter):
     """Darken the corners, as a simple lens does."""
 
     name: Literal["vignette"] = "vignette"
-    amount: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="share of light that the corners lose",
-        json_schema_extra={"unit": "ratio"},
-    )
-    radius: float = Field(
-        0.4,
-        ge=0,
-        le=0.99,
-        description="distance where darkening begins: 0 is the centre, 1 a corner",
-        json_schema_extra={"unit": "ratio"},
+    amount: float = number(0.5, 0, 1, "ratio", "share of light that the corners lose")
+    radius: float = number(
+        0.4, 0, 0.99, "ratio", "distance where darkening begins: 0 is the centre, 1 a corner"
     )
 
     example: ClassVar = {"name": "vignette", "amount": 0.8}

@@ -3,11 +3,10 @@
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from models.codec.encoder import flatten
 from models.domain.image import Image, Pixels
-from workers.filters.base import COLOUR, Filter, HexColour, rgba
+from workers.filters.base import Filter, HexColour, colour, rgba
 from workers.kernels.items import Pass, Shape
 
 
@@ -15,9 +14,7 @@ class Composite(Filter):
     """Lay the image over a colour that shows where it is transparent; the result is opaque."""
 
     name: Literal["composite"] = "composite"
-    background: HexColour = Field(
-        "ffffff", description="colour behind the image", json_schema_extra=COLOUR
-    )
+    background: HexColour = colour("ffffff", "colour behind the image")
 
     example: ClassVar = {"name": "composite", "background": "ff8800"}
     alpha_rule: ClassVar = "drop"

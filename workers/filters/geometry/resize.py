@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.interruption import stop_if_late
 from workers.kernels.items import Pass, Shape
 from workers.preprocess import columns_first
@@ -93,8 +93,8 @@ def resized(pixels: Pixels, size: tuple[int, int], method: Image.Resampling, box
         return pixels.copy()
     mode = _MODES[pixels.shape[2]]
     during = "RGBa" if mode == "RGBA" and method is not Image.Resampling.NEAREST else mode
-    for number, each in enumerate(passes):
-        first, last = number == 0, number == len(passes) - 1
+    for index, each in enumerate(passes):
+        first, last = index == 0, index == len(passes) - 1
         modes = mode if first else during, during, mode if last else during
         pixels = each.apply(pixels, method, modes)
     return pixels
@@ -150,12 +150,8 @@ class Resize(Filter):
     """Change the size; if width or height is left out, it follows from the other."""
 
     name: Literal["resize"] = "resize"
-    width: int | None = Field(
-        None, ge=1, le=65_500, description="width of the result", json_schema_extra={"unit": "px"}
-    )
-    height: int | None = Field(
-        None, ge=1, le=65_500, description="height of the result", json_schema_extra={"unit": "px"}
-    )
+    width: int | None = number(None, 1, 65_500, "px", "width of the result")
+    height: int | None = number(None, 1, 65_500, "px", "height of the result")
     fit: Literal["contain", "cover", "fill"] = Field(
         "contain",
         description="contain: the whole image, no larger than width and height; cover: exactly "

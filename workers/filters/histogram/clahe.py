@@ -25,12 +25,11 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.tiling import bands
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 from workers.kernels.launches import Grid
 
@@ -39,16 +38,8 @@ class Clahe(Filter):
     """Raise the contrast tile by tile, so that each part of the image gets its own."""
 
     name: Literal["clahe"] = "clahe"
-    clip_limit: float = Field(
-        2,
-        ge=0.1,
-        le=40,
-        description="limit of the contrast that a tile may gain",
-        json_schema_extra={"unit": "ratio"},
-    )
-    tiles: int = Field(
-        8, ge=1, le=32, description="tiles along each side", json_schema_extra={"unit": "tile"}
-    )
+    clip_limit: float = number(2, 0.1, 40, "ratio", "limit of the contrast that a tile may gain")
+    tiles: int = number(8, 1, 32, "tile", "tiles along each side")
 
     example: ClassVar = {"name": "clahe"}
     alpha_rule: ClassVar = "point"

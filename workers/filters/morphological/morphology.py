@@ -29,7 +29,7 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.interruption import stop_if_late
 from workers.kernels.items import Pass, Shape
 from workers.kernels.launches import Grid
@@ -178,12 +178,8 @@ class Morphology(Filter):
     shape: Literal["rect", "cross", "ellipse"] = Field(
         "rect", description="shape of the neighbourhood"
     )
-    size: int = Field(
-        3, ge=3, le=201, description="side of the neighbourhood", json_schema_extra={"unit": "px"}
-    )
-    iterations: int = Field(
-        1, ge=1, le=16, description="number of repetitions", json_schema_extra={"unit": "time"}
-    )
+    size: int = number(3, 3, 201, "px", "side of the neighbourhood")
+    iterations: int = number(1, 1, 16, "time", "number of repetitions")
 
     example: ClassVar = {"name": "morphology", "op": "open", "size": 5}
     alpha_rule: ClassVar = "plane"

@@ -14,7 +14,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.correlate import correlated_bytes, fits_single
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.sharpen.small_correlations import (
     SMALL_FLOAT_PASSES,
     SMALL_INT_PASSES,
@@ -80,20 +80,8 @@ class Convolve(Filter):
             "takes": "a list of 1 to 31 equally long rows of 1 to 31 numbers from -1000 to 1000"
         },
     )
-    divisor: float = Field(
-        1,
-        ge=0.01,
-        le=1_000_000,
-        description="divisor of the sums",
-        json_schema_extra={"unit": "ratio"},
-    )
-    bias: float = Field(
-        0,
-        ge=-255,
-        le=255,
-        description="offset, added at the end",
-        json_schema_extra={"unit": "level"},
-    )
+    divisor: float = number(1, 0.01, 1_000_000, "ratio", "divisor of the sums")
+    bias: float = number(0, -255, 255, "level", "offset, added at the end")
     border_mode: Border = Field(
         "replicate", description="definition of the pixels outside the image"
     )

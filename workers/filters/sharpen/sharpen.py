@@ -3,11 +3,9 @@
 import struct
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import blend, join_alpha, split_alpha
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.sharpen.preset import Preset
 from workers.kernels.items import Pass, Shape
 
@@ -16,13 +14,7 @@ class Sharpen(Filter):
     """Blend the image with a smoothed version, towards it or away from it."""
 
     name: Literal["sharpen"] = "sharpen"
-    factor: float = Field(
-        2,
-        ge=0,
-        le=10,
-        description="0 smooths, 1 changes nothing, above 1 sharpens",
-        json_schema_extra={"unit": "ratio"},
-    )
+    factor: float = number(2, 0, 10, "ratio", "0 smooths, 1 changes nothing, above 1 sharpens")
 
     example: ClassVar = {"name": "sharpen", "factor": 2}
     alpha_rule: ClassVar = "keep"

@@ -3,11 +3,10 @@
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.separable.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
 from workers.filters.separable.mma_fragments import FAR, NEAR
 from workers.kernels.items import Pass, Shape
@@ -20,27 +19,9 @@ class UnsharpMask(Filter):
     """Sharpen by adding the details that a Gaussian blur removes."""
 
     name: Literal["unsharp_mask"] = "unsharp_mask"
-    sigma: float = Field(
-        2,
-        ge=0.1,
-        le=100,
-        description="standard deviation of the blur",
-        json_schema_extra={"unit": "px"},
-    )
-    amount: float = Field(
-        1.5,
-        ge=0,
-        le=10,
-        description="share of the difference that is added",
-        json_schema_extra={"unit": "ratio"},
-    )
-    threshold: int = Field(
-        0,
-        ge=0,
-        le=255,
-        description="smallest difference that is changed",
-        json_schema_extra={"unit": "levels"},
-    )
+    sigma: float = number(2, 0.1, 100, "px", "standard deviation of the blur")
+    amount: float = number(1.5, 0, 10, "ratio", "share of the difference that is added")
+    threshold: int = number(0, 0, 255, "levels", "smallest difference that is changed")
 
     example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
     alpha_rule: ClassVar = "keep"

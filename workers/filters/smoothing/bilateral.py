@@ -23,11 +23,10 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, repeated, split_alpha
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.kernels.items import Pass, Shape
 
 MOST_REACH = 16
@@ -38,27 +37,11 @@ class Bilateral(Filter):
     """Smooth surfaces and keep edges: weight neighbours by distance and similarity."""
 
     name: Literal["bilateral"] = "bilateral"
-    diameter: int = Field(
-        9,
-        ge=1,
-        le=33,
-        description="diameter of the neighbourhood",
-        json_schema_extra={"unit": "px"},
+    diameter: int = number(9, 1, 33, "px", "diameter of the neighbourhood")
+    sigma_color: float = number(
+        50, 1, 255, "level", "standard deviation of the weights by difference in colour"
     )
-    sigma_color: float = Field(
-        50,
-        ge=1,
-        le=255,
-        description="standard deviation of the weights by difference in colour",
-        json_schema_extra={"unit": "level"},
-    )
-    sigma_space: float = Field(
-        50,
-        ge=0.1,
-        le=100,
-        description="standard deviation of the weights by distance",
-        json_schema_extra={"unit": "px"},
-    )
+    sigma_space: float = number(50, 0.1, 100, "px", "standard deviation of the weights by distance")
 
     example: ClassVar = {"name": "bilateral", "diameter": 9}
     alpha_rule: ClassVar = "keep"

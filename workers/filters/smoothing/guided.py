@@ -22,12 +22,11 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, luma, split_alpha
 from workers.filters.arithmetic.sums import Place, device_box
-from workers.filters.base import Filter
+from workers.filters.base import Filter, number
 from workers.filters.separable.gaussian import half_up
 from workers.kernels.items import Pass, Shape
 
@@ -52,19 +51,9 @@ class Guided(Filter):
     """Smooth surfaces and keep edges of the luma, without a halo (He, Sun, Tang, 2013)."""
 
     name: Literal["guided"] = "guided"
-    radius: int = Field(
-        8,
-        ge=1,
-        le=100,
-        description="pixels from the centre of the square to its edge",
-        json_schema_extra={"unit": "px"},
-    )
-    eps: float = Field(
-        0.01,
-        ge=1e-6,
-        le=1,
-        description="variance of a smooth surface; 1 is the square of the whole range",
-        json_schema_extra={"unit": "ratio"},
+    radius: int = number(8, 1, 100, "px", "pixels from the centre of the square to its edge")
+    eps: float = number(
+        0.01, 1e-6, 1, "ratio", "variance of a smooth surface; 1 is the square of the whole range"
     )
 
     example: ClassVar = {"name": "guided", "radius": 6, "eps": 0.02}

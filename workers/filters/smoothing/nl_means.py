@@ -9,13 +9,12 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from models.domain.image import Pixels
 from models.thread_priority import yields
 from workers.filters.arithmetic.borders import places
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.base import Filter, Odd
+from workers.filters.base import Filter, Odd, number, odd
 from workers.filters.interruption import stop_if_late
 from workers.kernels.items import Pass, Shape
 
@@ -173,27 +172,9 @@ class NlMeans(Filter):
     """Remove noise and keep detail: weight pixels by the similarity of their surroundings. Slow."""
 
     name: Literal["nl_means"] = "nl_means"
-    h: float = Field(
-        10,
-        ge=1,
-        le=100,
-        description="strength: about the standard deviation of the noise",
-        json_schema_extra={"unit": "level"},
-    )
-    patch: Odd = Field(
-        7,
-        ge=1,
-        le=15,
-        description="side of the squares that are compared, odd",
-        json_schema_extra={"unit": "px", "not": {"multipleOf": 2}},
-    )
-    search: Odd = Field(
-        21,
-        ge=3,
-        le=21,
-        description="side of the square of neighbours, odd",
-        json_schema_extra={"unit": "px", "not": {"multipleOf": 2}},
-    )
+    h: float = number(10, 1, 100, "level", "strength: about the standard deviation of the noise")
+    patch: Odd = odd(7, 1, 15, "side of the squares that are compared, odd")
+    search: Odd = odd(21, 3, 21, "side of the square of neighbours, odd")
 
     example: ClassVar = {"name": "nl_means", "h": 8, "patch": 5, "search": 15}
     alpha_rule: ClassVar = "keep"

@@ -14,7 +14,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import luma, repeated
 from workers.filters.arithmetic.sums import device_box
 from workers.filters.arithmetic.tiling import BAND_SAMPLES
-from workers.filters.base import Filter, Odd
+from workers.filters.base import Filter, Odd, number, odd
 from workers.filters.separable.gaussian import device_weights, quantised
 from workers.filters.separable.mma_fragments import FAR, NEAR, reach_of, separable_weights
 from workers.kernels.items import Pass, Shape
@@ -34,19 +34,9 @@ class AdaptiveThreshold(Filter):
     """Make each pixel black or white by its own neighbourhood, for text in uneven light."""
 
     name: Literal["adaptive_threshold"] = "adaptive_threshold"
-    block: Odd = Field(
-        11,
-        ge=3,
-        le=255,
-        description="side of the neighbourhood, odd",
-        json_schema_extra={"unit": "px", "not": {"multipleOf": 2}},
-    )
-    c: float = Field(
-        2,
-        ge=-255,
-        le=255,
-        description="levels by which a black pixel is darker than its neighbourhood",
-        json_schema_extra={"unit": "level"},
+    block: Odd = odd(11, 3, 255, "side of the neighbourhood, odd")
+    c: float = number(
+        2, -255, 255, "level", "levels by which a black pixel is darker than its neighbourhood"
     )
     method: Literal["mean", "gaussian"] = Field("mean", description="weights of the neighbourhood")
 

@@ -4,13 +4,12 @@ import struct
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, blend, luma, through_table
-from workers.filters.arithmetic.tiling import pieces
-from workers.filters.base import Filter
-from workers.filters.lookup_tables import COUNTED, ComposedTables
+from workers.filters.arithmetic.tiling import COUNTED, pieces
+from workers.filters.base import Filter, number
+from workers.filters.lookup_tables import ComposedTables
 from workers.kernels.items import Pass, Shape
 
 
@@ -18,13 +17,7 @@ class Contrast(Filter):
     """Spread all colours around the image's mean luma."""
 
     name: Literal["contrast"] = "contrast"
-    factor: float = Field(
-        1,
-        ge=0,
-        le=8,
-        description="0 gives plain grey, 1 the original",
-        json_schema_extra={"unit": "ratio"},
-    )
+    factor: float = number(1, 0, 8, "ratio", "0 gives plain grey, 1 the original")
 
     example: ClassVar = {"name": "contrast", "factor": 1.3}
     alpha_rule: ClassVar = "point"
@@ -40,7 +33,7 @@ class Contrast(Filter):
 
     def counted(self, pixels: Pixels) -> ComposedTables:
         """Return the table for the mean luma of this image."""
-        return ComposedTables(self._table_for(pixels).ravel())
+        return ComposedTables(levels=self._table_for(pixels).tobytes())
 
     def _table_for(self, pixels: Pixels) -> Pixels:
         """Return the new value of each level, uint8 (256, 1, 1)."""

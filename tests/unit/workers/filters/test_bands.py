@@ -114,8 +114,8 @@ def test_a_row_of_millions_of_pixels_is_divided(monkeypatch: pytest.MonkeyPatch)
             return super().apply(pixels)
 
     pixels = np.zeros((1, 1_000_000, 4), np.uint8)
-    table = np.arange(255, -1, -1).astype(np.uint8)
-    assert bands.apply(Inverted(table), pixels, overwrite=True) is pixels
+    inverted = Inverted(levels=bytes(range(255, -1, -1)))
+    assert bands.apply(inverted, pixels, overwrite=True) is pixels
     assert max(width for _, width, _ in seen) <= bands.WIDEST
     assert pixels[0, :, 0].min() == 255
 

@@ -16,8 +16,8 @@ from tests.unit.workers.filters.images import image, images
 from workers.filters.base import Filter
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
-from workers.filters.edges.sobel import Sobel
-from workers.filters.rank.median import Median
+from workers.filters.edges.gradient import Sobel
+from workers.filters.rank.rank import Median
 from workers.filters.registry import parse_one
 from workers.filters.separable.gaussian import taps
 from workers.filters.sharpen.unsharp_mask import UnsharpMask

@@ -74,7 +74,7 @@ def all_passes() -> set[Pass]:
         for found in pkgutil.walk_packages(workers.filters.__path__, "workers.filters.")
     ]
     values = [value for module in modules for value in vars(module).values()]
-    values += [value for filter_ in FILTERS.values() for value in vars(filter_).values()]
+    values += [filter_.passes for filter_ in FILTERS.values()]
     return {pass_ for value in values for pass_ in passes_in(value)} | {filtering.UNPACKING}
 
 

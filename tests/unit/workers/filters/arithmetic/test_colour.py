@@ -10,11 +10,9 @@ from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images, pillow
 from workers.filters.arithmetic.colour import blend, luma, lumas
 from workers.filters.base import Filter
-from workers.filters.colour.grayscale import Grayscale
-from workers.filters.colour.saturation import Saturation
-from workers.filters.tone.brightness import Brightness
+from workers.filters.colour.saturation import Grayscale, Saturation
 from workers.filters.tone.contrast import Contrast
-from workers.filters.tone.invert import Invert
+from workers.filters.tone.tables import Brightness, Invert
 
 FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
 
