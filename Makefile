@@ -83,14 +83,11 @@ clients: install
 	cd clients/typescript && npm ci --no-audit --no-fund && npm run generate && npm run build
 
 bench: install
-	$(BIN)/python -m tests.bench.batcher
-	$(BIN)/python -m tests.bench.processes
 	$(BIN)/python -m tests.bench.front_end
 	$(BIN)/python -m tests.bench.filters_cpu
 	$(BIN)/python -m tests.bench.serve_cpu
-	$(BIN)/python -m tests.bench.memory
+	$(BIN)/python -m tests.bench.first_seconds
 	$(BIN)/python -m tests.bench.encode
-	$(BIN)/python -m tests.bench.start
 
 test-gpu: install
 	$(BIN)/pytest -m gpu tests/gpu tests/contract

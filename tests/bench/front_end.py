@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import uvloop
 
 from app.admission.counters import Counters
@@ -46,7 +47,8 @@ from app.system.process_family import own_folder
 from app.telemetry import logs
 from app.telemetry.metrics import FOLDER_PREFIX, METRICS_FOLDER
 from models.api.schemas import ModelRecord
-from models.domain.job import Labels
+from models.domain.image import Image
+from models.domain.job import Job, Labels
 from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled
@@ -55,6 +57,7 @@ from tests.bench.subject import answers
 from tests.fakes import FakeEngine
 from workers.ipc.frames import EncodedNetwork, Welcome
 from workers.ipc.worker_server import WorkerServer
+from workers.operations import Classify
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -82,11 +85,16 @@ MODEL = ModelRecord(
 def worker(listener: socket.socket) -> None:
     """Answer at once, until the process is killed."""
     found = Labels(tuple(range(5)), (0.5, 0.2, 0.1, 0.05, 0.01))
+    filtered = Image(np.zeros((1, 1, 3), np.uint8))
     wnids: list[str | None] = [None] * CLASSES
     labels = ("fake", [f"label {n}" for n in range(CLASSES)], wnids)
 
+    def answer(job: Job) -> Labels | Image:
+        """Answer the filters too that a front end asks for before it is ready."""
+        return found if isinstance(job.operation, Classify) else filtered
+
     async def serve() -> None:
-        engine = FakeEngine(slots=3, answer=lambda _job: found, takes_jpegs=True)
+        engine = FakeEngine(slots=3, answer=answer, takes_jpegs=True)
         made = Worker(engine, BatchLimits(64, 1 << 40))
         made.start()
         networks = [EncodedNetwork("resnet18", MODEL.model_dump(), labels)]

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 
 from tests import hostile
 from tests.e2e.conftest import Running, Start
-from tests.server import PATIENCE, until
+from tests.server import until
 
 BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -46,30 +44,6 @@ def send(number: signal.Signals, pids: set[int]) -> None:
     for pid in pids & processes():
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def test_bombs_leave_fifteen_neighbours_alone(client: httpx.Client) -> None:
-    """Each good client at another address has its answer within 15 s; a refused one asks again."""
-    bombs = [hostile.png_of_empty_pixels(), hostile.jpeg_of_scans()]
-    good = [hostile.small("PNG", (300, 200))] * 8 + [hostile.small("JPEG", (300, 200))] * 7
-    end = time.monotonic() + 15.0
-
-    def answered(data: bytes) -> int:
-        reply = classified(neighbours, data)
-        while reply.status_code == 503 and time.monotonic() < end:
-            time.sleep(float(reply.headers["Retry-After"]))
-            reply = classified(neighbours, data)
-        return reply.status_code
-
-    other = httpx.HTTPTransport(local_address="127.0.0.2")
-    with (
-        ThreadPoolExecutor(40) as threads,
-        httpx.Client(transport=other, base_url=client.base_url, timeout=PATIENCE) as neighbours,
-    ):
-        hostiles = [threads.submit(classified, client, bomb) for bomb in bombs * 2]
-        assert {*threads.map(answered, good)} == {200}
-        assert time.monotonic() < end
-        assert {each.result().status_code for each in hostiles} <= {422, 503}
 
 
 def test_a_hostile_file_fails_alone_in_a_request_of_several(client: httpx.Client) -> None:
