@@ -35,11 +35,12 @@ _DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
 def client_of(scope: Scope) -> str:
     """Return the client's address, or the network of an IPv6 address."""
     client = scope.get("client")
-    return _network(client[0]) if client else LOCAL
+    return network_of(client[0]) if client else LOCAL
 
 
 @lru_cache(4096)
-def _network(host: str) -> str:
+def network_of(host: str) -> str:
+    """Return an IPv4 address as it is, the /64 network of an IPv6 address, and other texts."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -11,11 +11,12 @@ import urllib.parse
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Any
 
 import httptools
 
+from app.admission.clients import network_of
 from app.http.request import STREAM, StreamWindow
 from models.domain.errors import HeadersTooLarge, MalformedRequest, SlowBody, UrlTooLong
 from models.settings import Network, Settings
@@ -31,10 +32,6 @@ WITHOUT_LIMIT = 1 << 20
 SPARE_DESCRIPTORS = 256
 """Descriptors that connections never use: for logs, spooled files, fetched URLs and workers."""
 
-LEAST_DISCARDED = 64 << 20
-"""Bytes that a refused client may send in any case, even if the limit of bodies is smaller: many
-clients read nothing before they have sent everything. To discard 1 GiB took 0.15 s of CPU time."""
-
 LEAST_CONNECTIONS = 16
 """Connections that are allowed even if there are too few descriptors."""
 
@@ -42,10 +39,8 @@ WINDOW = 10.0
 """Seconds of waiting over which the rate of a body is measured; the first check comes at their
 end."""
 
-_HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|[\w.~%!$&'()*+,;=-]*)(?::\d{0,5})?", re.ASCII)
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[\w.~%!$&'()*+,;=-]*)(?::\d{0,5})?", re.ASCII)
 """A name or an address, and a port (RFC 3986, section 3.2.2)."""
-
-_NOTED = frozenset((b"host", b"expect", b"transfer-encoding", b"content-length"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +51,6 @@ class ConnectionLimits:
     idle_timeout: float
     body_timeout: float
     min_rate: int
-    discard_bytes: int
-    """Bytes that are read at most of a body whose request was refused."""
     connections: int
     per_client: int
     trusted: tuple[Network, ...] = ()
@@ -79,27 +72,23 @@ class ConnectionLimits:
             settings.idle_timeout,
             settings.body_timeout,
             settings.min_body_rate,
-            max(LEAST_DISCARDED, 2 * settings.max_body_bytes),
             connections,
             min(settings.max_connections_per_client, max(1, connections * 3 // 4)),
             settings.trusted_proxies,
         )
 
     def client(self, host: str) -> str | None:
-        """Return the key by which the connections of `host` are counted: of IPv6 addresses the /64.
+        """Return the client whose connections those of `host` are, as requests are counted.
 
         Return None for a trusted proxy, whose connections carry requests of many clients, and for a
         Unix socket.
         """
+        client = network_of(host)
         try:
-            address = ip_address(host.partition("%")[0])
+            address = ip_address(client if "/" not in client else host.partition("%")[0])
         except ValueError:  # a Unix socket
             return None
-        if address.version == 6 and address.ipv4_mapped:
-            address = address.ipv4_mapped
-        if any(address in network for network in self.trusted):
-            return None
-        return f"{address.exploded[:19]}::/64" if address.version == 6 else str(address)
+        return None if any(address in network for network in self.trusted) else client
 
 
 def raise_limit() -> int:
@@ -162,8 +151,18 @@ class Incoming:
         if self._head_bytes > limits.header_bytes:
             raise self._large_head()
         name = name.lower()
-        if name in _NOTED and self.in_head:
-            self._note(name, value)
+        if not self.in_head:
+            return name
+        if name == b"host":
+            self._hosts += 1
+            if not _HOST.fullmatch(value):
+                raise MalformedRequest("the Host header is no host name or address with its port")
+        elif name == b"expect":
+            self.expects = value.lower() == b"100-continue"
+        elif name == b"content-length":
+            self.length = int(value.lstrip(b"0") or b"0")  # a number, as httptools has checked
+        elif name == b"transfer-encoding":
+            self._coding = value if self._coding is None else self._coding + b", " + value
         return name
 
     def complete(self, version: str) -> None:
@@ -202,17 +201,6 @@ class Incoming:
                 "chunks, without extensions and trailers"
             )
 
-    def _note(self, name: bytes, value: bytes) -> None:
-        if name == b"host":
-            self._hosts += 1
-            _check_host(value)
-        elif name == b"expect":
-            self.expects = value.lower() == b"100-continue"
-        elif name == b"content-length":
-            self.length = int(value.lstrip(b"0") or b"0")  # a number, as httptools has checked
-        else:
-            self._coding = value if self._coding is None else self._coding + b", " + value
-
     def _long_url(self) -> UrlTooLong:
         return UrlTooLong(
             f"a URL may have {self._limits.url_bytes} bytes; send options as form fields or JSON"
@@ -237,18 +225,6 @@ def target(url: bytes) -> tuple[str, bytes, bytes]:
     raw = parsed.path or b"/"
     path = raw.decode("ascii")
     return urllib.parse.unquote(path) if "%" in path else path, raw, parsed.query or b""
-
-
-def _check_host(value: bytes) -> None:
-    """Raise MalformedRequest if the value of a Host header is not a host."""
-    found = _HOST.fullmatch(value)
-    if found is None:
-        raise MalformedRequest("the Host header is not a host name or address, with a port or not")
-    if found[1] is not None:
-        try:
-            IPv6Address(found[1].decode())
-        except AddressValueError as error:
-            raise MalformedRequest(f"the Host header is not an IPv6 address: {error}") from None
 
 
 class BodyRate:

@@ -6,6 +6,7 @@ whatever the number of connections, and no connection has a timer or a task of i
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -37,21 +38,15 @@ class Phase(IntEnum):
     """What a connection waits for."""
 
     IDLE = 0
-    """The first byte of a request."""
+    """The first byte of a request, or the short rest of a body whose request has been answered."""
     HEAD = 1
     """The end of a request's headers."""
-    BODY = 2
-    """The rest of a body, or the application, which has not read all of the body."""
-    ANSWER = 3
-    """The application."""
-    DISCARD = 4
-    """The short rest of a body whose request has been answered already."""
-    LINGER = 5
+    WORKING = 2
+    """The application, which may wait for the rest of the body."""
+    ENDING = 3
     """The client's close, after the last answer; the server discards the bytes of the client."""
-    REFUSED = 6
+    REFUSED = 4
     """The client's close, after the refusal of the connection, which is not counted."""
-    CLOSED = 7
-    """The client to read the last bytes of a connection that the server has closed."""
 
 
 class Connection(Protocol):
@@ -73,17 +68,11 @@ class Connection(Protocol):
         """Return whether bytes of the client have come that were not read."""
 
 
-VICTIMS = (
-    *((Phase.LINGER, READING), (Phase.DISCARD, READING)),
-    *((Phase.HEAD, 2 * READING), (Phase.IDLE, READING), (Phase.IDLE, 0.0)),
-)
-"""Phases in which connections may be closed to make room, and the seconds after which they may."""
-
-
 class ConnectionTable:
     """The connections of one process and port; `counters` are shared by all front ends.
 
     `ended` counts the connections that the server ended, by the reason. `clock` returns seconds.
+    Call `sweep` every half second, or four times in the shortest timeout.
     """
 
     def __init__(
@@ -104,10 +93,8 @@ class ConnectionTable:
         self._timeouts = {
             Phase.IDLE: limits.idle_timeout,
             Phase.HEAD: limits.header_timeout,
-            Phase.DISCARD: LINGER,
-            Phase.LINGER: LINGER,
+            Phase.ENDING: LINGER,
             Phase.REFUSED: READING,
-            Phase.CLOSED: LINGER,
         }
 
     def enter(self, connection: Connection, host: str) -> ServiceError | None:
@@ -152,33 +139,29 @@ class ConnectionTable:
         return now - self._members[connection.phase].get(connection, now)
 
     def sweep(self) -> None:
-        """End all connections whose time is over, and look at those that work.
-
-        Call it every half second, or four times in the shortest timeout.
-        """
-        for phase in (Phase.BODY, Phase.ANSWER):
-            for each in list(self._members[phase]):
-                each.look()
+        """End all connections whose time is over, and look at those that work."""
+        for each in list(self._members[Phase.WORKING]):
+            each.look()
         now = self.clock()
         for phase, seconds in self._timeouts.items():
             for each in list(self._older(phase, now - seconds)):
                 each.expire(phase)
 
     def make_room(self, client: Key | None = None) -> bool:
-        """Close an idle connection of `client`, or of any client; return whether there was one.
+        """Close the oldest connection of `client`, or of any client, that ends or is idle.
 
-        The order is that of `VICTIMS`, and within a phase the oldest connection comes first. An
-        idle connection whose request has come but was not read is kept: to close it would reset it.
+        Return whether there was one. A client has a second to read its last answer. An idle
+        connection whose request has come but was not read is kept: to close it would reset it.
         """
         now = self.clock()
-        for phase, seconds in VICTIMS:
-            for each in self._older(phase, now - seconds):
-                own = client is None or each.client_key == client
-                if own and (phase is not Phase.IDLE or not each.sends()):
-                    self.ended("evicted")
-                    each.evict()
-                    self.leave(each)
-                    return True
+        ending, idle = self._older(Phase.ENDING, now - READING), self._older(Phase.IDLE, now)
+        for each in itertools.chain(ending, idle):
+            own = client is None or each.client_key == client
+            if own and (each.phase is Phase.ENDING or not each.sends()):
+                self.ended("evicted")
+                each.evict()
+                self.leave(each)
+                return True
         return False
 
     async def turn(self) -> None:
@@ -226,21 +209,3 @@ class ConnectionTable:
                 "(DARKROOM_MAX_CONNECTIONS); try again later"
             )
         return None
-
-
-class Timer:
-    """A timer of the running event loop that calls `sweep` every `seconds` until it is stopped."""
-
-    def __init__(self, sweep: Callable[[], None], seconds: float) -> None:
-        self._sweep = sweep
-        self._seconds = seconds
-        self._loop = asyncio.get_running_loop()
-        self._next = self._loop.call_later(seconds, self._turn)
-
-    def _turn(self) -> None:
-        self._next = self._loop.call_later(self._seconds, self._turn)
-        self._sweep()
-
-    def end(self) -> None:
-        """Stop the calls."""
-        self._next.cancel()

@@ -30,6 +30,9 @@ from models.domain.errors import (
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
 
+EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"),)
+"""Headers that every answer has, also those with which a connection refuses a request."""
+
 INFERENCE = "/v2"
 """The path of the Open Inference Protocol, whose errors are `{"error": "…"}`."""
 
@@ -73,8 +76,11 @@ def problem(
     )
 
 
-def answer(error: ServiceError, request: Request) -> Response:
-    """Return an error as a response, with `Retry-After` if the client may try again."""
+def answer(error: ServiceError, request: Request | None = None) -> Response:
+    """Return an error as a response, with `Retry-After` if the client may try again.
+
+    There is no `request` where the connection refuses to read one.
+    """
     headers = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Bearer realm="darkroom"'
@@ -82,7 +88,7 @@ def answer(error: ServiceError, request: Request) -> Response:
         headers["Accept-Encoding"] = "gzip, deflate"
     if seconds := retry_after(error):
         headers["Retry-After"] = str(seconds)
-    if is_inference(request):
+    if request is not None and is_inference(request):
         return inference_error(error.detail, error.status, headers)
     body = problem(error, request).model_dump_json(exclude_none=True)
     return Response(body, error.status, headers, MEDIA_TYPE)

@@ -22,7 +22,7 @@ from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import announce, bind, bind_metrics, is_listening, listens
 from app.connections.protocol import CLOSE, GuardedProtocol
-from app.connections.table import ConnectionTable, Timer
+from app.connections.table import ConnectionTable
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
@@ -77,7 +77,6 @@ class Server(uvicorn.Server):
         self._orders = orders
         self._warms_up = warms_up
         self._grace = settings.grace
-        self._timers: list[Timer] = []
         self._opened = False
         self._grpc: grpc.aio.Server | None = None
         self._left: list[ConnectionBalancer] = []
@@ -133,12 +132,15 @@ class Server(uvicorn.Server):
             limits, counters, lambda reason: metrics.connections_ended.labels(reason).inc()
         )
 
+        shortest = min(limits.header_timeout, limits.idle_timeout, limits.body_timeout)
+        loop, seconds = asyncio.get_running_loop(), min(TURN, shortest / 4)
+
         def sweep() -> None:
+            loop.call_later(seconds, sweep)
             metrics.connections.set(len(connections))
             table.sweep()
 
-        shortest = min(limits.header_timeout, limits.idle_timeout, limits.body_timeout)
-        self._timers.append(Timer(sweep, min(TURN, shortest / 4)))
+        sweep()
         return table
 
     def _acceptor(
@@ -166,8 +168,6 @@ class Server(uvicorn.Server):
             self._give_up()
             _ = [task.cancel() for task in self.server_state.tasks]
             await self.lifespan.shutdown()
-        for timer in self._timers:
-            timer.end()
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether serving is to end; called by uvicorn ten times a second."""

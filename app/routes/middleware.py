@@ -21,7 +21,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
-from app.http.problems import answer
+from app.http.problems import EVERY_ANSWER, answer
 from app.http.request import DEPARTURE, header
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import HEALTH, QUIET
@@ -73,7 +73,6 @@ _OWN = ("same-origin", "none")
 _SHOWN = 200
 """Characters of a header that a message repeats."""
 
-_NOSNIFF = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 """The form of W3C Trace Context, of which other values are not logged: they may have 64 KiB."""
@@ -126,7 +125,8 @@ class AccessLog:
                 status = message["status"]
                 scope["answering"] = True
                 named = (b"x-request-id", request_id.encode())
-                message = {**message, "headers": [*message.get("headers", ()), named, _NOSNIFF]}
+                headers = [*message.get("headers", ()), named, *EVERY_ANSWER]
+                message = {**message, "headers": headers}
             streamed = streamed or message.get("more_body", False)
             await (self._taken(send(message)) if streamed else send(message))
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.protocol import LITTLE, MOST_AHEAD
+from app.connections.protocol import MOST_AHEAD
 from app.connections.table import AT_ONCE, LINGER, READING, Phase
 from app.http.request import DEPARTURE
 from tests.connection import connected
@@ -144,9 +144,9 @@ def test_headers_without_end_are_431_and_what_follows_is_not_kept(size: int) -> 
         while not answer:
             answer = await line.send(b"b" * size)
         assert code(answer) == "headers_too_large"
-        assert await line.send(b"b" * LITTLE) == b""
+        assert await line.send(b"b" * 1_000_000) == b""
         assert not line.transport.closed
-        await line.send(b"b")
+        await line.wait(LINGER)
         assert line.transport.aborted
 
     run(scenario)
@@ -191,7 +191,6 @@ def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> None:
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: [:::::]\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: u@h\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h/p\r\n\r\n",
         b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
@@ -308,7 +307,7 @@ def test_a_body_of_tiny_chunks_is_refused_but_small_ones_are_taken() -> None:
 
 def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read() -> None:
     async def scenario() -> None:
-        line = connected(discard_bytes=10_000_000)
+        line = connected()
         answer = await line.send(POST + b"Content-Length: 300000000\r\n\r\n" + b"x" * 1000)
         assert status(answer) == 200
         assert b"connection: close" in answer
@@ -328,7 +327,6 @@ def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
         line = connected()
         answer = await line.send(POST + b"Content-Length: 100000\r\n\r\n" + b"x" * 1000)
         assert b"connection: close" not in answer
-        assert line.phase() is Phase.DISCARD
         assert await line.send(b"x" * 99_000) == b""
         assert line.phase() is Phase.IDLE
         assert status(await line.send(GET)) == 200
@@ -336,14 +334,11 @@ def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
     run(scenario)
 
 
-def test_an_answered_client_whose_body_never_comes_makes_room_after_a_second() -> None:
+def test_an_answered_client_whose_body_never_comes_makes_room() -> None:
     async def scenario() -> None:
         line = connected()
         await line.send(POST + b"Content-Length: 1000000\r\n\r\n")
-        line.time[0] += READING / 2
-        assert await line.send(b"x" * 1000) == b""  # a piece of the body gains no time
-        assert not line.table.make_room()
-        line.time[0] += READING / 2
+        assert await line.send(b"x" * 1000) == b""
         assert line.table.make_room()
         assert line.transport.closed
         assert line.ended == ["evicted"]
