@@ -21,7 +21,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
 from app.grpc_service.methods import METHODS, ROUTE
-from app.routes.middleware import AccessLog
+from app.routes.middleware import logged
 from app.service import Service
 from models.domain.errors import ServiceError
 from models.settings import Settings
@@ -142,7 +142,7 @@ class Calls:
         self._slots = FairSemaphore(slots)
         settings = service.settings
         routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
-        self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)
+        self._app: ASGIApp = logged(routed, settings, service.metrics)
         if settings.trusted_proxies:
             trusted = [str(each) for each in settings.trusted_proxies]
             self._app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, self._app), trusted))

@@ -5,7 +5,8 @@ contents of the images, the options, the weights, and the versions of all defini
 Requests are POST, because they carry images, but they change nothing; 304 is what GET would be
 answered with.
 
-A tag is weak (RFC 9110, section 8.8.1) unless the bytes of the answer are the same each time.
+All tags are weak (RFC 9110, section 8.8.1): `timing` differs each time, and scores and files that a
+GPU encodes may differ a little.
 """
 
 import hashlib
@@ -22,12 +23,10 @@ from app.http.negotiation import IMAGE, JSON, names
 from app.http.request import ClientLeft, before, header
 from app.intake.item import Item
 from app.intake.spool import Blob, digest_of
-from app.intake.wanted import ImageRequest, Parts, Version
-from app.pipeline.decoding import MAGIC
+from app.intake.wanted import ImageRequest
 from app.pipeline.results.timings import server_timing
 from app.responses.answers import Rendering
 from app.service import Service
-from models.codec import ImageFormat, identify
 from models.codec.encoder import codec_versions
 from models.settings import Settings
 from models.version import VERSION
@@ -59,7 +58,6 @@ async def tagged(
     service: Service,
     permit: Permit,
     options: Mapping[str, Any],
-    form: str,
 ) -> tuple[ImageRequest, Rendering, Response | None]:
     """Return the request and its rendering with a tag, or the answer 304 as the third value.
 
@@ -74,41 +72,20 @@ async def tagged(
     digests = await before(permit.deadline, _digests(asked.items))
     if digests is None:
         return asked, rendering, None
-    weak = form == JSON or not same_bytes(asked, on_gpu=service.backend.load().on_gpu)
-    etag = entity_tag(digests, _described(request, asked, rendering, options), weak=weak)
+    etag = entity_tag(digests, _described(request, asked, rendering, options))
     headers = {**rendering.good_headers, "ETag": etag, "Vary": _vary(service.settings)}
     if names(request.headers.get("if-none-match", ""), etag):
         return asked, rendering, _not_modified(asked, rendering, headers, service)
     return asked, replace(rendering, good_headers=headers), None
 
 
-def same_bytes(asked: ImageRequest, *, on_gpu: bool) -> bool:
-    """Return whether an answer of one image has the same bytes each time.
-
-    Three things depend on the device: files that GPUs encode, filters with a tolerance, and the
-    pixels of JPEGs whose Huffman data is damaged, which shows only when they are decoded.
-    """
-    wanted = asked.wanted
-    versions = wanted.versions if isinstance(wanted, Parts) else (wanted,)
-    for each in versions:
-        if not isinstance(each, Version) or each.output.encoding.encoder == "gpu":
-            return False
-        if any(filter_.device_tolerance for filter_ in each.operation.filters):
-            return False
-    return not (on_gpu and any(_is_jpeg(item.content) for item in asked.items))
-
-
-def _is_jpeg(content: object) -> bool:
-    return isinstance(content, Blob) and identify(content.start(MAGIC)) is ImageFormat.JPEG
-
-
-def entity_tag(digests: list[bytes], described: object, *, weak: bool) -> str:
+def entity_tag(digests: list[bytes], described: object) -> str:
     """Return a tag of these contents and of a description that JSON can carry."""
     text = json.dumps(described, sort_keys=True, default=str).encode()
     digest = hashlib.sha256(text, usedforsecurity=False)
     for each in digests:
         digest.update(each)
-    return f'{"W/" if weak else ""}"{digest.hexdigest()[:DIGITS]}"'
+    return f'W/"{digest.hexdigest()[:DIGITS]}"'
 
 
 async def _digests(items: tuple[Item, ...]) -> list[bytes] | None:

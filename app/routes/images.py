@@ -34,7 +34,6 @@ from app.http.request import (
     header,
     seconds_of,
 )
-from app.intake.json_items import in_parsing_thread
 from app.intake.request_items import collect, options_of
 from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
@@ -92,10 +91,6 @@ One that asks for several parts of an image calls the last argument before it do
 
 FormOf = Callable[[Accept, bool], str]
 """Map the Accept header, and whether there is exactly one image, to the form of the response."""
-
-LONG, MANY = 1 << 13, 8
-"""Characters of a text, and members of a list, beyond which an option is read on a thread. To read
-64 chains of 32 filters takes 10 ms, and 12 ms more where they are the text of a form."""
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
@@ -213,12 +208,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         service.pipeline.spans.stages(timings)
     options, n_items = intake.options, len(intake.items)
     check = partial(_check_parts, n_items, settings.max_images_per_request)
-    decide = partial(wanted_of, options, accept, service.computing(), check)
-    if are_long(options):
-        wanted = await before(permit.deadline, in_parsing_thread(decide))
-    else:
-        wanted = decide()
-    asked = ImageRequest(intake.items, wanted)
+    asked = ImageRequest(intake.items, wanted_of(options, accept, service.computing(), check))
     if asked.count > n_items:
         permit.grow(asked.count - n_items, 0)  # each part counts as an image
     permit.expect(asked.kinds, asked.sizes(settings.max_pixels))
@@ -226,7 +216,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     rendering = _rendering(request, asked, service, timings, options, form)
     if wants_tag(request, form, settings):
         asked, rendering, unchanged = await tagged(
-            request, asked, rendering, service, permit, options, form
+            request, asked, rendering, service, permit, options
         )
         if unchanged is not None:
             return unchanged
@@ -245,10 +235,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     form = _negotiated(accept, JSON_LINES, "a stream is answered as")
     options = options_of(request, [])
     most = settings.max_images_per_request
-    decide = partial(
-        wanted_of, options, accept, service.computing(), partial(_check_parts, 1, most)
-    )
-    wanted = await in_parsing_thread(decide) if are_long(options) else decide()
+    wanted = wanted_of(options, accept, service.computing(), partial(_check_parts, 1, most))
     parts = images_of_each(wanted)
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
@@ -285,22 +272,6 @@ def _rendering(
     return Rendering(
         request, headers, timings, record, labels, VectorStyle.of(options), good, names
     )
-
-
-def are_long(options: Mapping[str, Any]) -> bool:
-    """Return whether an option takes so long to read that a thread does it."""
-    for given in options.values():
-        if isinstance(given, str):
-            if len(given) > LONG:
-                return True
-        elif isinstance(given, list) and (len(given) > MANY or any(map(_has_long_text, given))):
-            return True
-    return False
-
-
-def _has_long_text(member: object) -> bool:
-    texts = member.values() if isinstance(member, Mapping) else (member,)
-    return any(isinstance(each, str) and len(each) > LONG for each in texts)
 
 
 def _one_of(offers: tuple[str, ...], refusal: str) -> FormOf:

@@ -18,7 +18,7 @@ from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, infer_document
 from app.service import Service, ServiceOf, missing, service_of
 from models.domain.deadline import Deadline
-from models.domain.errors import MalformedRequest, ServiceError, Unavailable, UnsupportedMedia
+from models.domain.errors import ServiceError, Unavailable, UnsupportedMedia
 from models.networks.served import Model
 from models.version import VERSION
 
@@ -220,36 +220,6 @@ async def metadata(service: ServiceOf, model: str, version: str | None = None) -
 async def index(service: ServiceOf) -> Response:
     """List all models, with the reason where one has no weights."""
     return JSONResponse([_indexed(each) for each in models_of(service.computing().networks)])
-
-
-@router.post("/v2/repository/models/{model}/load", include_in_schema=False)
-@router.post("/v2/repository/models/{model}/unload", include_in_schema=False)
-async def load(model: str) -> Response:
-    """Refuse to load or unload a model."""
-    raise MalformedRequest(
-        f"{model[:60]} cannot be loaded or unloaded here: the networks of a server are those of "
-        "its setting DARKROOM_NETWORKS"
-    )
-
-
-@router.api_route(
-    "/v2/{kind}sharedmemory/{rest:path}", methods=["GET", "POST"], include_in_schema=False
-)
-async def shared_memory() -> Response:
-    """Refuse shared memory."""
-    raise MalformedRequest("shared memory is not supported here; send tensors in the body")
-
-
-@router.api_route("/v2/trace/setting", methods=["GET", "POST"], include_in_schema=False)
-@router.api_route(
-    "/v2/models/{model}/trace/setting", methods=["GET", "POST"], include_in_schema=False
-)
-@router.api_route("/v2/logging", methods=["GET", "POST"], include_in_schema=False)
-async def settings_of_triton() -> Response:
-    """Refuse the settings of traces and logs."""
-    raise MalformedRequest(
-        "traces and logs are set when the server starts (docs/operations.md), not by requests"
-    )
 
 
 def _model(service: Service, name: str, version: str | None) -> InferenceModel:

@@ -330,55 +330,20 @@ async def openapi(request: Request, service: ServiceOf) -> Response:
     return Response(kept[1], media_type="application/json")
 
 
-_TEXT: Schema = {"type": "string"}
-_PARAMETERS: Schema = {
+_ERROR: Schema = {
     "type": "object",
-    "additionalProperties": {"type": ["string", "number", "boolean"]},
+    "properties": {"error": {"type": "string"}},
+    "required": ["error"],
 }
-_ERROR: Schema = {"type": "object", "properties": {"error": _TEXT}, "required": ["error"]}
-_SHAPE: Schema = {"type": "array", "items": {"type": "integer"}}
-_NUMBERS: Schema = {"type": "array", "items": {"type": ["number", "string", "array"]}}
-
-_TENSOR: Schema = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": _TEXT,
-        "shape": _SHAPE,
-        "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
-        "parameters": _PARAMETERS,
-        "data": _NUMBERS,
-    },
-}
-
 _REQUEST: Schema = {
     "type": "object",
     "required": ["inputs"],
-    "properties": {
-        "id": _TEXT,
-        "parameters": _PARAMETERS,
-        "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 1},
-        "outputs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {"name": _TEXT, "parameters": _PARAMETERS},
-            },
-        },
-    },
+    "description": "an inference request of the Open Inference Protocol, version 2",
 }
-
 _REPLY: Schema = {
     "type": "object",
     "required": ["model_name", "model_version", "outputs"],
-    "properties": {
-        "model_name": _TEXT,
-        "model_version": _TEXT,
-        "id": _TEXT,
-        "parameters": _PARAMETERS,
-        "outputs": {"type": "array", "items": {"type": "object"}},
-    },
+    "description": "an inference response of the Open Inference Protocol, version 2",
 }
 
 _STATUSES: dict[int, str] = {

@@ -6,10 +6,8 @@ its scripts write from the OpenAPI document. Only the HTML is completed, by form
 a script: one for each operation that takes images.
 """
 
-import functools
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from app.http.negotiation import matches
 from app.service import ServiceOf
@@ -27,14 +26,6 @@ INDEX = "index.html"
 
 _FORMS = "<!--FORMS-->"
 """The place of the forms in the HTML."""
-
-_MEDIA_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".jpg": "image/jpeg",
-}
 
 POLICY = "; ".join(
     (
@@ -53,36 +44,6 @@ POLICY = "; ".join(
 scripts cannot turn text into markup."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageFile:
-    """One file as it is sent."""
-
-    body: bytes
-    media_type: str
-    etag: str
-
-
-@functools.cache
-def files() -> Mapping[str, PageFile]:
-    """Return the files by name."""
-    return {
-        path.name: page_file(path.read_bytes(), path.suffix)
-        for path in sorted(FOLDER.iterdir())
-        if path.suffix in _MEDIA_TYPES
-    }
-
-
-def page_file(body: bytes, suffix: str) -> PageFile:
-    """Return a body with the media type of its suffix and a strong ETag of its content."""
-    digest = hashlib.sha256(body).hexdigest()[:32]
-    return PageFile(body, _MEDIA_TYPES[suffix], f'"{digest}"')
-
-
-def index(forms: str) -> PageFile:
-    """Return the HTML with `forms`, which browsers show where scripts are switched off."""
-    return page_file(files()[INDEX].body.replace(_FORMS.encode(), forms.encode()), ".html")
-
-
 router = APIRouter(include_in_schema=False)
 
 _HEADERS = {
@@ -93,34 +54,32 @@ _HEADERS = {
 }
 
 
+_files = StaticFiles(directory=FOLDER)
+
+
 @router.get("/")
 @router.get("/docs")
 async def page(request: Request, service: ServiceOf) -> Response:
     """Show the page where images are labelled and filtered, and the reference."""
     kept = service.bodies.get("page")
     if kept is None:
-        made = index(forms(request.app.openapi()))
-        kept = service.bodies["page"] = (made, made.body)
-    found = kept[0]
-    assert isinstance(found, PageFile)
-    return _sent(found, request)
+        html = (FOLDER / INDEX).read_text().replace(_FORMS, forms(request.app.openapi())).encode()
+        kept = service.bodies["page"] = (f'"{hashlib.sha256(html).hexdigest()[:32]}"', html)
+    etag, body = str(kept[0]), kept[1]
+    headers = _HEADERS | {"ETag": etag}
+    if matches(request.headers.get("if-none-match"), etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="text/html")
 
 
 @router.get("/page/{name}")
 async def file(name: str, request: Request) -> Response:
-    """Send one file of the page."""
-    found = files().get(name)
-    if found is None or name == INDEX:
+    """Send one file of the page, or 304 if the browser has it."""
+    if name == INDEX:
         raise HTTPException(404)
-    return _sent(found, request)
-
-
-def _sent(found: PageFile, request: Request) -> Response:
-    """Return the file, or 304 if the browser has it."""
-    headers = _HEADERS | {"ETag": found.etag}
-    if matches(request.headers.get("if-none-match"), found.etag):
-        return Response(status_code=304, headers=headers)
-    return Response(found.body, headers=headers, media_type=found.media_type)
+    found = await _files.get_response(name, request.scope)
+    found.headers.update(_HEADERS)
+    return found
 
 
 Schema = Mapping[str, Any]

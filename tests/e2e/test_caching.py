@@ -53,7 +53,7 @@ def test_the_same_image_is_not_computed_again_for_a_client_that_has_its_answer(
 ) -> None:
     first = client.post(path, content=jpeg(), headers=ASK)
     assert first.status_code == 200
-    assert first.headers["ETag"].startswith("W/") or path == SEPIA
+    assert first.headers["ETag"].startswith("W/")
     before = computed(client)
     again = client.post(
         path, content=jpeg(), headers=ASK | {"If-None-Match": first.headers["ETag"]}

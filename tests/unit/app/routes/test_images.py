@@ -1,27 +1,11 @@
-"""Options that are read on a thread, and parts that are too many."""
-
-from typing import Any
+"""Parts of an image that are too many."""
 
 import pytest
 
 from app.http.negotiation import EVERYTHING
-from app.routes.images import LONG, MANY, are_long, process_wanted
+from app.routes.images import process_wanted
 from app.service import Computing
 from models.domain.errors import TooLarge
-
-
-@pytest.mark.parametrize(
-    ("options", "long"),
-    [
-        ({}, False),
-        ({"versions": "x" * LONG, "labels": False, "top_k": 5}, False),
-        ({"versions": "x" * (LONG + 1)}, True),
-        ({"versions": [{}] * MANY}, False),
-        ({"labels": False, "versions": [{}] * (MANY + 1)}, True),
-    ],
-)
-def test_long_texts_and_lists_are_long(options: dict[str, Any], long: bool) -> None:
-    assert are_long(options) is long
 
 
 @pytest.mark.parametrize(("labels", "parts"), [("true", 65), ("false", 64)])
