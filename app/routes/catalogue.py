@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from app.responses.thumbnails import made, thumbnail
+from app.responses.thumbnails import thumbnail
 from app.routes.openapi import NOT_FOUND, Responses
 from app.service import Service, ServiceOf
 from models.api.catalogue import (
@@ -65,10 +65,9 @@ async def one_filter(name: str) -> Response:
 async def filter_thumbnail(name: str, service: ServiceOf) -> Response:
     """Return a picture before and after the filter's own example, side by side, as a PNG."""
     _check(name)
-    if not made(name):
-        async with service.drawing:
-            await asyncio.to_thread(thumbnail, name)
-    return Response(thumbnail(name), headers={"Cache-Control": "max-age=3600"}, media_type=_PNG)
+    async with service.drawing:
+        picture = await asyncio.to_thread(thumbnail, name)
+    return Response(picture, headers={"Cache-Control": "max-age=3600"}, media_type=_PNG)
 
 
 @router.get("/models", operation_id="list_models", response_model=ModelCatalogue)
