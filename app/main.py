@@ -4,13 +4,13 @@ Besides `executors.py` only this file of `app` chooses a backend.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
-from prometheus_client.registry import Collector
 
 from app.admission.clients import ApiKeys
 from app.admission.counters import Counters
@@ -18,17 +18,15 @@ from app.admission.permits import Usage
 from app.decoders import DecoderLimits, DecoderPool
 from app.executors import (
     NONE,
-    Executor,
     Workers,
     admission_for,
     image_memory,
+    job_images,
     local_executor,
     remote_executor,
 )
 from app.fetch.fetcher import Fetcher
 from app.http import problems
-from app.job_start import start_jobs
-from app.pipeline.memory import Memory
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
@@ -37,8 +35,7 @@ from app.service import Service
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from app.telemetry.collectors import AtScrape, system_collectors
 from app.telemetry.metrics import Metrics
-from app.telemetry.tracing import exporting_provider, sending, telemetry_of
-from models.api.schemas import ModelRecord
+from app.telemetry.tracing import exporting_provider, send_last, telemetry_of
 from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
@@ -60,97 +57,113 @@ class Private:
 async def start_service(
     settings: Settings,
     metrics: Metrics,
-    weights: bool = True,
     workers: Workers = NONE,
     counters: Counters | None = None,
-    *,
-    ahead: bool = False,
-    full_batches: bool = False,
+    private: Private | None = None,
 ) -> Service:
-    """Build every part, innermost first; without `weights` it only filters.
+    """Build every part, innermost first, and the jobs if there is a folder for them.
 
     `workers` are other processes; without any, the worker is in this one. `counters` are shared by
-    front ends, and so are the limits. With `ahead` a decoder process is started beside the worker,
-    before the first image needs it. With `full_batches` the scores that a worker in this process
-    gives do not depend on batches.
+    front ends, and so are the limits. ValueError says which setting is wrong.
     """
-    counters = counters or Counters()
+    counters, given = counters or Counters(), private or Private(weights=True, full_batches=False)
     async with AsyncExitStack() as started:  # a failure below stops what has been started
         memory = image_memory(settings, counters)
         limits = DecoderLimits.from_settings(settings, cores(settings))
         decoders = DecoderPool(limits, metrics.on_decoder_end)
         started.push_async_callback(decoders.aclose)
-        first = asyncio.create_task(decoders.start() if ahead else asyncio.sleep(0))
+        # A decoder process starts beside the worker, but for a private server when it needs it.
+        first = asyncio.create_task(asyncio.sleep(0) if private else decoders.start())
         started.callback(first.cancel)
         executor = await (
             workers.connect(settings)
             if workers.connect
             else remote_executor(settings, metrics, workers, counters)
             if workers.addresses
-            else local_executor(settings, metrics, weights, full_batches)
+            else local_executor(settings, metrics, given.weights, given.full_batches)
         )
         started.push_async_callback(executor.backend.aclose)
         await first
-        service = _assembled(started, settings, metrics, (executor, decoders, memory), counters)
+        fetcher = Fetcher.from_settings(settings, metrics.on_fetch, counters)
+        started.push_async_callback(fetcher.aclose)
+        backend, computing = executor.backend, executor.computing
+        admission = admission_for(settings, counters, executor)
+        files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
+        known = None
+        if settings.result_cache:
+            from app.pipeline.results.known_results import KnownResults
+
+            known = KnownResults(settings.result_cache, computing, files, metrics)
+        pixels, threads = settings.max_pixels, cores(settings)
+        pipeline = Pipeline(
+            backend, fetcher, metrics, memory, decoders, files, known, pixels, threads
+        )
+        started.callback(pipeline.close)
+        usage = Usage(admission, fetcher.concurrency, memory.limit, files.limit)
+        metrics.watch(
+            [
+                AtScrape(
+                    backend.load,
+                    usage,
+                    lambda: computing().networks,
+                    lambda: computing().degraded,
+                    executor.devices,
+                )
+            ],
+            [*system_collectors(wanted_gpus(settings.gpus) > 0)],
+        )
+        operations = canary_operations(computing().networks)
+        service = Service(
+            settings=settings,
+            backend=backend,
+            pipeline=pipeline,
+            decoders=decoders,
+            fetcher=fetcher,
+            admission=admission,
+            metrics=metrics,
+            canary=Canary(backend, operations, canary_image(), settings.canary_interval),
+            computing=computing,
+            keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
+            counters=counters,
+            set_batching=executor.set_batching,
+            ends_with_worker=executor.is_here,
+        )
+        if settings.data_folder is not None:
+            await _start_jobs(service, settings.data_folder, started)
         started.pop_all()
     return service
 
 
-def _assembled(
-    started: AsyncExitStack,
-    settings: Settings,
-    metrics: Metrics,
-    parts: tuple[Executor, DecoderPool, Memory],
-    counters: Counters,
-) -> Service:
-    """Put the parts around a started backend; `started` learns what must be stopped again."""
-    executor, decoders, memory = parts
-    fetcher = Fetcher.from_settings(settings, metrics.on_fetch, counters)
-    started.push_async_callback(fetcher.aclose)
-    admission = admission_for(settings, counters, executor)
-    files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
-    usage = Usage(admission, fetcher.concurrency, memory.limit, files.limit)
-    metrics.watch(
-        [_at_scrape(executor, usage)], [*system_collectors(wanted_gpus(settings.gpus) > 0)]
+async def _start_jobs(service: Service, data_folder: Path, started: AsyncExitStack) -> None:
+    """Let a service work on the jobs of its data folder.
+
+    SQLAlchemy is imported here and not before, so that other servers do not wait for it.
+    """
+    from app.jobs.files import DataFolder
+    from app.jobs.jobs import Jobs
+    from app.jobs.store.database import opened
+    from app.jobs.work import ImageOutput, ImageWorker, Permission
+
+    settings, storage = service.settings, service.fetcher.storage
+    folder = DataFolder(data_folder)
+    await asyncio.to_thread(folder.make)
+    engine = await opened(settings.jobs_database, data_folder)
+    started.push_async_callback(engine.dispose)
+    permission, output = Permission(service.admission), ImageOutput(storage)
+    service.jobs = Jobs(
+        settings,
+        engine,
+        folder,
+        storage,
+        ImageWorker(service.pipeline, permission, output, settings.max_deadline),
+        jobs.work_of(service.computing),
+        job_images(settings, service.counters.front_ends),
+        service.counters,
+        service.stopping.is_set,
+        service.metrics.on_job_item,
     )
-    known = None
-    if settings.result_cache:
-        from app.pipeline.results.known_results import KnownResults
-
-        known = KnownResults(settings.result_cache, executor.computing, files, metrics)
-    backend, pixels, threads = executor.backend, settings.max_pixels, cores(settings)
-    pipeline = Pipeline(backend, fetcher, metrics, memory, decoders, files, known, pixels, threads)
-    started.callback(pipeline.close)
-    return Service(
-        settings=settings,
-        backend=backend,
-        pipeline=pipeline,
-        decoders=decoders,
-        fetcher=fetcher,
-        admission=admission,
-        metrics=metrics,
-        canary=_canary(executor, settings),
-        computing=executor.computing,
-        keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
-        counters=counters,
-        set_batching=executor.set_batching,
-        ends_with_worker=executor.is_here,
-    )
-
-
-def _canary(executor: Executor, settings: Settings) -> Canary:
-    operations = canary_operations(executor.computing().networks)
-    return Canary(executor.backend, operations, canary_image(), settings.canary_interval)
-
-
-def _at_scrape(source: Executor, usage: Usage) -> Collector:
-    """Return what reads the state of this process when metrics are requested."""
-    load, devices = source.backend.load, source.devices
-
-    def models() -> Iterator[ModelRecord]:
-        return (each.model.record for each in source.computing().networks if each.model is not None)
-
-    return AtScrape(load, usage, models, lambda: source.computing().degraded, devices)
+    service.jobs.on_states = service.metrics.on_jobs
+    await service.jobs.start()
 
 
 async def stop_service(service: Service) -> None:
@@ -165,39 +178,6 @@ async def stop_service(service: Service) -> None:
     await service.decoders.aclose()
     service.pipeline.close()
     service.metrics.observations.flush()
-
-
-@asynccontextmanager
-async def _serving(
-    service: Service, traces: TracerProvider | None, *, probes: bool
-) -> AsyncIterator[None]:
-    """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
-    if traces is not None:
-        from app.pipeline.results.spans import Spans
-
-        service.pipeline.spans = Spans(traces)
-    try:
-        if not probes:
-            yield
-            return
-        await service.canary.probe()
-        probing = asyncio.create_task(service.canary.keep_probing())
-        yield
-        probing.cancel()
-    finally:
-        await stop_service(service)
-
-
-async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Service:
-    """Return the started service with its jobs.
-
-    The fault of wrong settings is noted, because the next start would fail with them too.
-    """
-    try:
-        return await start_jobs(await starting, stop_service)
-    except ValueError as error:
-        app.state.wrong_settings = str(error)
-        raise
 
 
 def create_app(
@@ -218,18 +198,23 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        given = private or Private(weights=True, full_batches=False)
-        starting = start_service(
-            settings,
-            metrics,
-            given.weights,
-            workers,
-            counters,
-            ahead=private is None,
-            full_batches=given.full_batches,
-        )
-        service = app.state.service = await _started(app, starting)
-        async with sending(traces), _serving(service, traces, probes=private is None):
+        try:
+            service = await start_service(settings, metrics, workers, counters, private)
+        except ValueError as error:  # the next start would fail with these settings too
+            app.state.wrong_settings = str(error)
+            raise
+        app.state.service = service
+        if traces is not None:
+            from app.pipeline.results.spans import Spans
+
+            service.pipeline.spans = Spans(traces)
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(send_last, traces)
+            ending.push_async_callback(stop_service, service)
+            if private is None:
+                await service.canary.probe()
+                probing = asyncio.create_task(service.canary.keep_probing())
+                ending.callback(probing.cancel)
             yield
 
     app = FastAPI(
@@ -242,13 +227,8 @@ def create_app(
         openapi_url=None,  # `routes/openapi.py` serves it, made once
         docs_url=None,  # FastAPI's pages load scripts from a CDN; the page does not
     )
-    _install_routes(app, settings, metrics)
-    return app
-
-
-def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
-    """Add the routes, the conversion of errors to problems, and the middleware."""
     for each in (images, jobs, catalogue, health, openapi, page, inference):
         app.include_router(each.router)
     problems.install(app)
     middleware.install(app, images.router, settings, metrics)
+    return app

@@ -49,7 +49,7 @@ async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(main, "local_executor", lambda *_: _done(executor))
-        service = await main.start_service(Settings(), Metrics())
+        service = await main.start_service(Settings(), Metrics(), private=main.Private(True, False))
     app = main.create_app(Settings())
     app.state.service = service
     try:

@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 from app.admission.permits import Usage
 from app.system.process_family import ProcessUse, boot_time, process_family
 from app.telemetry.metrics import METRICS_FOLDER
-from models.api.schemas import ModelRecord
 from models.domain.backend import Load
+from models.networks.served import ServedNetwork
 from models.version import VERSION
 
 log = logging.getLogger("darkroom.metrics")
@@ -114,14 +114,13 @@ def _gauges(
 class AtScrape(Collector):
     """Collector of what the whole server does now; functions return what may change.
 
-    `models` returns the records of the networks that have weights, `degraded` the reason why the
-    device is not the one that was asked for, or None. `devices` returns the load of each device,
-    with the UUID of a GPU.
+    `degraded` returns the reason why the device is not the one that was asked for, or None;
+    `devices` returns the load of each device, with the UUID of a GPU.
     """
 
     load: Callable[[], Load]
     usage: Usage
-    models: Callable[[], Iterable[ModelRecord]]
+    networks: Callable[[], Iterable[ServedNetwork]]
     degraded: Callable[[], str | None]
     devices: Callable[[], Iterable[tuple[Load, str]]] = tuple
 
@@ -167,7 +166,10 @@ class AtScrape(Collector):
         """Return a row of labels for each network that has weights."""
         text = "The networks, their weights and the precision they compute in."
         networks = InfoMetricFamily("darkroom_network", text, labels=["network"])
-        for each in self.models():
+        for network in self.networks():
+            if network.model is None:
+                continue
+            each = network.model.record
             row = {
                 "weights": each.name,
                 "sha256": each.sha256,

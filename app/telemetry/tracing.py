@@ -8,8 +8,6 @@ installed; its SDK and the exporter come with the extra `otel`.
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
 from fastapi.telemetry import TelemetryConfig
@@ -94,20 +92,16 @@ def telemetry_of(provider: TracerProvider | None) -> TelemetryConfig:
     }
 
 
-@asynccontextmanager
-async def sending(provider: TracerProvider | None) -> AsyncIterator[None]:
-    """Send the last spans when the block ends, for at most FAREWELL seconds.
+async def send_last(provider: TracerProvider | None) -> None:
+    """Send the last spans of a server that ends, for at most FAREWELL seconds.
 
     A thread of its own waits for an exporter that does not answer, and ends with the process.
     """
-    try:
-        yield
-    finally:
-        shutdown = getattr(provider, "shutdown", None)  # a method of the SDK, not of the API
-        if shutdown is not None:
-            ending = threading.Thread(target=shutdown, name="traces", daemon=True)
-            ending.start()
-            await asyncio.to_thread(ending.join, FAREWELL)
+    shutdown = getattr(provider, "shutdown", None)  # a method of the SDK, not of the API
+    if shutdown is not None:
+        ending = threading.Thread(target=shutdown, name="traces", daemon=True)
+        ending.start()
+        await asyncio.to_thread(ending.join, FAREWELL)
 
 
 def _chosen(name: str, allowed: tuple[str, ...]) -> str:

@@ -48,7 +48,6 @@ APP = (
     "executors",
     "routes",
     "grpc_service",
-    "job_start",
     "main",
     "warm_up",
     "processes",

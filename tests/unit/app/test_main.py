@@ -28,7 +28,7 @@ def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(
 
     async def test() -> None:
         with pytest.raises(RuntimeError, match="no room for the pipeline"):
-            await main.start_service(Settings(), Metrics(), weights=False)
+            await main.start_service(Settings(), Metrics(), private=main.Private(False, False))
 
     asyncio.run(test())
     (backend,) = closed

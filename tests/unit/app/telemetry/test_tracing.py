@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from app.telemetry import tracing
-from app.telemetry.tracing import check, sending, telemetry_of
+from app.telemetry.tracing import check, send_last, telemetry_of
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
@@ -61,14 +61,10 @@ def test_an_exporter_that_does_not_answer_does_not_keep_the_server(
         def shutdown(self) -> None:
             released.wait()
 
-    async def scenario() -> None:
-        async with sending(Stuck()):
-            pass
-
     released = threading.Event()
     monkeypatch.setattr(tracing, "FAREWELL", 0.01)
     try:
-        asyncio.run(scenario())
+        asyncio.run(send_last(Stuck()))
     finally:
         released.set()
 
