@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import main
 from app.executors import Executor, Workers
@@ -107,8 +106,6 @@ class FrontEnd:
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the application; its parts start with it."""
         app = main.create_app(self._settings, Workers(connect=self._executor))
-        assert app.middleware_stack is not None
-        app.middleware_stack = WholeBodies(app.middleware_stack)
         freeze()
         return app
 
@@ -139,26 +136,6 @@ class FrontEnd:
             watchers[-1]()
 
         return Executor(backend, lambda: computing, absence=backend.absence, watch_busy=watch)
-
-
-class WholeBodies:
-    """ASGI application that sends bodies of `app` as bytes: Ray pickles them on their way.
-
-    Darkroom sends large bodies as views, so that a server's socket copies them and nothing else.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
-        async def whole(message: Message) -> None:
-            if isinstance(message.get("body"), memoryview | bytearray):
-                message = {**message, "body": bytes(message["body"])}
-            await send(message)
-
-        await self._app(scope, receive, whole)
 
 
 def busy_images(backend: RayBackend, found: Offer) -> tuple[int, int]:

@@ -7,6 +7,7 @@ feeds, spaces before colons, unknown methods and bad chunk sizes.
 """
 
 import re
+import resource
 import urllib.parse
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,11 +21,6 @@ from app.admission.clients import network_of
 from app.http.request import STREAM, StreamWindow
 from models.domain.errors import HeadersTooLarge, MalformedRequest, SlowBody, UrlTooLong
 from models.settings import Network, Settings
-
-try:
-    import resource
-except ImportError:  # pragma: no cover (Windows has no such limit)
-    resource = None  # type: ignore[assignment]  # the name of a module
 
 WITHOUT_LIMIT = 1 << 20
 """Descriptors that are assumed where the operating system states no limit."""
@@ -93,8 +89,6 @@ class ConnectionLimits:
 
 def raise_limit() -> int:
     """Raise the soft limit of open files to the hard limit; return the limit that holds now."""
-    if resource is None:
-        return WITHOUT_LIMIT
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WITHOUT_LIMIT if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -89,12 +89,12 @@ class StreamedBody(Response):
                 await self._source.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def pieces(self) -> AsyncGenerator[memoryview, None]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         """Yield the content in pieces of at most PIECE bytes."""
         async with aclosing(self.content) as chunks:
             async for chunk in chunks:
                 for start in range(0, len(chunk), PIECE):
-                    yield memoryview(chunk)[start : start + PIECE]
+                    yield bytes(chunk[start : start + PIECE])
 
 
 def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> Response:

@@ -8,7 +8,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
 
 from fastapi import FastAPI
@@ -87,26 +87,24 @@ def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metric
 def logged(app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
     """Return `app` behind the layers that every request passes."""
     guarded = ForeignPages(app, settings)
-    return AccessLog(guarded, metrics, settings.body_timeout, settings.cors_origins)
+    return AccessLog(guarded, metrics, settings.cors_origins)
 
 
 class AccessLog:
     """The outermost ASGI middleware, so that it logs what the client receives.
 
-    Every request gets its id, its metric and its log line; answers that are not read end.
+    Every request gets its id, its metric and its log line.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         metrics: Metrics,
-        body_timeout: float,
         origins: Sequence[str] = (),
     ) -> None:
         self._origins = origins
         self._app = self._with_cors(app)
         self._observed = metrics.observations.request
-        self._body_timeout = body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -114,17 +112,16 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         request_id = scope["request_id"] = request_id_of(scope)
-        start, status, streamed = time.monotonic(), 0, False
+        start, status = time.monotonic(), 0
 
         async def marked(message: Message) -> None:
-            nonlocal status, streamed
+            nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 named = (b"x-request-id", request_id.encode())
                 headers = [*message.get("headers", ()), named, *EVERY_ANSWER]
                 message = {**message, "headers": headers}
-            streamed = streamed or message.get("more_body", False)
-            await (self._taken(send(message)) if streamed else send(message))
+            await send(message)
 
         # Every GET route answers HEAD too: the server omits the body, because its scope says HEAD.
         seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
@@ -162,17 +159,6 @@ class AccessLog:
     ) -> None:
         """Answer a request that the application has not answered."""
         await self._with_cors(answer(error, Request(scope)))(scope, receive, send)
-
-    async def _taken(self, sending: Awaitable[None]) -> None:
-        """Await a send; raise ClientDisconnect if the client reads nothing for `body_timeout`.
-
-        This applies to the last message too, which waits until the one before has been read.
-        """
-        try:
-            async with asyncio.timeout(self._body_timeout):
-                await sending
-        except TimeoutError:
-            raise ClientDisconnect from None
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
-from starlette.types import Message, Receive, Scope, Send
 
 from app import cluster
 from app.admission import Admission, Limits
 from app.admission.account import Kind
-from app.cluster import FrontEnd, WholeBodies, busy_images, reserved
+from app.cluster import FrontEnd, busy_images, reserved
 from models.domain.backend import Load
 from models.settings import Settings
 from workers.cluster import Offer
@@ -29,26 +28,6 @@ class Known:
 
     def load(self) -> Load:
         return replace(IDLE, device=self.device)
-
-
-async def views(_scope: Scope, _receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": memoryview(b"abc"), "more_body": True})
-    await send({"type": "http.response.body", "body": b"d"})
-
-
-def test_bodies_are_sent_as_bytes_which_ray_can_pickle() -> None:
-    sent: list[Message] = []
-
-    async def keep(message: Message) -> None:
-        sent.append(message)
-
-    async def receive() -> Message:
-        return {"type": "http.request"}
-
-    asyncio.run(WholeBodies(views)({"type": "http"}, receive, keep))
-    assert [each.get("body") for each in sent] == [None, b"abc", b"d"]
-    assert [type(each["body"]) for each in sent[1:]] == [bytes, bytes]
 
 
 @pytest.mark.parametrize(

@@ -13,37 +13,6 @@ from models.domain.alarms import alarms
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
 
-@pytest.mark.parametrize("n_chunks", [1, 1_000_000])
-def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) -> None:
-    ended, room = asyncio.Event(), 1
-
-    async def stream(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        try:
-            for _ in range(n_chunks):
-                await send({"type": "http.response.body", "body": b"x", "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            ended.set()
-
-    async def full_after_one(message: Message) -> None:
-        nonlocal room
-        if message["type"] == "http.response.body":
-            if not room:
-                await asyncio.Event().wait()
-            room -= 1
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def scenario() -> None:
-        async with asyncio.timeout(100):
-            await AccessLog(stream, Metrics(), 0.01)(dict(SCOPE), receive, full_after_one)
-        assert ended.is_set()
-
-    asyncio.run(scenario())
-
-
 def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
     async def refused(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 405, "headers": []})
@@ -56,7 +25,7 @@ def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
 
     async def scenario() -> set[str]:
         metrics = Metrics()
-        log = AccessLog(refused, metrics, 100.0)
+        log = AccessLog(refused, metrics)
         for method in ("GET", "HEAD", "DELETE", "PROPFIND", "M-SEARCH", "QUERY", "PURGE"):
             await log({**SCOPE, "method": method}, receive, send)
         metrics.observations.flush()
@@ -87,7 +56,7 @@ def test_a_line_of_the_log_is_short_whatever_a_client_sends(
 
     async def scenario() -> None:
         scope = {**SCOPE, "path": "/" + "a" * 32_000, "headers": [(b"traceparent", traceparent)]}
-        await AccessLog(answered, Metrics(), 100.0)(scope, receive, send)
+        await AccessLog(answered, Metrics())(scope, receive, send)
 
     with caplog.at_level(logging.INFO, "darkroom.access"):
         asyncio.run(scenario())
@@ -110,7 +79,7 @@ def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> 
         async def send(message: Message) -> None:
             sent.append(message)
 
-        log = AccessLog(waiting, Metrics(), 100.0)
+        log = AccessLog(waiting, Metrics())
         request = asyncio.create_task(log(dict(SCOPE), receive, send))
         await asyncio.sleep(0)
         if ended:
