@@ -55,6 +55,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
+COPY clients/python/src clients/python/src
 COPY darkroom darkroom
 COPY models models
 COPY workers workers

@@ -1,8 +1,9 @@
 """The command `darkroom`, in a checkout and in a wheel that shares its environment with others.
 
 The packages of Darkroom are called `app`, `models` and `workers`. Other distributions use these
-names as well, so the wheel puts them below `darkroom`, where no other program finds them. They are
-imported from there before anything else is, in this process and in all that it starts.
+names as well, so the wheel puts the packages, and a copy of the Python client, below `darkroom`,
+where no other program finds them. The packages are imported from there before anything else is, in
+this process and in all that it starts.
 """
 
 import os

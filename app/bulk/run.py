@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
 from typing import Protocol, TextIO
 
+import msgspec
 from tqdm import tqdm
 
 from app.bulk import engine
 from app.bulk.outputs.journal import Journal, Origin
-from app.bulk.report import file_of, human_line, record_of, with_warning
+from app.bulk.report import human_line
 from app.bulk.sources.source import Source
 from app.bulk.work import Finished, Task, Work
 from app.system.terminal import has_colours, is_terminal
@@ -94,7 +95,8 @@ def tasks_of(sources: Iterator[Source]) -> Iterator[Task]:
 def _warned(finished: Finished, warning: str) -> Finished:
     if finished.failed:
         return finished
-    return replace(finished, line=with_warning(finished.line, warning))
+    member = b',"warning":' + msgspec.json.encode(warning) + b"}\n"
+    return replace(finished, line=finished.line.removesuffix(b"}\n") + member)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
@@ -118,8 +120,7 @@ class RecordPrinter:
         for each in finished:
             text = each.line.decode()
             if self._for_people:
-                record, file = record_of(each.line), file_of(each.line)
-                text = human_line(record, file, colours=self._colours)
+                text = human_line(each.line, colours=self._colours)
             self._write(text)
 
 

@@ -1,27 +1,22 @@
 """What a command wants of every image: the request for a server, and the record of its answer."""
 
-import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from app.bulk.errors import WrongUsage
-from app.bulk.outputs.folder import ResultsFolder
-from app.bulk.report import OF_HTTP, readable, with_file
+from app.bulk.report import json_line, readable
 from app.bulk.sources.source import Source
 from app.intake.wanted import FixedFormat, Version
+from darkroom_client import Client, Image, ImageResult, Network, Problem
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 
-Record = dict[str, Any]
-"""A record of a server."""
-
-HTTP_ALONE = {"index", "id", "source"}
-"""Members of a server's record that the command knows better."""
+Identity = Mapping[str, object]
+"""The properties of a network that records depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +40,18 @@ class Finished:
 
 
 class Work(Protocol):
-    """What a server does with every image; several threads call `finished`.
+    """The request for every image; several threads call `ask` and `finished`."""
 
-    With `timing` a record has the milliseconds of its stages, which differ from run to run.
-    """
-
-    path: ClassVar[str]
-    """The path of the endpoint."""
     needs_weights: ClassVar[bool]
 
     @property
     def timing(self) -> bool:
-        """Return whether records have the milliseconds of their stages."""
+        """Return whether records have the milliseconds of their stages, which differ each time."""
 
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Return the options as fields of a form."""
+    def ask(self, client: Client, images: Sequence[Image], /) -> list[ImageResult]:
+        """Return the answers of a server, in the order of the images; raises DarkroomError."""
 
-    def identity(self, models: Mapping[str, Any], /) -> Mapping[str, object] | None:
-        """Return what records depend on, of the answer to `GET /models`; may raise WrongUsage."""
-
-    def finished(self, task: Task, record: Record) -> Finished:
+    def finished(self, task: Task, result: ImageResult) -> Finished:
         """Return the record of an image, after its result was written; may raise CannotWrite."""
 
 
@@ -75,42 +61,43 @@ class Classification:
 
     given: Mapping[str, Any]
     timing: bool = False
-    path: ClassVar[str] = "/classify"
     needs_weights: ClassVar[bool] = True
 
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Return the options as fields of a form."""
-        return {name: str(value) for name, value in self.given.items()}
+    def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
+        """Return the answers of a server, in the order of the images."""
+        asked: Any = {name: each for name, each in self.given.items() if name != "vector_format"}
+        return client.classify(images, **asked)
 
-    def identity(self, models: Mapping[str, Any]) -> Mapping[str, object] | None:
-        """Return the properties of the server's first network that its records depend on.
+    def finished(self, task: Task, result: ImageResult) -> Finished:
+        """Return the record of an image; a vector is numbers unless base64 is asked for."""
+        if self.given.get("vector_format") != "base64":
+            for name in ("logits", "embedding"):
+                if getattr(result, name) is not None:
+                    numbers = {name: result.vector.tolist()}
+                    result = msgspec.structs.replace(result, **numbers)
+        return _finished(task, result, None, timing=self.timing)
 
-        The options do not say them all: `--weights auto` takes the weights that can be had, and the
-        content of a file of labels may change. A warning is among them if the labels are not those
-        one would expect.
-        """
-        if not models.get("models"):
-            raise WrongUsage(str(models.get("problem") or "the server has no network"))
-        first = models["models"][0]
-        classes = first["classes"]
-        names = [[each["label"] for each in classes], [each.get("wnid") for each in classes]]
-        return {
-            "network": first["name"],
-            "weights": first["sha256"],
-            "labels": hashlib.sha256(json.dumps(names).encode()).hexdigest(),
-            "preprocessing": first["preprocessing"],
-            "precision": first["precision"],
-            **({"warning": first["warning"]} if first.get("warning") else {}),
-        }
 
-    def finished(self, task: Task, record: Record) -> Finished:
-        """Return the record of an image."""
-        return _finished(task, record, timing=self.timing)
+def identity(network: Network) -> Identity:
+    """Return the properties of a network that records depend on.
+
+    The options do not say them all: `--weights auto` takes the weights that can be had, and the
+    content of a file of labels may change. A warning is among them if the labels are not those
+    one would expect.
+    """
+    names = [[each.label for each in network.classes], [each.wnid for each in network.classes]]
+    return {
+        "network": network.name,
+        "weights": network.sha256,
+        "labels": hashlib.sha256(json.dumps(names).encode()).hexdigest(),
+        "preprocessing": network.preprocessing,
+        "precision": network.precision,
+        **({"warning": network.warning} if network.warning else {}),
+    }
 
 
 class Destination(Protocol):
-    """Where results are written."""
+    """The place of filtered images."""
 
     def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
         """Write one result and return its file, None if it has no name.
@@ -123,75 +110,61 @@ class Destination(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class InFolder:
-    """Destination of many images: the folder of results, which mirrors the folders of sources."""
-
-    folder: ResultsFolder
-
-    def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
-        """Write one result and return its file."""
-        return str(self.folder.write(task.target, format_, data))
-
-    def planned(self, task: Task) -> str | None:
-        """Return the file that the result of an image would have had."""
-        return str(self.folder.path / task.target)
-
-
-@dataclass(frozen=True, slots=True)
 class Filtering:
     """A filtered `version` of every image by `POST /filter`, written to a `destination`."""
 
     version: Version
     destination: Destination
     timing: bool = False
-    path: ClassVar[str] = "/filter"
     needs_weights: ClassVar[bool] = False
 
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Return the options as fields of a form."""
-        filters = self.version.operation.filters
-        ops = json.dumps([each.model_dump(mode="json") for each in filters])
+    def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
+        """Return the answers of a server, in the order of the images."""
+        ops = [each.model_dump(mode="json") for each in self.version.operation.filters]
         output, plain = self.version.output, Encoding()
-        given = {each.name: getattr(output.encoding, each.name) for each in fields(Encoding)}
-        texts = {
-            name: str(value).lower()
-            for name, value in given.items()
-            if value != getattr(plain, name)
-        }
+        given: Any = {each.name: getattr(output.encoding, each.name) for each in fields(Encoding)}
+        given = {name: each for name, each in given.items() if each != getattr(plain, name)}
         if isinstance(output.format, FixedFormat):
-            texts["format"] = output.format.format.value
-        return {**texts, "ops": ops}
+            given["format"] = output.format.format.value
+        return client.filter(images, ops, **given)
 
-    def identity(self, _models: Mapping[str, Any]) -> Mapping[str, object] | None:
-        """Return None: no network is asked."""
-        return None
-
-    def finished(self, task: Task, record: Record) -> Finished:
+    def finished(self, task: Task, result: ImageResult) -> Finished:
         """Write the result of an image and return its record."""
-        file, image = None, record.get("image")
+        file, image = None, result.image
         if image is not None:
-            data = base64.b64decode(image.pop("data"))
-            format_ = ImageFormat(image["media_type"].removeprefix("image/"))
+            format_ = ImageFormat(image.media_type.removeprefix("image/"))
             try:
-                file = self.destination.write(task, format_, data)
+                file = self.destination.write(task, format_, result.content)
+                image = msgspec.structs.replace(image, data=None)
+                result = msgspec.structs.replace(result, image=image)
             except ServiceError as error:
-                record = failure(error)
-        if record["status"] != "ok":
+                result = failure(error)
+        if not result.ok:
             file = self.destination.planned(task)
-        return _finished(task, record, file, timing=self.timing)
+        return _finished(task, result, file, timing=self.timing)
 
 
-def failure(error: ServiceError) -> Record:
+def failure(error: ServiceError) -> ImageResult:
     """Return the record of an image that no server saw, or whose result cannot be written."""
-    return {"status": "error", "error": {"code": error.code, "detail": readable(error.detail)}}
+    problem = Problem(error.code, readable(error.detail))
+    return ImageResult(index=0, status="error", error=problem)
 
 
-def _finished(task: Task, record: Record, file: str | None = None, *, timing: bool) -> Finished:
-    """Return the line for a record of a server, with the command's own index and name."""
-    own = HTTP_ALONE if timing else HTTP_ALONE | {"timing"}
-    made: Record = {"index": task.index, "source": readable(task.source.name)}
-    made |= {name: value for name, value in record.items() if name not in own}
-    if error := made.get("error"):
-        made["error"] = {name: value for name, value in error.items() if name not in OF_HTTP}
-    return Finished(with_file(msgspec.json.encode(made) + b"\n", file), "error" in made)
+def _finished(task: Task, result: ImageResult, file: str | None, *, timing: bool) -> Finished:
+    """Return the line for a record of a server, with the command's own index and name.
+
+    An error keeps its code, its words and its wrong parameters, and no members of HTTP.
+    """
+    error = result.error
+    if error is not None:
+        error = Problem(error.code, error.detail, errors=error.errors)
+    made = msgspec.structs.replace(
+        result,
+        index=task.index,
+        source=readable(task.source.name),
+        id=None,
+        error=error,
+        timing=result.timing if timing else None,
+    )
+    line = json_line(made) if file is None else json_line(made, file=readable(file))
+    return Finished(line, error is not None)

@@ -62,7 +62,6 @@ CONNECTIONS = ("limits", "listening", "table", "protocol")
 
 BULK = (
     "errors",
-    "connection",
     "report",
     "sources",
     "outputs",

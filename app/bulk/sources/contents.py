@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.bulk.errors import WrongUsage
+from app.bulk.report import readable
 from app.bulk.sources import buckets
 from app.bulk.sources.source import Source
 from app.bulk.sources.walk import head_of
-from app.intake.item import Url
-from app.intake.spool import Blob
 from models.codec.formats import ImageFormat, identify
 from models.domain.errors import MalformedRequest, ServiceError
 
@@ -30,20 +29,24 @@ def check(names: Sequence[str]) -> None:
         raise WrongUsage("\ndarkroom: ".join([*problems, "nothing was done"]))
 
 
-def content(source: Source, limit: int) -> Blob | Url | ServiceError:
-    """Return the bytes of an image, a URL to fetch, or the error of what cannot be read.
+Content = bytes | str | ServiceError
+"""The bytes of an image, a URL that the server fetches, or the error of a file without access."""
+
+
+def content(source: Source, limit: int) -> Content:
+    """Return the content of an image.
 
     `limit` is the largest number of bytes of a member of an archive.
     """
     name = source.name
     if is_fetched(name):
-        return Url(name)
+        return readable(name)
     try:
         if source.load is not None:
-            return Blob.of(source.load(limit))
+            return source.load(limit)
         if name == STANDARD_INPUT:
-            return Blob.of(sys.stdin.buffer.read())
-        return Blob.of(_read(name))
+            return sys.stdin.buffer.read()
+        return _read(name)
     except ServiceError as error:
         return error
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name

@@ -15,9 +15,10 @@ from app.bulk.outputs.records import Records
 from app.bulk.run import GOES_ON, JournalSink, Progress, Run
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
-from app.bulk.work import Filtering, InFolder, Task
+from app.bulk.work import Filtering, Task
 from app.cli.flags import source_flags
 from app.intake.wanted import FixedFormat, Version
+from models.codec import ImageFormat
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -151,7 +152,7 @@ def _answered(
         for number, (source, target) in enumerate(_wanted(asked, sources))
         if is_left(source, target)
     )
-    work = Filtering(asked.version, InFolder(folder))
+    work = Filtering(asked.version, _InFolder(folder))
     with Progress(total, first, journal.failed) as progress:
         if first < total:
             sink = JournalSink(journal, progress)
@@ -159,6 +160,19 @@ def _answered(
     told = records.shown(journal.partial, file, journal.failed)
     print(progress.summary(), *filter(None, [told]), sep="\n", file=sys.stderr)
     return ExitCode.FAILED if journal.failed else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class _InFolder:
+    """Destination of many images: the folder of results, which mirrors the folders of sources."""
+
+    folder: ResultsFolder
+
+    def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
+        return str(self.folder.write(task.target, format_, data))
+
+    def planned(self, task: Task) -> str | None:
+        return str(self.folder.path / task.target)
 
 
 def _wanted(asked: Asked, sources: Sources) -> Iterator[tuple[Source, str]]:

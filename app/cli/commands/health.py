@@ -7,10 +7,12 @@ import argparse
 import http.client
 import json
 import os
+import ssl
 import sys
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
-from app.bulk.connection import connection, path_of
 from app.bulk.errors import WrongUsage
 from app.cli.standard_output import show
 from app.system.terminal import Style, has_colours, printable, styled
@@ -68,7 +70,13 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
     The request never goes to a proxy. WrongUsage if `url` is none.
     """
     found: dict[str, Any] = {"url": url, "ready": False, "state": "unreachable"}
-    opened, path = connection(url, timeout, verified=verified), path_of(url)
+    host, port, path, encrypted = _parts(url)
+    opened: http.client.HTTPConnection
+    if encrypted:
+        context = ssl.create_default_context() if verified else ssl._create_unverified_context()  # noqa: S323
+        opened = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    else:
+        opened = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         opened.request("GET", f"{path}/readyz?verbose", headers={"Connection": "close"})
         response = opened.getresponse()
@@ -126,6 +134,15 @@ def table(found: dict[str, Any], colours: bool) -> str:
             shown = printable(", ".join(f"{key} {_word(value)}" for key, value in values.items()))
             lines.append(f"  {styled(f'{part:10}', Style.DIM, on=colours)}{shown}")
     return "\n".join(lines) + "\n"
+
+
+def _parts(url: str) -> tuple[str, int | None, str, bool]:
+    """Return host, port and path of a URL, and whether it is HTTPS; WrongUsage if it is none."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.hostname and parts.scheme in ("http", "https"):
+            return parts.hostname, parts.port, parts.path.rstrip("/"), parts.scheme == "https"
+    raise WrongUsage(f"{url} is no URL; write http://host:port or https://host:port")
 
 
 def _own_server() -> str:

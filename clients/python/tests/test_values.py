@@ -27,7 +27,7 @@ def test_lines_end_only_at_line_feeds_wherever_pieces_end() -> None:
 
 def test_a_record_may_have_members_of_a_later_version() -> None:
     found = record(b'{"index": 0, "status": "ok", "later": [1], "image": null}')
-    assert found == ImageResult(0, "ok")
+    assert found == ImageResult(index=0, status="ok")
 
 
 @pytest.mark.parametrize("line", [b"[]", b"{}", b'{"index": "x", "status": "ok"}', b"\xff", b"<"])

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 
-class FieldError(msgspec.Struct, frozen=True):
+class FieldError(msgspec.Struct, frozen=True, omit_defaults=True):
     """One wrong option: its path, what is wrong, and the given value."""
 
     path: str
@@ -13,7 +13,7 @@ class FieldError(msgspec.Struct, frozen=True):
     given: Any = None
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Problem details (RFC 9457); `code` is stable, `detail` says what is wrong and what to do.
 
     `status` is an HTTP status, or 0 if the client itself found the problem.

@@ -49,7 +49,9 @@ class Item:
 
     def failed(self, problem: Problem) -> ImageResult:
         """Return the result of this image with an error."""
-        return ImageResult(self.index, "error", self.id, self.source, error=problem)
+        return ImageResult(
+            index=self.index, status="error", id=self.id, source=self.source, error=problem
+        )
 
 
 def one_or_many(images: Any) -> tuple[bool, Any]:

@@ -11,16 +11,16 @@ import msgspec
 from darkroom_client.errors import ImageError, Problem
 
 
-class Prediction(msgspec.Struct, frozen=True):
+class Prediction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One class of one image: `score` is between 0 and 1 unless the logits were asked for."""
 
     label: str
+    wnid: str | None = None
     class_id: int
     score: float
-    wnid: str | None = None
 
 
-class FilteredImage(msgspec.Struct, frozen=True):
+class FilteredImage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A filtered image: its `size` in bytes, and `data`, the file, or `path` if it was written.
 
     `name` is its name below the `output` of a job.
@@ -65,7 +65,7 @@ class Version(msgspec.Struct, frozen=True):
         return _content(self.image, self.error, self.id or f"version {self.index}")
 
 
-class ImageResult(msgspec.Struct, frozen=True):
+class ImageResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one image: what was asked for, or its `error`.
 
     `index` counts the images of the call from 0. `source` is the path, the URL or the name that
@@ -73,9 +73,9 @@ class ImageResult(msgspec.Struct, frozen=True):
     """
 
     index: int
-    status: Literal["ok", "partial", "error"]
     id: str | None = None
     source: str | None = None
+    status: Literal["ok", "partial", "error"]
     predictions: list[Prediction] | None = None
     logits: bytes | list[float] | None = None
     embedding: bytes | list[float] | None = None

@@ -1,16 +1,14 @@
 """A bulk command as a client: what it sends to servers, and what it makes of their answers."""
 
 import contextlib
-import http.client
-import io
 import json
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 
 from app.bulk import engine
@@ -20,91 +18,60 @@ from app.bulk.run import tasks_of
 from app.bulk.sources.source import Source
 from app.bulk.work import Classification
 from app.processes.private_server import PrivateServer
+from darkroom_client import Retries
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
-LIMIT = 1 << 20
 MODEL = {
     "name": "resnet18",
     "sha256": "ab12",
+    "label_set": "own",
+    "n_classes": 1,
+    "random": False,
     "preprocessing": 1,
     "precision": "fp32",
+    "device": "cpu",
+    "features": 512,
     "classes": [{"class_id": 0, "label": "cat"}],
 }
 OK = {"status": "ok", "predictions": [{"label": "cat", "class_id": 0, "score": 0.5}]}
+LATE = {
+    "status": "error",
+    "error": {"status": 504, "code": "deadline_exceeded", "detail": "late"},
+}
+
+Handler = Callable[[str, int], httpx.Response]
+"""Answers a request to a host, with a number of images."""
+Serve = Callable[[Handler], None]
 
 
-@dataclass
-class Reply:
-    """An answer of a server."""
-
-    text: str
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
+def lines(*records: dict[str, Any], rest: str = "") -> httpx.Response:
+    text = "".join(json.dumps(each) + "\n" for each in records) + rest
+    return httpx.Response(200, text=text, headers={"Content-Type": "application/x-ndjson"})
 
 
-@dataclass
-class Asked:
-    """A request for the host `host`, with a number of images."""
-
-    host: str
-    body: bytes
-    images: int
+def problem(status: int, code: str, **headers: str) -> httpx.Response:
+    body = json.dumps({"code": code, "detail": f"it is {code}", "status": status})
+    given = {"Content-Type": "application/problem+json", **headers}
+    return httpx.Response(status, text=body, headers=given)
 
 
-Handler = Callable[[Asked], Reply]
-
-
-def lines(*records: dict[str, Any]) -> Reply:
-    text = "".join(json.dumps(each) + "\n" for each in records)
-    return Reply(text, headers={"Content-Type": "application/x-ndjson"})
-
-
-def problem(status: int, code: str, **headers: str) -> Reply:
-    return Reply(json.dumps({"code": code, "detail": f"it is {code}"}), status, headers)
-
-
-def good(asked: Asked) -> Reply:
-    return lines(*({"index": number, "source": "0", **OK} for number in range(asked.images)))
-
-
-class Connection:
-    """Connection to a server that answers as `handler` says."""
-
-    sock = None
-
-    def __init__(self, url: str, handler: Handler) -> None:
-        self._url, self._handler = url, handler
-
-    def request(self, method: str, path: str, body: bytes | None, _headers: object) -> None:
-        """Answer a request."""
-        if method == "GET":
-            assert path == "/models"
-            self._reply = Reply(json.dumps({"models": [MODEL]}))
-            return
-        assert body is not None
-        asked = Asked(self._url.removeprefix("http://"), body, body.count(b'name="files"'))
-        self._reply = self._handler(asked)
-
-    def getresponse(self) -> Any:
-        """Return the answer."""
-        answer = cast(Any, io.BytesIO(self._reply.text.encode()))
-        return type(
-            "Answer",
-            (),
-            {"status": self._reply.status, "headers": self._reply.headers, "read": answer.read},
-        )
-
-    def close(self) -> None:
-        """There is nothing to close."""
+def good(_host: str, images: int) -> httpx.Response:
+    return lines(*({"index": number, "source": "0", **OK} for number in range(images)))
 
 
 @pytest.fixture(autouse=True)
-def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[Handler], None]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Return what lets all servers answer as a handler says, one connection at a time."""
 
     def answer_by(handler: Handler) -> None:
-        monkeypatch.setattr(engine, "connection", lambda url, _: Connection(url, handler))
+        def answered(request: httpx.Request) -> httpx.Response:
+            if request.method == "GET":
+                assert request.url.path == "/models"
+                return httpx.Response(200, json={"models": [MODEL]})
+            return handler(request.url.host, request.content.count(b'name="files"'))
+
+        monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: httpx.MockTransport(answered))
 
     monkeypatch.setattr(engine, "CONNECTIONS", 1)
     answer_by(good)
@@ -116,20 +83,15 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Wait for nothing; return the waits."""
     found: list[float] = []
 
-    class Ended(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            found.append(timeout or 0.0)
-            return self.is_set()
+    async def pause(_wire: object, seconds: float) -> None:
+        found.append(seconds)
 
-    monkeypatch.setattr("app.bulk.engine.Event", Ended)
+    monkeypatch.setattr("darkroom_client.sync_wire.SyncWire.pause", pause)
     return found
 
 
-Serve = Callable[[Handler], None]
-
-
 def made(servers: tuple[str, ...] = ("http://one/", "http://two")) -> Engine:
-    return Engine(Classification({"top_k": 1}), servers, None, LIMIT)
+    return Engine(Classification({"top_k": 1}), servers, None, 1 << 20)
 
 
 def records_of(
@@ -156,25 +118,24 @@ def test_a_saturated_server_is_asked_again_when_it_says(
 ) -> None:
     hosts: list[str] = []
 
-    def busy(asked: Asked) -> Reply:
-        hosts.append(asked.host)
-        return good(asked) if len(hosts) > 2 else problem(503, "busy", **{"Retry-After": "7"})
+    def busy(host: str, images: int) -> httpx.Response:
+        hosts.append(host)
+        return (
+            good(host, images) if len(hosts) > 2 else problem(503, "busy", **{"Retry-After": "7"})
+        )
 
     serve(busy)
     assert len(records_of(tmp_path)) == 3
     assert hosts == ["one", "two", "one"]
-    assert waits == [7.0, 7.0]
-
-
-LATE = {"status": "error", "error": {"status": 504, "code": "deadline_exceeded"}}
+    assert [7 <= each < 9 for each in waits] == [True, True]
 
 
 @pytest.mark.parametrize(
     "rest",
     [
-        json.dumps({"index": 2, **LATE}),
+        json.dumps({"index": 2, **LATE}) + "\n",
         # A proxy that speaks HTTP/1.0 ends a broken answer as a whole one.
-        *['{"index": 2, "sta', "{}", "[]", '{"index": 9}', '{"index": ""}'],
+        *['{"index": 2, "sta', "{}", ""],
     ],
 )
 def test_only_images_without_an_answer_are_sent_again(
@@ -182,34 +143,22 @@ def test_only_images_without_an_answer_are_sent_again(
 ) -> None:
     counts: list[int] = []
 
-    def partly(asked: Asked) -> Reply:
-        counts.append(asked.images)
+    def partly(host: str, images: int) -> httpx.Response:
+        counts.append(images)
         if len(counts) > 1:
-            return good(asked)
-        whole = lines({"index": 1, **OK}, {"index": 0, **OK})
-        return Reply(whole.text + rest, headers=whole.headers)
+            return good(host, images)
+        return lines({"index": 1, **OK}, {"index": 0, **OK}, rest=rest)
 
     serve(partly)
     assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
     assert counts == [3, 1]
 
 
-@pytest.mark.parametrize("body", ["<html>", "[]", '{"models": [{}]}', '{"models": 3}'])
-def test_a_server_of_something_else_is_told_from_darkroom(
-    body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        Connection, "request", lambda self, *_: setattr(self, "_reply", Reply(body))
-    )
-    with pytest.raises(WrongUsage, match="otherwise than Darkroom does"):
-        made()
-
-
 def test_a_bad_image_and_a_missing_file_fail_alone(serve: Serve, tmp_path: Path) -> None:
     error = {"status": 415, "code": "unsupported_media", "detail": "no image", "title": "x"}
 
-    def one_bad(asked: Asked) -> Reply:
-        assert asked.images == 2
+    def one_bad(_host: str, images: int) -> httpx.Response:
+        assert images == 2
         return lines({"index": 0, "status": "error", "error": error}, {"index": 1, **OK})
 
     serve(one_bad)
@@ -220,7 +169,7 @@ def test_a_bad_image_and_a_missing_file_fail_alone(serve: Serve, tmp_path: Path)
 
 
 def test_a_request_that_is_refused_as_a_whole_is_taken_apart(serve: Serve, tmp_path: Path) -> None:
-    serve(lambda asked: problem(413, "too_large") if asked.images > 1 else good(asked))
+    serve(lambda host, images: problem(413, "too_large") if images > 1 else good(host, images))
     assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
 
 
@@ -229,9 +178,9 @@ def test_large_files_go_alone(
 ) -> None:
     counts: list[int] = []
 
-    def counted(asked: Asked) -> Reply:
-        counts.append(asked.images)
-        return good(asked)
+    def counted(host: str, images: int) -> httpx.Response:
+        counts.append(images)
+        return good(host, images)
 
     serve(counted)
     monkeypatch.setattr(engine, "BYTES", 2 * len(b"image"))
@@ -239,31 +188,43 @@ def test_large_files_go_alone(
     assert counts == [2, 1]
 
 
-def test_a_missing_key_ends_the_command(serve: Serve, tmp_path: Path) -> None:
-    serve(lambda _: problem(401, "unauthorized"))
-    with pytest.raises(WrongUsage, match="401: it is unauthorized"):
+def refused(*_: object) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+@pytest.mark.parametrize(
+    ("handler", "error", "text"),
+    [
+        (lambda *_: problem(401, "unauthorized"), WrongUsage, "it is unauthorized .401"),
+        (refused, EngineLost, "no server has answered image 0: ConnectError: refused"),
+    ],
+    ids=["missing-key", "no-answer"],
+)
+def test_an_answer_that_never_comes_ends_the_command(
+    handler: Handler, error: type[Exception], text: str, serve: Serve, tmp_path: Path
+) -> None:
+    serve(handler)
+    with pytest.raises(error, match=text):
         records_of(tmp_path)
 
 
-def refused(_: Asked) -> Reply:
-    raise ConnectionRefusedError("refused")
+def answer_with(body: str) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _: httpx.Response(200, text=body)
 
 
-def test_a_server_that_never_answers_ends_the_command(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (refused, "http://one cannot be reached: .*refused.*; `darkroom health http://one`"),
+        *((answer_with(body), "what Darkroom answers") for body in ("<html>", '{"models": [{}]}')),
+    ],
+    ids=["refused", "page", "other-json"],
+)
+def test_a_server_that_is_none_is_wrong_usage(
+    answer: Callable[[httpx.Request], httpx.Response], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "PATIENCE", 0.0)
-    serve(refused)
-    with pytest.raises(EngineLost, match="no server has answered image 0"):
-        records_of(tmp_path)
-
-
-def test_a_server_that_is_not_reached_is_wrong_usage_with_the_command_that_tells_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Connection, "request", lambda *_: refused(Asked("", b"", 0)))
-    message = "http://one cannot be reached: refused; `darkroom health http://one`"
-    with pytest.raises(WrongUsage, match=message):
+    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: httpx.MockTransport(answer))
+    with pytest.raises(WrongUsage, match=text):
         made()
 
 
@@ -296,21 +257,15 @@ class Own:
 def test_the_end_of_the_own_server_ends_the_command(
     own: Own, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(*_: object) -> None:
-        raise http.client.RemoteDisconnected("ended")
-
-    monkeypatch.setattr(Connection, "request", lost)
+    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: httpx.MockTransport(refused))
     with pytest.raises(error, match=text):
-        Engine(Classification({}), [], cast(PrivateServer, own), LIMIT)
+        Engine(Classification({}), [], cast(PrivateServer, own), 1 << 20)
 
 
-def test_waits_grow_and_are_at_least_what_the_server_says(waits: list[float]) -> None:
-    backoff = engine._Backoff(cast(Any, engine).Event())
-    assert all(map(backoff.wait, (9.0, 0.0)))
-    assert waits[0] == 9.0
-    assert 0.5 <= waits[1] <= 1.0
-    headers = (None, "2.5", "soon", "-1", "1e9")
-    assert [engine._told_seconds(each) for each in headers] == [0.0, 2.5, 0.0, 0.0, 300.0]
+def test_saturated_servers_are_asked_again_for_about_ten_minutes() -> None:
+    retries: Retries = engine.RETRIES
+    pauses = [retries.pause(tried, None, None, 1.0) for tried in range(1, retries.tries)]
+    assert 540 <= sum(each or 0 for each in pauses) <= 660
 
 
 def test_images_before_a_pipe_do_not_wait_for_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.outputs.journal import Journal
-from app.bulk.report import json_line
-from models.api.schemas import Record
+from app.bulk.report import json_line, readable
+from darkroom_client import ImageResult
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
 OPTIONS = {"top_k": 5}
@@ -176,7 +176,7 @@ def test_the_names_of_files_are_forced_to_the_disk(
 def test_names_that_are_not_utf_8_are_continued(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.jpg")
     first = opened(tmp_path)
-    record = Record(index=0, source=name, status="ok")
+    record = ImageResult(index=0, source=readable(name), status="ok")
     first.add(json_line(record), failed=False)
     first._file.close()
     results = opened(tmp_path)

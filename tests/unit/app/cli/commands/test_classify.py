@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import msgspec
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.bulk.report import json_line, record_of
+from app.bulk.report import json_line, readable
 from app.bulk.run import Run, Sink
 from app.bulk.sources.expansion import Sources
 from app.bulk.work import Finished, Task
 from app.cli.commands import classify
-from models.api.schemas import Record
+from darkroom_client import ImageResult
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -53,7 +54,7 @@ class Recorded:
                 raise InterruptedError
             failed = Path(task.source.name).name == self._failing
             status: Literal["ok", "error"] = "error" if failed else "ok"
-            record = Record(index=task.index, source=task.source.name, status=status)
+            record = ImageResult(index=task.index, source=readable(task.source.name), status=status)
             self._note(Path(task.source.name).stem)
             sink.keep([Finished(json_line(record), failed)])
 
@@ -139,7 +140,10 @@ class Grown:
 
     def names(self) -> str:
         """Return the names in the file, after a look at their positions."""
-        records = [record_of(line) for line in self.out.read_bytes().splitlines(True)]
+        records = [
+            msgspec.json.decode(line, type=ImageResult)
+            for line in self.out.read_bytes().splitlines()
+        ]
         assert [each.index for each in records] == list(range(len(records)))
         return "".join(Path(each.source or "").stem for each in records)
 

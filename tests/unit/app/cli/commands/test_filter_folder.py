@@ -1,6 +1,5 @@
 """`darkroom filter` with a folder or a ZIP of results: what it may replace, and what goes on."""
 
-import base64
 import errno
 import json
 from collections.abc import Iterator
@@ -14,9 +13,11 @@ from app.bulk.outputs import zip_file
 from app.bulk.outputs.folder import ResultsFolder
 from app.bulk.outputs.journal import Journal
 from app.bulk.sources import contents
-from app.bulk.work import Finished, Record, Task, Work
+from app.bulk.work import Filtering, Finished, Task, failure
 from app.cli.parser import run
-from app.intake.spool import Blob
+from darkroom_client import FilteredImage, ImageResult
+from models.codec import ImageFormat
+from models.domain.errors import UnsupportedMedia
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
 
@@ -26,20 +27,20 @@ class Copying:
 
     identity = None
 
-    def __init__(self, _settings: object, work: Work, _servers: object, _total: int) -> None:
+    def __init__(self, _settings: object, work: Filtering, _servers: object, _total: int) -> None:
         self._work = work
 
     def answers(self, tasks: Iterator[Task]) -> Iterator[list[Finished]]:
         """Yield the answers one by one."""
         for task in tasks:
-            content = contents.content(task.source, 1 << 20)
-            assert isinstance(content, Blob)
-            data, kind = content.read(), self._work.options.get("format", "jpeg")
-            image = {"media_type": f"image/{kind}", "data": base64.b64encode(data)}
-            error = {"code": "unsupported_media", "detail": "no image"}
-            good: Record = {"status": "ok", "image": image}
-            bad: Record = {"status": "error", "error": error}
-            yield [self._work.finished(task, good if data[:2] == b"\xff\xd8" else bad)]
+            data = contents.content(task.source, 1 << 20)
+            assert isinstance(data, bytes)
+            kind = self._work.version.output.format.of(ImageFormat.JPEG)
+            image = FilteredImage(f"image/{kind}", 1, 1, len(data), data)
+            result = ImageResult(index=0, status="ok", image=image)
+            if data[:2] != b"\xff\xd8":
+                result = failure(UnsupportedMedia("no image"))
+            yield [self._work.finished(task, result)]
 
     def close(self) -> None:
         """There is nothing to end."""
