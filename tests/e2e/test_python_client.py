@@ -15,8 +15,6 @@ import pytest
 from PIL import Image as Picture
 
 from darkroom_client import AsyncClient, Client, Image, ImageError, InvalidRequest, Source
-from darkroom_client.async_jobs import AsyncJobs
-from darkroom_client.jobs import Jobs
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded
@@ -209,15 +207,6 @@ def test_a_job_filters_images_to_files(url: str, photos: Path, tmp_path: Path) -
 
     assert asyncio.run(asked()) == ["image/png"] * 3
     assert len([*tmp_path.glob("*.png")]) == 3
-
-
-def public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
-
-
-def test_both_clients_have_the_same_methods() -> None:
-    assert public(AsyncClient) - {"aclose"} == public(Client) - {"close"}
-    assert public(AsyncJobs) == public(Jobs)
 
 
 def example(name: str, *arguments: str | Path) -> str:

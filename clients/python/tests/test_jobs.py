@@ -19,7 +19,7 @@ from clients.python.tests.scripted import (
     scripted,
 )
 from darkroom_client import AsyncClient, Client, DeadlineExceeded, Image, ImageResult, Job
-from darkroom_client.job_reading import FIRST_PAUSE
+from darkroom_client.jobs import FIRST_PAUSE
 
 pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
 
@@ -227,7 +227,7 @@ def test_one_image_makes_a_job_of_one(kind: str, tmp_path: Path) -> None:
 def test_waiting_looks_once_more_when_its_time_ends(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("darkroom_client.job_calls.FIRST_LOOK", 1000.0)
+    monkeypatch.setattr("darkroom_client.jobs.FIRST_LOOK", 1000.0)
     with scripted(job("running", 3), job("succeeded", 5)) as server:
         assert call(kind, server.url, "wait", "j1", within=1).state == "succeeded"
 

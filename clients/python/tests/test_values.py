@@ -13,7 +13,7 @@ from darkroom_client import requests as asked
 from darkroom_client.answers import Lines, problem, record
 from darkroom_client.files import stored, write
 from darkroom_client.images import item, one_or_many
-from darkroom_client.manifest import spooled
+from darkroom_client.manifest import write_manifest
 
 
 def test_lines_end_only_at_line_feeds_wherever_pieces_end() -> None:
@@ -141,7 +141,8 @@ def test_a_file_whose_name_is_no_unicode_stands_in_a_manifest(tmp_path: Path) ->
     """Linux allows any bytes in names, and one of them must not end the job of all others."""
     name = os.fsdecode(b"\xff.jpg")
     (tmp_path / name).write_bytes(b"abc")
-    with spooled([tmp_path / name, b"def"]) as path:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path = tmp_path / "manifest.jsonl"
+    write_manifest([tmp_path / name, b"def"], path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines[0]["id"].endswith("\\udcff.jpg")
     assert len(lines) == 2

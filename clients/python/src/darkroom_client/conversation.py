@@ -1,6 +1,6 @@
 """The conversation with a server, written once for both clients.
 
-It is asynchronous in form and does no I/O of its own: a `Wire` sends, waits and reads files. The
+The conversation is asynchronous in form and does no I/O of its own: a `Wire` sends and waits. The
 wire of the synchronous client blocks and never suspends, so that `sync_wire.run` can drive these
 coroutines without an event loop.
 """
@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from darkroom_client import answers
@@ -21,9 +21,10 @@ from darkroom_client.errors import (
     DeadlineExceeded,
     request_error,
 )
-from darkroom_client.images import Item
+from darkroom_client.files import whole
+from darkroom_client.options import CallOptions, JobOptions
 from darkroom_client.records import ImageResult
-from darkroom_client.requests import Call
+from darkroom_client.requests import Call, check_deadline
 from darkroom_client.retries import Retries, again, retry_after
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ _CHANCE = random.SystemRandom()
 
 
 class Answer(Protocol):
-    """An answer whose headers have come; header names are lower-case or looked up so."""
+    """An answer whose headers have come; `headers` are looked up by lower-case names."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +45,7 @@ class Answer(Protocol):
 
 
 class Wire(Protocol):
-    """What conversations need of the outside world."""
+    """Connection of a conversation with the outside world."""
 
     def send(self, call: Call, seconds: float | None) -> AbstractAsyncContextManager[Answer]:
         """Send a request; no step of it may wait longer than `seconds`.
@@ -57,16 +58,8 @@ class Wire(Protocol):
         """Wait."""
         ...
 
-    async def load(self, each: Item) -> bytes:
-        """Return the content of an image; raises OSError."""
-        ...
-
-    async def store(self, result: ImageResult, folder: Path) -> ImageResult:
-        """Write the images of a result to files, and return it with their paths; raises OSError."""
-        ...
-
-    async def save(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
-        """Write a file piece by piece, whole or not at all; raises OSError."""
+    async def call(self, function: Callable[..., T], /, *arguments: Any) -> T:
+        """Return what a function returns that reads or writes files; raises OSError."""
         ...
 
 
@@ -83,6 +76,12 @@ class Attempts:
     def __post_init__(self) -> None:
         self.request_id = self.request_id or uuid4().hex
         self._end = None if self.seconds is None else time.monotonic() + self.seconds
+
+    @classmethod
+    def of(cls, retries: Retries, options: CallOptions | JobOptions) -> "Attempts":
+        """Return the tries of one request; raises ValueError for a deadline that has passed."""
+        check_deadline(options.get("deadline"))
+        return cls(retries, options.get("deadline"), options.get("request_id") or "")
 
     def left(self) -> float | None:
         """Return the seconds before the deadline; raises DeadlineExceeded when it has passed."""
@@ -141,6 +140,31 @@ async def wait_or_raise(wire: Wire, attempts: Attempts, failed: Refusal) -> None
     await wire.pause(seconds)
 
 
+async def tried(
+    wire: Wire,
+    call: Call,
+    attempts: Attempts,
+    seen: Callable[[Mapping[str, str]], None] | None = None,
+) -> AsyncGenerator[ImageResult | Refusal, None]:
+    """Send a request once; yield its records as they come, or at last what went wrong.
+
+    `seen` gets the headers of a good answer.
+    """
+    try:
+        async with wire.send(attempts.started(call), attempts.left()) as answer:
+            if answer.status != 200:
+                yield await refusal(answer, attempts)
+                return
+            if seen is not None:
+                seen(answer.headers)
+            async with aclosing(answers.records(answer.pieces())) as records:
+                async for each in records:
+                    attempts.left()
+                    yield each
+    except ConnectionFailed as error:
+        yield broken(error, attempts)
+
+
 async def body_of(wire: Wire, call: Call, attempts: Attempts, good: tuple[int, ...]) -> bytes:
     """Return the body of the answer to a request, after as many tries as it takes.
 
@@ -160,13 +184,11 @@ async def saved_body(wire: Wire, call: Call, attempts: Attempts, path: Path) -> 
     Raises DarkroomError, and OSError if the file cannot be written.
     """
 
-    async def in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for piece in pieces:
-            attempts.left()
-            yield piece
-
     async def saved(pieces: AsyncIterator[bytes]) -> None:
-        await wire.save(path, in_time(pieces))
+        with whole(path) as file:
+            async for piece in pieces:
+                attempts.left()
+                await wire.call(file.write, piece)
 
     await _given(wire, call, attempts, (200,), saved)
 
@@ -178,7 +200,7 @@ async def _given(
     good: tuple[int, ...],
     take: Callable[[AsyncIterator[bytes]], Awaitable[T]],
 ) -> T:
-    """Return what `take` makes of the body of the answer, after as many tries as it takes."""
+    """Return the result of `take` for the body of the answer, after as many tries as needed."""
     while True:
         try:
             async with wire.send(attempts.started(call), attempts.left()) as answer:

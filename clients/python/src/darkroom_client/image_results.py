@@ -1,20 +1,11 @@
 """The results of the images of one request, after as many tries as it takes."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import msgspec
 
-from darkroom_client import answers
-from darkroom_client.conversation import (
-    Answer,
-    Attempts,
-    Refusal,
-    Wire,
-    broken,
-    refusal,
-    wait_or_raise,
-)
+from darkroom_client.conversation import Attempts, Refusal, Wire, tried, wait_or_raise
 from darkroom_client.errors import (
     ConnectionFailed,
     InvalidAnswer,
@@ -22,7 +13,8 @@ from darkroom_client.errors import (
     RequestError,
     TooLarge,
 )
-from darkroom_client.images import Item
+from darkroom_client.files import stored
+from darkroom_client.images import Item, content_of
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import ImageCall
 from darkroom_client.retries import Retries, again_for_image
@@ -41,14 +33,14 @@ async def results_of(
     waiting: dict[int, Content] = {}
     for each in items:
         try:
-            content = b"" if each.url is not None else await wire.load(each)
+            content = await wire.call(content_of, each)
             waiting[each.index] = each, content
         except OSError as error:
             detail = f"the image cannot be read: {error.strerror or error}"
             yield each.failed(Problem("unreadable", detail, title="Unreadable"))
     async with aclosing(_results(wire, call, waiting, retries)) as found:
         async for result in found:
-            yield result if call.out is None else await wire.store(result, call.out)
+            yield result if call.out is None else await wire.call(stored, result, call.out)
 
 
 async def _results(
@@ -96,26 +88,13 @@ async def _waited(wire: Wire, attempts: Attempts, failed: Refusal | None, missin
 async def _try(
     wire: Wire, call: ImageCall, contents: list[Content], attempts: Attempts
 ) -> AsyncGenerator[ImageResult | Refusal, None]:
-    """Send a request once; yield results as they come, or at last what went wrong."""
+    """Send a request once; yield records as results of the call's own images."""
     request, sent = call.request(contents)
-    try:
-        async with wire.send(attempts.started(request), attempts.left()) as answer:
-            if answer.status != 200:
-                yield await refusal(answer, attempts)
-            else:
-                async for result in _records(answer, sent, attempts):
-                    yield result
-    except ConnectionFailed as error:
-        yield broken(error, attempts)
-
-
-async def _records(
-    answer: Answer, sent: list[Item], attempts: Attempts
-) -> AsyncIterator[ImageResult]:
-    """Yield the records of a stream as results of the call's own images."""
-    async with aclosing(answers.records(answer.pieces())) as records:
+    async with aclosing(tried(wire, request, attempts)) as records:
         async for found in records:
-            attempts.left()
+            if isinstance(found, Refusal):
+                yield found
+                return
             if not 0 <= found.index < len(sent):
                 raise InvalidAnswer(f"a record of image {found.index}, of {len(sent)} sent")
             each = sent[found.index]

@@ -93,6 +93,11 @@ def item(index: int, source: Source) -> Item:
     )
 
 
+def content_of(each: Item) -> bytes:
+    """Return the content of an image, none of a URL; raises OSError."""
+    return read(each.path) if each.path is not None else each.content or b""
+
+
 def read(path: Path) -> bytes:
     """Return the content of a regular file; raises OSError, also for one that is too large."""
     if not path.is_file():

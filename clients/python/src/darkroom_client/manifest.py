@@ -1,15 +1,13 @@
 """Manifests of jobs: images as lines of JSON in a file, so that any number of them can be sent."""
 
 import base64
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from darkroom_client.images import Item, Source, item, one_or_many, read
+from darkroom_client.images import Item, Source, content_of, item, one_or_many
 
 ARCHIVES = {
     ".zip": "application/zip",
@@ -59,17 +57,13 @@ def _upload(path: Path, kinds: Mapping[str, str], needed: str) -> Upload:
     return Upload(path, kind, path.stat().st_size)
 
 
-@contextmanager
-def spooled(images: Iterable[Source]) -> Iterator[Path]:
-    """Write the manifest of images to a temporary file, and remove it at the end.
+def write_manifest(images: Iterable[Source], path: Path) -> None:
+    """Write the manifest of images to a file.
 
     Raises OSError for a file that cannot be read: a job begins with all of its images, or not.
     """
-    with tempfile.NamedTemporaryFile(prefix="darkroom-", suffix=".jsonl") as file:
-        for index, image in enumerate(one_or_many(images)[1]):
-            file.write(_line(item(index, image)))
-        file.flush()
-        yield Path(file.name)
+    with path.open("wb") as file:
+        file.writelines(_line(item(n, each)) for n, each in enumerate(one_or_many(images)[1]))
 
 
 def _line(each: Item) -> bytes:
@@ -83,6 +77,5 @@ def _line(each: Item) -> bytes:
     if each.url is not None:
         line["url"] = each.url
     else:
-        content = read(each.path) if each.path is not None else each.content or b""
-        line["data"] = f"data:image/*;base64,{base64.b64encode(content).decode()}"
+        line["data"] = f"data:image/*;base64,{base64.b64encode(content_of(each)).decode()}"
     return msgspec.json.encode(line) + b"\n"

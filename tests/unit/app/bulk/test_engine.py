@@ -86,7 +86,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def pause(_wire: object, seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr("darkroom_client.sync_wire.SyncWire.pause", pause)
+    monkeypatch.setattr("darkroom_client.sync_side.SyncWire.pause", pause)
     return found
 
 

@@ -1,20 +1,89 @@
-"""Many images over several connections: a task for each request that is under way."""
+"""The asynchronous side: a wire on asyncio's event loop, and a task for each request under way.
+
+Files are read and written on threads.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
-from contextlib import aclosing
+import contextlib
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 
-from darkroom_client.async_wire import AsyncWire
+from darkroom_client.files import pieces
 from darkroom_client.flow import DONE, Flow, Report
 from darkroom_client.image_results import results_of
 from darkroom_client.images import Groups, Image, Item, Source, item, length, one_or_many
 from darkroom_client.records import ImageResult
-from darkroom_client.requests import ImageCall
-from darkroom_client.settings import Settings
+from darkroom_client.requests import Call, ImageCall
+from darkroom_client.settings import Settings, failed, request_options
 
 Images = Iterable[Source] | AsyncIterable[Source]
+
+T = TypeVar("T")
+
+
+class AsyncAnswer:
+    """The answer of `httpx.AsyncClient`."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes; raises ConnectionFailed if it breaks off."""
+        try:
+            async for piece in self._response.aiter_bytes():
+                yield piece
+        except httpx.RequestError as error:
+            raise failed(error) from error
+
+
+class AsyncWire:
+    """Send requests by `httpx.AsyncClient`."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    @asynccontextmanager
+    async def send(self, call: Call, seconds: float | None) -> AsyncIterator[AsyncAnswer]:
+        """Send a request and wait for the headers of its answer; see `Wire`."""
+        request = self._http.build_request(
+            **request_options(call, seconds), content=_pieces(call.file) if call.file else None
+        )
+        try:
+            response = await self._http.send(request, stream=True)
+        except httpx.RequestError as error:
+            raise failed(error) from error
+        try:
+            yield AsyncAnswer(response)
+        finally:
+            await response.aclose()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    async def call(self, function: Callable[..., T], /, *arguments: Any) -> T:
+        """Return what a function returns that reads or writes files; raises OSError."""
+        return await asyncio.to_thread(function, *arguments)
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    """Yield a file piece by piece, each read on a thread."""
+    with contextlib.closing(pieces(path)) as found:
+        while (piece := await asyncio.to_thread(next, found, None)) is not None:
+            yield piece
 
 
 async def groups(images: Images, settings: Settings) -> AsyncGenerator[list[Item], None]:
