@@ -19,6 +19,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run tests that are coroutines in asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """Return a PostgreSQL server; tests are skipped where none is installed."""
     if programs() is None:

@@ -39,7 +39,7 @@ def test_all_replicas_together_are_kept_busy(known: Known, busy: tuple[int, int]
     assert found == busy
 
 
-def test_more_images_pass_the_line_when_replicas_come() -> None:
+async def test_more_images_pass_the_line_when_replicas_come() -> None:
     admission = Admission(Limits.from_settings(Settings()), at_once=1)
     turns: list[str] = []
 
@@ -49,14 +49,11 @@ def test_more_images_pass_the_line_when_replicas_come() -> None:
                 turns.append(f"{number}")
                 await asyncio.sleep(0.05)
 
-    async def test() -> None:
-        admission.set_busy_images(3, 0)
-        tasks = [asyncio.create_task(pass_line(n)) for n in range(4)]
-        await asyncio.sleep(0.01)
-        assert len(turns) == 3
-        await asyncio.gather(*tasks)
-
-    asyncio.run(test())
+    admission.set_busy_images(3, 0)
+    tasks = [asyncio.create_task(pass_line(n)) for n in range(4)]
+    await asyncio.sleep(0.01)
+    assert len(turns) == 3
+    await asyncio.gather(*tasks)
 
 
 def test_a_front_end_with_other_weights_than_its_workers_is_not_healthy() -> None:

@@ -38,18 +38,15 @@ def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
     assert "darkroom_images_total{" not in text
 
 
-def test_a_warm_up_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_warm_up_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "PATIENCE", 0.05)
     monkeypatch.setattr(warm_up, "_requests", lambda **_: [("/classify", "image/jpeg", b"", 1)])
 
-    async def test() -> None:
-        async with served() as app:
+    async with served() as app:
 
-            async def never(*_: object) -> int:
-                await asyncio.Event().wait()
-                return 0
+        async def never(*_: object) -> int:
+            await asyncio.Event().wait()
+            return 0
 
-            monkeypatch.setattr(warm_up, "_status", never)
-            assert await warm_up.warm_up(app) == []
-
-    asyncio.run(test())
+        monkeypatch.setattr(warm_up, "_status", never)
+        assert await warm_up.warm_up(app) == []

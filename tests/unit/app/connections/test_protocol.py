@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -15,14 +14,6 @@ from tests.connection import connected
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(100):
-            await scenario()
-
-    asyncio.run(bounded())
 
 
 def status(answer: bytes) -> int:
@@ -76,112 +67,85 @@ class Waiting:
         await send({"type": "http.response.body", "body": b"late"})
 
 
-def test_headers_that_trickle_are_408_whatever_comes_meanwhile() -> None:
-    async def scenario() -> None:
-        line = connected(header_timeout=10.0)
-        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
-        for _ in range(3):
-            assert await line.wait(3) == b""
-            await line.send(b"a: b\r\n")
-        assert code(await line.wait(2)) == "slow_headers"
-        assert line.transport.half_closed
-        assert line.ended == ["slow_headers"]
-
-    run(scenario)
+async def test_headers_that_trickle_are_408_whatever_comes_meanwhile() -> None:
+    line = connected(header_timeout=10.0)
+    await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    for _ in range(3):
+        assert await line.wait(3) == b""
+        await line.send(b"a: b\r\n")
+    assert code(await line.wait(2)) == "slow_headers"
+    assert line.transport.half_closed
+    assert line.ended == ["slow_headers"]
 
 
-def test_a_connection_that_sends_nothing_is_closed_without_an_answer() -> None:
-    async def scenario() -> None:
-        line = connected(idle_timeout=60.0)
-        await line.wait(59)
-        assert not line.transport.closed
-        assert await line.wait(2) == b""
-        assert line.transport.closed
-
-    run(scenario)
+async def test_a_connection_that_sends_nothing_is_closed_without_an_answer() -> None:
+    line = connected(idle_timeout=60.0)
+    await line.wait(59)
+    assert not line.transport.closed
+    assert await line.wait(2) == b""
+    assert line.transport.closed
 
 
-def test_a_kept_connection_has_the_idle_time_anew_after_every_answer() -> None:
-    async def scenario() -> None:
-        line = connected(idle_timeout=60.0)
-        for _ in range(3):
-            assert status(await line.send(GET)) == 200
-            await line.wait(50)
-            assert not line.transport.closed
-        await line.wait(11)
-        assert line.transport.closed
-
-    run(scenario)
-
-
-def test_the_second_request_has_the_header_time_from_its_own_first_byte() -> None:
-    async def scenario() -> None:
-        line = connected(header_timeout=10.0, idle_timeout=60.0)
-        await line.send(GET)
+async def test_a_kept_connection_has_the_idle_time_anew_after_every_answer() -> None:
+    line = connected(idle_timeout=60.0)
+    for _ in range(3):
+        assert status(await line.send(GET)) == 200
         await line.wait(50)
-        await line.send(GET[:20])
-        await line.wait(9)
-        assert status(await line.send(GET[20:])) == 200
-
-    run(scenario)
+        assert not line.transport.closed
+    await line.wait(11)
+    assert line.transport.closed
 
 
-def test_too_many_header_lines_are_431() -> None:
-    async def scenario() -> None:
-        line = connected(header_lines=100)
-        head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 99
-        assert status(await line.send(head + b"\r\n")) == 200
-        assert code(await line.send(head + b"a: b\r\n\r\n")) == "headers_too_large"
+async def test_the_second_request_has_the_header_time_from_its_own_first_byte() -> None:
+    line = connected(header_timeout=10.0, idle_timeout=60.0)
+    await line.send(GET)
+    await line.wait(50)
+    await line.send(GET[:20])
+    await line.wait(9)
+    assert status(await line.send(GET[20:])) == 200
 
-    run(scenario)
+
+async def test_too_many_header_lines_are_431() -> None:
+    line = connected(header_lines=100)
+    head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 99
+    assert status(await line.send(head + b"\r\n")) == 200
+    assert code(await line.send(head + b"a: b\r\n\r\n")) == "headers_too_large"
 
 
 @pytest.mark.parametrize("size", [100, 70_000])
-def test_headers_without_end_are_431_and_what_follows_is_not_kept(size: int) -> None:
-    async def scenario() -> None:
-        line = connected(header_bytes=65536)
-        answer = await line.send(b"GET / HTTP/1.1\r\nHost: x\r\na: ")
-        while not answer:
-            answer = await line.send(b"b" * size)
-        assert code(answer) == "headers_too_large"
-        assert await line.send(b"b" * 1_000_000) == b""
-        assert not line.transport.closed
-        await line.wait(LINGER)
-        assert line.transport.aborted
-
-    run(scenario)
+async def test_headers_without_end_are_431_and_what_follows_is_not_kept(size: int) -> None:
+    line = connected(header_bytes=65536)
+    answer = await line.send(b"GET / HTTP/1.1\r\nHost: x\r\na: ")
+    while not answer:
+        answer = await line.send(b"b" * size)
+    assert code(answer) == "headers_too_large"
+    assert await line.send(b"b" * 1_000_000) == b""
+    assert not line.transport.closed
+    await line.wait(LINGER)
+    assert line.transport.aborted
 
 
-def test_large_headers_that_end_in_the_same_piece_are_431_too() -> None:
-    async def scenario() -> None:
-        line = connected(header_bytes=65536)
-        head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: " + b"b" * 70_000 + b"\r\n\r\n"
-        assert code(await line.send(head)) == "headers_too_large"
-
-    run(scenario)
+async def test_large_headers_that_end_in_the_same_piece_are_431_too() -> None:
+    line = connected(header_bytes=65536)
+    head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: " + b"b" * 70_000 + b"\r\n\r\n"
+    assert code(await line.send(head)) == "headers_too_large"
 
 
-def test_a_long_url_is_414_whole_or_without_end() -> None:
-    async def scenario() -> None:
-        whole = b"GET /" + b"u" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
-        assert code(await connected(url_bytes=1999).send(whole)) == "url_too_long"
-        assert status(await connected(url_bytes=2001).send(whole)) == 200
-        endless = connected(url_bytes=1999)
-        assert code(await endless.send(b"GET /", *[b"u" * 500] * 4)) == "url_too_long"
-
-    run(scenario)
+async def test_a_long_url_is_414_whole_or_without_end() -> None:
+    whole = b"GET /" + b"u" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert code(await connected(url_bytes=1999).send(whole)) == "url_too_long"
+    assert status(await connected(url_bytes=2001).send(whole)) == 200
+    endless = connected(url_bytes=1999)
+    assert code(await endless.send(b"GET /", *[b"u" * 500] * 4)) == "url_too_long"
 
 
-def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app, header_bytes=1024)
-        await line.send(POST + b"Content-Length: 5000\r\n\r\n" + b"x" * 10)
-        assert await line.send(b"x" * 4990 + GET[:20]) != b""
-        assert status(await line.send(GET[20:])) == 200
-        assert app.bodies == [b"x" * 5000, b""]
-
-    run(scenario)
+async def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> None:
+    app = Reader()
+    line = connected(app, header_bytes=1024)
+    await line.send(POST + b"Content-Length: 5000\r\n\r\n" + b"x" * 10)
+    assert await line.send(b"x" * 4990 + GET[:20]) != b""
+    assert status(await line.send(GET[20:])) == 200
+    assert app.bodies == [b"x" * 5000, b""]
 
 
 @pytest.mark.parametrize(
@@ -212,33 +176,24 @@ def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> None:
         b"GET / HTTP/1.1\r\nHost: x\r\na: b\r\n c\r\n\r\n",
     ],
 )
-def test_what_is_no_request_is_400_and_the_end(request_: bytes) -> None:
-    async def scenario() -> None:
-        line = connected()
-        answer = await line.send(request_)
-        assert status(answer) == 400
-        assert code(answer) == "malformed_request"
-        assert b"connection: close" in answer
-        assert await line.send(GET) == b""
-
-    run(scenario)
+async def test_what_is_no_request_is_400_and_the_end(request_: bytes) -> None:
+    line = connected()
+    answer = await line.send(request_)
+    assert status(answer) == 400
+    assert code(answer) == "malformed_request"
+    assert b"connection: close" in answer
+    assert await line.send(GET) == b""
 
 
-def test_a_length_of_thousands_of_zeros_is_no_fault() -> None:
-    async def scenario() -> None:
-        answer = await connected().send(POST + b"Content-Length: %b1\r\n\r\na" % (b"0" * 5000))
-        assert status(answer) == 200
-
-    run(scenario)
+async def test_a_length_of_thousands_of_zeros_is_no_fault() -> None:
+    answer = await connected().send(POST + b"Content-Length: %b1\r\n\r\na" % (b"0" * 5000))
+    assert status(answer) == 200
 
 
 @pytest.mark.parametrize("host", [b"x", b"x.example:8000", b"[::1]:80", b"127.0.0.1", b""])
-def test_every_kind_of_host_is_taken(host: bytes) -> None:
-    async def scenario() -> None:
-        answer = await connected().send(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
-        assert status(answer) == 200
-
-    run(scenario)
+async def test_every_kind_of_host_is_taken(host: bytes) -> None:
+    answer = await connected().send(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert status(answer) == 200
 
 
 @pytest.mark.parametrize(
@@ -251,291 +206,230 @@ def test_every_kind_of_host_is_taken(host: bytes) -> None:
         (b"//x/y", "//x/y"),
     ],
 )
-def test_every_form_of_a_target_has_a_path(target: bytes, path: str) -> None:
-    async def scenario() -> None:
-        app = Reader()
-        await connected(app).send(b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert app.scopes[0]["path"] == path
-
-    run(scenario)
+async def test_every_form_of_a_target_has_a_path(target: bytes, path: str) -> None:
+    app = Reader()
+    await connected(app).send(b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert app.scopes[0]["path"] == path
 
 
 @pytest.mark.parametrize("size", [b"zz", b"-1", b"fffffffffffffffff"])
-def test_a_bad_chunk_size_is_400_and_the_application_sees_its_client_leave(size: bytes) -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app)
-        await line.send(CHUNKED + b"3\r\nabc\r\n")
-        assert code(await line.send(size + b"\r\n")) == "malformed_request"
-        assert app.disconnected == 1
-
-    run(scenario)
-
-
-def test_trailers_are_bounded_and_are_no_headers() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app, header_lines=10)
-        await line.send(CHUNKED + b"3\r\nabc\r\n0\r\nX-Deadline-Ms: 1\r\n\r\n")
-        assert app.bodies == [b"abc"]
-        assert all(name != b"x-deadline-ms" for name, _ in app.scopes[0]["headers"])
-        assert code(await line.send(CHUNKED + b"0\r\n", b"a: b\r\n" * 12)) == "headers_too_large"
-
-    run(scenario)
+async def test_a_bad_chunk_size_is_400_and_the_client_counts_as_gone(
+    size: bytes,
+) -> None:
+    app = Reader()
+    line = connected(app)
+    await line.send(CHUNKED + b"3\r\nabc\r\n")
+    assert code(await line.send(size + b"\r\n")) == "malformed_request"
+    assert app.disconnected == 1
 
 
-def test_endless_chunk_extensions_are_refused() -> None:
-    async def scenario() -> None:
-        line = connected(Reader(), header_bytes=1024)
-        answer = await line.send(CHUNKED, b"1;", *[b"e" * 256] * 5)
-        assert code(answer) == "malformed_request"
-
-    run(scenario)
-
-
-def test_a_body_of_tiny_chunks_is_refused_but_small_ones_are_taken() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app)
-        await line.send(CHUNKED, b"3\r\nabc\r\n" * 5000, b"0\r\n\r\n")
-        assert app.bodies == [b"abc" * 5000]
-        answer = await line.send(CHUNKED, *[b"1\r\nx\r\n" * 8192] * 9)
-        assert code(answer) == "malformed_request"
-
-    run(scenario)
+async def test_trailers_are_bounded_and_are_no_headers() -> None:
+    app = Reader()
+    line = connected(app, header_lines=10)
+    await line.send(CHUNKED + b"3\r\nabc\r\n0\r\nX-Deadline-Ms: 1\r\n\r\n")
+    assert app.bodies == [b"abc"]
+    assert all(name != b"x-deadline-ms" for name, _ in app.scopes[0]["headers"])
+    assert code(await line.send(CHUNKED + b"0\r\n", b"a: b\r\n" * 12)) == "headers_too_large"
 
 
-def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read() -> None:
-    async def scenario() -> None:
-        line = connected()
-        answer = await line.send(POST + b"Content-Length: 300000000\r\n\r\n" + b"x" * 1000)
-        assert status(answer) == 200
-        assert b"connection: close" in answer
-        assert line.transport.half_closed
-        assert not line.transport.closed
-        await line.send(*[b"x" * 100_000] * 50)
-        assert not line.transport.closed
-        assert len(line.protocol.cycle.body) <= 1000
-        await line.wait(LINGER + 1)
-        assert line.transport.aborted
-
-    run(scenario)
+async def test_endless_chunk_extensions_are_refused() -> None:
+    line = connected(Reader(), header_bytes=1024)
+    answer = await line.send(CHUNKED, b"1;", *[b"e" * 256] * 5)
+    assert code(answer) == "malformed_request"
 
 
-def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
-    async def scenario() -> None:
-        line = connected()
-        answer = await line.send(POST + b"Content-Length: 100000\r\n\r\n" + b"x" * 1000)
-        assert b"connection: close" not in answer
-        assert await line.send(b"x" * 99_000) == b""
-        assert line.phase() is Phase.IDLE
-        assert status(await line.send(GET)) == 200
-
-    run(scenario)
+async def test_a_body_of_tiny_chunks_is_refused_but_small_ones_are_taken() -> None:
+    app = Reader()
+    line = connected(app)
+    await line.send(CHUNKED, b"3\r\nabc\r\n" * 5000, b"0\r\n\r\n")
+    assert app.bodies == [b"abc" * 5000]
+    answer = await line.send(CHUNKED, *[b"1\r\nx\r\n" * 8192] * 9)
+    assert code(answer) == "malformed_request"
 
 
-def test_an_answered_client_whose_body_never_comes_makes_room() -> None:
-    async def scenario() -> None:
-        line = connected()
-        await line.send(POST + b"Content-Length: 1000000\r\n\r\n")
-        assert await line.send(b"x" * 1000) == b""
-        assert line.table.make_room()
-        assert line.transport.closed
-        assert line.ended == ["evicted"]
-
-    run(scenario)
-
-
-def test_a_refused_client_that_waits_for_100_continue_never_gets_it() -> None:
-    async def scenario() -> None:
-        line = connected()
-        head = POST + b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
-        answer = await line.send(head)
-        assert status(answer) == 200
-        assert b"100 Continue" not in answer
-        assert line.transport.half_closed
-        app = Reader()
-        asked = connected(app)
-        assert await asked.send(head) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        assert status(await asked.send(b"x" * 10)) == 200
-        assert app.bodies == [b"x" * 10]
-
-    run(scenario)
+async def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read() -> None:
+    line = connected()
+    answer = await line.send(POST + b"Content-Length: 300000000\r\n\r\n" + b"x" * 1000)
+    assert status(answer) == 200
+    assert b"connection: close" in answer
+    assert line.transport.half_closed
+    assert not line.transport.closed
+    await line.send(*[b"x" * 100_000] * 50)
+    assert not line.transport.closed
+    assert len(line.protocol.cycle.body) <= 1000
+    await line.wait(LINGER + 1)
+    assert line.transport.aborted
 
 
-def test_http_1_0_clients_get_no_chunks_and_no_interim_answers() -> None:
-    async def scenario() -> None:
-        line = connected(Reader())
-        head = b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
-        answer = await line.send(head, b"abc")
-        assert answer.endswith(b"\r\n\r\nread")
-        assert b"chunked" not in answer
-        assert line.transport.closed
-        sized = await connected().send(b"GET / HTTP/1.0\r\n\r\n")
-        assert b"content-length: 5" in sized
-        assert sized.endswith(b"\r\n\r\nhello")
-
-    run(scenario)
+async def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
+    line = connected()
+    answer = await line.send(POST + b"Content-Length: 100000\r\n\r\n" + b"x" * 1000)
+    assert b"connection: close" not in answer
+    assert await line.send(b"x" * 99_000) == b""
+    assert line.phase() is Phase.IDLE
+    assert status(await line.send(GET)) == 200
 
 
-def test_an_upgrade_is_ignored_and_ends_the_connection() -> None:
-    async def scenario() -> None:
-        line = connected()
-        head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
-        answer = await line.send(head + b"\x81\x05hello")
-        assert status(answer) == 200
-        assert b"connection: close" in answer
-        assert line.transport.closed
-
-    run(scenario)
+async def test_an_answered_client_whose_body_never_comes_makes_room() -> None:
+    line = connected()
+    await line.send(POST + b"Content-Length: 1000000\r\n\r\n")
+    assert await line.send(b"x" * 1000) == b""
+    assert line.table.make_room()
+    assert line.transport.closed
+    assert line.ended == ["evicted"]
 
 
-def test_requests_before_a_bad_one_are_answered_and_the_bad_one_is_the_end() -> None:
-    async def scenario() -> None:
-        app = Waiting()
-        line = connected(app)
-        assert await line.send(GET + GET + b"NONSENSE\r\n") == b""
-        app.go.set()
-        answers = await line.wait(0)
-        assert answers.count(b"HTTP/1.1 200 OK") == 2
-        assert answers.count(b"HTTP/1.1") == 2
-        assert line.transport.closed
-
-    run(scenario)
-
-
-def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
-    async def scenario() -> None:
-        line = connected()
-        answers = await line.send(GET * 1000)
-        for _ in range(5):
-            answers += await line.wait(0)
-        assert answers.count(b"HTTP/1.1 200 OK") == MOST_AHEAD + 1
-        assert line.transport.closed
-
-    run(scenario)
+async def test_a_refused_client_that_waits_for_100_continue_never_gets_it() -> None:
+    line = connected()
+    head = POST + b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+    answer = await line.send(head)
+    assert status(answer) == 200
+    assert b"100 Continue" not in answer
+    assert line.transport.half_closed
+    app = Reader()
+    asked = connected(app)
+    assert await asked.send(head) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert status(await asked.send(b"x" * 10)) == 200
+    assert app.bodies == [b"x" * 10]
 
 
-def test_requests_whose_bodies_come_together_go_on_in_turns() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app)
-        lines = [connected(app, line) for _ in range(3 * AT_ONCE)]
-        for each in lines:
-            await each.send(POST + b"Content-Length: 1\r\n\r\n")
-        for each in lines:
-            each.protocol.data_received(b"1")
+async def test_http_1_0_clients_get_no_chunks_and_no_interim_answers() -> None:
+    line = connected(Reader())
+    head = b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    answer = await line.send(head, b"abc")
+    assert answer.endswith(b"\r\n\r\nread")
+    assert b"chunked" not in answer
+    assert line.transport.closed
+    sized = await connected().send(b"GET / HTTP/1.0\r\n\r\n")
+    assert b"content-length: 5" in sized
+    assert sized.endswith(b"\r\n\r\nhello")
+
+
+async def test_an_upgrade_is_ignored_and_ends_the_connection() -> None:
+    line = connected()
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    answer = await line.send(head + b"\x81\x05hello")
+    assert status(answer) == 200
+    assert b"connection: close" in answer
+    assert line.transport.closed
+
+
+async def test_requests_before_a_bad_one_are_answered_and_the_bad_one_is_the_end() -> None:
+    app = Waiting()
+    line = connected(app)
+    assert await line.send(GET + GET + b"NONSENSE\r\n") == b""
+    app.go.set()
+    answers = await line.wait(0)
+    assert answers.count(b"HTTP/1.1 200 OK") == 2
+    assert answers.count(b"HTTP/1.1") == 2
+    assert line.transport.closed
+
+
+async def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
+    line = connected()
+    answers = await line.send(GET * 1000)
+    for _ in range(5):
+        answers += await line.wait(0)
+    assert answers.count(b"HTTP/1.1 200 OK") == MOST_AHEAD + 1
+    assert line.transport.closed
+
+
+async def test_requests_whose_bodies_come_together_go_on_in_turns() -> None:
+    app = Reader()
+    line = connected(app)
+    lines = [connected(app, line) for _ in range(3 * AT_ONCE)]
+    for each in lines:
+        await each.send(POST + b"Content-Length: 1\r\n\r\n")
+    for each in lines:
+        each.protocol.data_received(b"1")
+    await asyncio.sleep(0)
+    assert len(app.bodies) == AT_ONCE
+    for _ in range(20):
         await asyncio.sleep(0)
-        assert len(app.bodies) == AT_ONCE
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(app.bodies) == 3 * AT_ONCE
-
-    run(scenario)
+    assert len(app.bodies) == 3 * AT_ONCE
 
 
-def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None:
-    async def scenario() -> None:
-        app = Reader()
-        line = connected(app)
-        await line.send(POST + b"Content-Length: 10\r\n\r\n")
-        line.protocol.connection_lost(None)
-        await line.wait(0)
-        assert app.disconnected == 1
-        assert all(not each for each in line.table._members)
-
-    run(scenario)
+async def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None:
+    app = Reader()
+    line = connected(app)
+    await line.send(POST + b"Content-Length: 10\r\n\r\n")
+    line.protocol.connection_lost(None)
+    await line.wait(0)
+    assert app.disconnected == 1
+    assert all(not each for each in line.table._members)
 
 
-def test_an_application_that_reads_nothing_is_told_that_its_client_has_left() -> None:
+async def test_an_application_that_reads_nothing_is_told_that_its_client_has_left() -> None:
     told = list[str]()
 
     async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
         scope[DEPARTURE].watch(lambda: told.append("left"))
         await asyncio.Event().wait()
 
-    async def scenario() -> None:
-        line = connected(app)
-        await line.send(POST + b"Content-Length: 1\r\n\r\n1")
-        assert not told
-        line.protocol.connection_lost(None)
-        assert told == ["left"]
-
-    run(scenario)
+    line = connected(app)
+    await line.send(POST + b"Content-Length: 1\r\n\r\n1")
+    assert not told
+    line.protocol.connection_lost(None)
+    assert told == ["left"]
 
 
-def test_a_connection_keeps_nothing_of_a_body_that_was_not_read() -> None:
-    async def scenario() -> None:
-        app = Waiting()
-        line = connected(app)
-        app.go.set()
-        for _ in range(2):
-            answer = await line.send(POST + b"Content-Length: 30000\r\n\r\n" + bytes(30000))
-            assert status(answer) == 200
-            assert line.protocol.phase is Phase.IDLE
-            assert not line.protocol.cycle.body
-
-    run(scenario)
+async def test_a_connection_keeps_nothing_of_a_body_that_was_not_read() -> None:
+    app = Waiting()
+    line = connected(app)
+    app.go.set()
+    for _ in range(2):
+        answer = await line.send(POST + b"Content-Length: 30000\r\n\r\n" + bytes(30000))
+        assert status(answer) == 200
+        assert line.protocol.phase is Phase.IDLE
+        assert not line.protocol.cycle.body
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_a_client_that_does_not_read_its_answer_is_ended(reads: bool) -> None:
-    async def scenario() -> None:
-        line = connected(Waiting(), body_timeout=0.0)
-        await line.send(GET)
-        line.protocol.pause_writing()
-        if reads:
-            line.protocol.resume_writing()
-        await asyncio.sleep(0.01)
-        await line.wait(1.0)
-        assert line.transport.aborted is not reads
-        assert ("slow_reader" in line.ended) is not reads
-        line.protocol.connection_lost(None)
-
-    run(scenario)
+async def test_a_client_that_does_not_read_its_answer_is_ended(reads: bool) -> None:
+    line = connected(Waiting(), body_timeout=0.0)
+    await line.send(GET)
+    line.protocol.pause_writing()
+    if reads:
+        line.protocol.resume_writing()
+    await asyncio.sleep(0.01)
+    await line.wait(1.0)
+    assert line.transport.aborted is not reads
+    assert ("slow_reader" in line.ended) is not reads
+    line.protocol.connection_lost(None)
 
 
 @pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
-def test_a_connection_whose_last_bytes_are_not_read_is_ended(connection: bytes) -> None:
-    async def scenario() -> None:
-        line = connected(idle_timeout=10.0)
-        line.transport.unsent = 500
-        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: %b\r\n\r\n" % connection)
-        assert line.transport.closed is (connection == b"close")
-        await line.wait(LINGER)
-        assert line.transport.aborted
-
-    run(scenario)
+async def test_a_connection_whose_last_bytes_are_not_read_is_ended(connection: bytes) -> None:
+    line = connected(idle_timeout=10.0)
+    line.transport.unsent = 500
+    await line.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: %b\r\n\r\n" % connection)
+    assert line.transport.closed is (connection == b"close")
+    await line.wait(LINGER)
+    assert line.transport.aborted
 
 
-def test_a_draining_server_waits_for_requests_but_not_for_those_that_were_refused() -> None:
-    async def scenario() -> None:
-        app = Waiting()
-        busy = connected(app)
-        await busy.send(GET)
-        busy.protocol.shutdown()
-        assert not busy.transport.closed
-        app.go.set()
-        assert b"connection: close" in await busy.wait(0)
-        refused = connected(Reader())
-        await refused.send(CHUNKED + b"zz\r\n")
-        refused.protocol.shutdown()
-        assert refused.transport.closed
-
-    run(scenario)
+async def test_a_draining_server_waits_for_requests_but_not_for_those_that_were_refused() -> None:
+    app = Waiting()
+    busy = connected(app)
+    await busy.send(GET)
+    busy.protocol.shutdown()
+    assert not busy.transport.closed
+    app.go.set()
+    assert b"connection: close" in await busy.wait(0)
+    refused = connected(Reader())
+    await refused.send(CHUNKED + b"zz\r\n")
+    refused.protocol.shutdown()
+    assert refused.transport.closed
 
 
-def test_a_draining_server_answers_clients_that_have_begun_or_may_have_sent_a_request() -> None:
-    async def scenario() -> None:
-        for begun in (b"", GET[:9]):
-            line = connected(Reader())
-            await line.send(GET + begun)
-            await line.wait(READING / 2 + len(begun))
-            line.protocol.shutdown()
-            assert not line.transport.closed
-            assert b"read" in await line.send(GET[len(begun) :])
-            await line.wait(READING)
-            line.protocol.shutdown()
-            assert line.transport.closed
-
-    run(scenario)
+async def test_a_draining_server_answers_requests_that_have_begun_or_may_be_on_their_way() -> None:
+    for begun in (b"", GET[:9]):
+        line = connected(Reader())
+        await line.send(GET + begun)
+        await line.wait(READING / 2 + len(begun))
+        line.protocol.shutdown()
+        assert not line.transport.closed
+        assert b"read" in await line.send(GET[len(begun) :])
+        await line.wait(READING)
+        line.protocol.shutdown()
+        assert line.transport.closed

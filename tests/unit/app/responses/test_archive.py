@@ -51,20 +51,17 @@ def test_it_is_what_zipfile_itself_writes_to_a_pipe() -> None:
     assert len(ours) == len(pipe.content)
 
 
-def test_no_piece_is_large_and_others_get_their_turn() -> None:
-    async def scenario() -> None:
-        turns = 0
+async def test_no_piece_is_large_and_others_get_their_turn() -> None:
+    turns = 0
 
-        async def neighbour() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def neighbour() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        task = asyncio.ensure_future(neighbour())
-        chunks = await written()
-        task.cancel()
-        assert max(map(len, chunks)) == PIECE
-        assert turns >= 4
-
-    asyncio.run(scenario())
+    task = asyncio.ensure_future(neighbour())
+    chunks = await written()
+    task.cancel()
+    assert max(map(len, chunks)) == PIECE
+    assert turns >= 4

@@ -75,29 +75,26 @@ def test_an_answer_that_moves_to_disk_while_it_is_sent_is_the_same(form: str) ->
     assert len(kept[0]) >= len(FILE)
 
 
-def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None:
-    async def scenario() -> None:
-        ended = asyncio.Event()
+async def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None:
+    ended = asyncio.Event()
 
-        async def work(index: int) -> Answer:
-            if not index:
-                return await answered(index)
-            try:
-                await asyncio.Event().wait()
-                raise AssertionError("the event is never set")
-            finally:
-                ended.set()
+    async def work(index: int) -> Answer:
+        if not index:
+            return await answered(index)
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError("the event is never set")
+        finally:
+            ended.set()
 
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                raise ConnectionError
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            raise ConnectionError
 
-        reply = await render(run(work, [0, 1], never), MULTIPART, rendering())
-        with pytest.raises(ConnectionError):
-            await reply({"type": "http"}, never, send)
-        assert ended.is_set()
-
-    asyncio.run(scenario())
+    reply = await render(run(work, [0, 1], never), MULTIPART, rendering())
+    with pytest.raises(ConnectionError):
+        await reply({"type": "http"}, never, send)
+    assert ended.is_set()
 
 
 def test_a_stream_whose_client_has_left_is_not_ended_as_if_it_were_complete() -> None:

@@ -83,22 +83,19 @@ def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
     assert [type(each) for each in canary_operations([missing])] == [FilterChain]
 
 
-def test_one_canary_that_fails_is_enough_not_to_pass() -> None:
-    async def test() -> None:
-        backend, clock = FakeBackend(), FakeClock(100.0)
-        operations = [FakeOperation("a"), FakeOperation("b")]
-        canary = Canary(backend, operations, PIXEL, INTERVAL, clock)
-        await canary.probe()
-        assert canary.readiness().ready
-        assert backend.asked == 2
-        backend.failing = "b"
-        clock.now += 4 * INTERVAL
-        await canary.probe()
-        found = canary.readiness()
-        assert not found.ready
-        assert found.problem == "internal_error: broken"
-
-    run(test())
+async def test_one_canary_that_fails_is_enough_not_to_pass() -> None:
+    backend, clock = FakeBackend(), FakeClock(100.0)
+    operations = [FakeOperation("a"), FakeOperation("b")]
+    canary = Canary(backend, operations, PIXEL, INTERVAL, clock)
+    await canary.probe()
+    assert canary.readiness().ready
+    assert backend.asked == 2
+    backend.failing = "b"
+    clock.now += 4 * INTERVAL
+    await canary.probe()
+    found = canary.readiness()
+    assert not found.ready
+    assert found.problem == "internal_error: broken"
 
 
 def test_before_the_first_canary_nothing_is_ready() -> None:
@@ -107,92 +104,74 @@ def test_before_the_first_canary_nothing_is_ready() -> None:
     assert not canary.started
 
 
-def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
-    async def test() -> None:
-        canary, backend, _ = made()
+async def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
+    canary, backend, _ = made()
+    await canary.probe()
+    assert canary.readiness().ready
+    backend.now = replace(WORKING, alive=False, back_in=2.5)
+    found = canary.readiness()
+    assert not found.ready
+    assert found.problem == "no worker is running; one is expected in 2.5 s"
+    assert not found.load.alive
+
+
+async def test_a_worker_that_is_back_must_pass_before_it_counts() -> None:
+    canary, backend, _ = made()
+    await canary.probe()
+    backend.now = replace(WORKING, alive=False)
+    canary.readiness()
+    backend.now = WORKING
+    assert not canary.readiness().ready
+    await canary.probe()
+    assert canary.readiness().ready
+
+
+async def test_a_worker_that_is_back_counts_as_soon_as_it_does_other_work() -> None:
+    canary, backend, _ = made()
+    await canary.probe()
+    backend.now = replace(WORKING, alive=False)
+    canary.readiness()
+    backend.now = WORKING
+    assert not canary.readiness().ready
+    backend.now = replace(WORKING, progress=1.0)
+    assert canary.readiness().ready
+
+
+async def test_a_canary_that_waits_behind_slow_work_that_progresses_is_no_fault() -> None:
+    canary, backend, clock = made()
+    await canary.probe()
+    backend.answer = DeadlineExceeded("late")
+    for step in range(1, 10):
+        clock.advance(INTERVAL)
+        backend.now = replace(WORKING, progress=float(step))
         await canary.probe()
         assert canary.readiness().ready
-        backend.now = replace(WORKING, alive=False, back_in=2.5)
-        found = canary.readiness()
-        assert not found.ready
-        assert found.problem == "no worker is running; one is expected in 2.5 s"
-        assert not found.load.alive
-
-    run(test())
+    clock.advance(3 * INTERVAL)
+    assert not canary.readiness().ready, "nothing was done for three intervals"
 
 
-def test_a_worker_that_is_back_must_pass_before_it_counts() -> None:
-    async def test() -> None:
-        canary, backend, _ = made()
-        await canary.probe()
-        backend.now = replace(WORKING, alive=False)
-        canary.readiness()
-        backend.now = WORKING
-        assert not canary.readiness().ready
-        await canary.probe()
-        assert canary.readiness().ready
-
-    run(test())
-
-
-def test_a_worker_that_is_back_counts_as_soon_as_it_does_other_work() -> None:
-    async def test() -> None:
-        canary, backend, _ = made()
-        await canary.probe()
-        backend.now = replace(WORKING, alive=False)
-        canary.readiness()
-        backend.now = WORKING
-        assert not canary.readiness().ready
-        backend.now = replace(WORKING, progress=1.0)
-        assert canary.readiness().ready
-
-    run(test())
-
-
-def test_a_canary_that_waits_behind_slow_work_that_progresses_is_no_fault() -> None:
-    async def test() -> None:
+async def test_a_changed_answer_or_an_error_is_a_fault_whatever_else_is_done() -> None:
+    for wrong in (Labels((2,), (1.0,)), InternalError("broken")):
         canary, backend, clock = made()
         await canary.probe()
-        backend.answer = DeadlineExceeded("late")
-        for step in range(1, 10):
-            clock.advance(INTERVAL)
-            backend.now = replace(WORKING, progress=float(step))
-            await canary.probe()
-            assert canary.readiness().ready
+        backend.answer = wrong
         clock.advance(3 * INTERVAL)
-        assert not canary.readiness().ready, "nothing was done for three intervals"
-
-    run(test())
-
-
-def test_a_canary_whose_answer_changes_or_that_fails_is_a_fault_whatever_else_is_done() -> None:
-    async def test() -> None:
-        for wrong in (Labels((2,), (1.0,)), InternalError("broken")):
-            canary, backend, clock = made()
-            await canary.probe()
-            backend.answer = wrong
-            clock.advance(3 * INTERVAL)
-            await canary.probe()
-            backend.now = replace(WORKING, progress=9.0)
-            found = canary.readiness()
-            assert not found.ready
-            assert found.problem == canary.problem
-
-    run(test())
+        await canary.probe()
+        backend.now = replace(WORKING, progress=9.0)
+        found = canary.readiness()
+        assert not found.ready
+        assert found.problem == canary.problem
 
 
-def test_a_worker_that_is_back_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_is_back_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary_module, "LOOK", 0.001)
 
-    async def test() -> None:
-        canary, backend, _ = made(interval=1000.0)
-        await canary.probe()
-        backend.now = replace(WORKING, alive=False)
-        probing = asyncio.create_task(canary.keep_probing())
-        canary.readiness()
-        backend.now = WORKING
-        await wait_until(lambda: backend.asked == 2)
-        await wait_until(lambda: canary.readiness().ready)
-        probing.cancel()
-
-    run(test())
+    canary, backend, _ = made(interval=1000.0)
+    await canary.probe()
+    backend.now = replace(WORKING, alive=False)
+    probing = asyncio.create_task(canary.keep_probing())
+    canary.readiness()
+    backend.now = WORKING
+    await wait_until(lambda: backend.asked == 2)
+    await wait_until(lambda: canary.readiness().ready)
+    probing.cancel()

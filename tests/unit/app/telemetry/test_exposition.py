@@ -39,22 +39,19 @@ async def metrics_of(counting: Collector) -> Metrics:
     return metrics
 
 
-def test_scrapers_at_once_share_a_collection_beside_the_event_loop() -> None:
-    async def test() -> None:
-        counting = Counting()
-        metrics = await metrics_of(counting)
-        asked = [asyncio.create_task(metrics.text("")) for _ in range(50)]
-        await asyncio.sleep(0)
-        asked.pop().cancel()  # the others keep the collection
-        counting.gate.set()
-        assert all(b"collected 1.0" in body for body, _ in await asyncio.gather(*asked))
-        assert threading.get_ident() not in counting.threads
-        assert b"collected 2.0" in (await metrics.text(""))[0]
-
-    asyncio.run(asyncio.wait_for(test(), GUARD))
+async def test_scrapers_at_once_share_a_collection_beside_the_event_loop() -> None:
+    counting = Counting()
+    metrics = await metrics_of(counting)
+    asked = [asyncio.create_task(metrics.text("")) for _ in range(50)]
+    await asyncio.sleep(0)
+    asked.pop().cancel()  # the others keep the collection
+    counting.gate.set()
+    assert all(b"collected 1.0" in body for body, _ in await asyncio.gather(*asked))
+    assert threading.get_ident() not in counting.threads
+    assert b"collected 2.0" in (await metrics.text(""))[0]
 
 
-def test_a_failed_collection_does_not_fail_the_next_one() -> None:
+async def test_a_failed_collection_does_not_fail_the_next_one() -> None:
     class Failing(Collector):
         faults: ClassVar = [OSError("no descriptor")]
 
@@ -63,13 +60,10 @@ def test_a_failed_collection_does_not_fail_the_next_one() -> None:
                 raise self.faults.pop()
             yield GaugeMetricFamily("collected", "Collections.", value=1)
 
-    async def test() -> None:
-        metrics = await metrics_of(Failing())
-        with pytest.raises(OSError, match="no descriptor"):
-            await metrics.text("")
-        assert b"collected 1.0" in (await metrics.text(""))[0]
-
-    asyncio.run(test())
+    metrics = await metrics_of(Failing())
+    with pytest.raises(OSError, match="no descriptor"):
+        await metrics.text("")
+    assert b"collected 1.0" in (await metrics.text(""))[0]
 
 
 @pytest.mark.parametrize(

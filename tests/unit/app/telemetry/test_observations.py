@@ -58,16 +58,13 @@ def test_equal_metrics_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None
         assert written == [5] * 3 * turns
 
 
-def test_metrics_that_are_read_contain_all_before() -> None:
+async def test_metrics_that_are_read_contain_all_before() -> None:
     metrics = Metrics()
 
-    async def turn() -> None:
-        metrics.observations.image("info", "ok", [])
-        metrics.snapshot()
-        labels = {"operation": "info", "outcome": "ok"}
-        assert metrics.registry.get_sample_value("darkroom_images_total", labels) == 1
-
-    asyncio.run(turn())
+    metrics.observations.image("info", "ok", [])
+    metrics.snapshot()
+    labels = {"operation": "info", "outcome": "ok"}
+    assert metrics.registry.get_sample_value("darkroom_images_total", labels) == 1
 
 
 def test_a_metric_that_cannot_be_written_stops_no_later_ones(

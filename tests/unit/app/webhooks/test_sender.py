@@ -72,21 +72,18 @@ def test_an_address_that_is_not_public_is_never_connected_to(address: str) -> No
     assert requests == []
 
 
-def test_addresses_are_checked_before_a_job_is_taken() -> None:
-    async def main() -> None:
-        sender = WebhookSender(FetchLimits.from_settings(Settings()), (SECRET,))
-        sender.check("https://hook.example/jobs?token=1")
-        with pytest.raises(InvalidParameter, match="only http and https"):
-            sender.check("ftp://hook.example/")
-        with pytest.raises(AddressRefused, match="port 8080"):
-            sender.check("https://hook.example:8080/")
-        await sender.aclose()
-        without = WebhookSender(FetchLimits.from_settings(Settings()), ())
-        with pytest.raises(InvalidParameter, match="DARKROOM_WEBHOOK_SECRET"):
-            without.check("https://hook.example/")
-        await without.aclose()
-
-    asyncio.run(main())
+async def test_addresses_are_checked_before_a_job_is_taken() -> None:
+    sender = WebhookSender(FetchLimits.from_settings(Settings()), (SECRET,))
+    sender.check("https://hook.example/jobs?token=1")
+    with pytest.raises(InvalidParameter, match="only http and https"):
+        sender.check("ftp://hook.example/")
+    with pytest.raises(AddressRefused, match="port 8080"):
+        sender.check("https://hook.example:8080/")
+    await sender.aclose()
+    without = WebhookSender(FetchLimits.from_settings(Settings()), ())
+    with pytest.raises(InvalidParameter, match="DARKROOM_WEBHOOK_SECRET"):
+        without.check("https://hook.example/")
+    await without.aclose()
 
 
 def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
