@@ -53,9 +53,10 @@ TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu clients
 test: install
 	$(BIN)/pytest $(PARALLEL) $(TESTS)
 
-# What takes longer than all that together: kernels compiled for each GPU.
+# What takes longer: kernels compiled for each GPU, every page of docs/, every byte of an archive, and
+# ten times as many examples for each property.
 test-slow: install
-	$(BIN)/pytest -m slow tests/unit/workers
+	$(BIN)/pytest $(PARALLEL) -m "(slow or hypothesis) and not gpu" --hypothesis-profile thorough $(TESTS)
 
 test-all: test test-slow
 

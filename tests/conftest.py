@@ -10,8 +10,9 @@ import app.cli.script  # noqa: F401  # sets the environment of thread pools befo
 from tests.postgres import Postgres, programs
 from tests.postgres import running as running_postgres
 
-settings.register_profile("any machine", deadline=None)
-settings.load_profile("any machine")
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("thorough", deadline=None, max_examples=200)  # `make test-slow`
+settings.load_profile("quick")
 
 # A shell starts background jobs with SIGINT ignored, and all processes below them inherit that: the
 # commands and servers that tests end by Ctrl-C would never end.

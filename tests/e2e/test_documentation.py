@@ -30,7 +30,14 @@ PORT = re.compile(r"(\blocalhost:|\b127\.0\.0\.1:|--port[ =]|PORT=)(80\d\d)\b")
 ADDRESS = re.compile(r"https?://(?!localhost|127\.|169\.254\.)[\w.-]+(:\d+)?")
 """The beginning of any other URL: the tests have an origin for all of them, and no network."""
 
-WITH_EXAMPLES = [page for page in PAGES if any(b.runs for b in blocks(page.read_text()))]
+LONG = ("operations", "command-line", "bulk")
+"""Pages that start many servers and commands, and take a minute each."""
+
+WITH_EXAMPLES = [
+    pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG), id=page.stem)
+    for page in PAGES
+    if any(b.runs for b in blocks(page.read_text()))
+]
 
 
 class Pictures(http.server.SimpleHTTPRequestHandler):
@@ -140,7 +147,7 @@ def end(group: int) -> None:
     until(ended)
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", WITH_EXAMPLES)
 def test_the_examples_of_a_page_work_as_they_are_shown(
     page: Path,
     documented: Running,

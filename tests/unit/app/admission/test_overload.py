@@ -86,6 +86,7 @@ def test_a_flood_of_one_client_hardly_delays_another(under_way: int) -> None:
     simulate(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [2, 4, 8])
 @pytest.mark.parametrize("cost", [0.2, 1.0, 10.0])
 def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float) -> None:
@@ -107,6 +108,7 @@ def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float)
     simulate(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [1, 2, 8])
 @pytest.mark.parametrize("cost", [0.2, 1.0, 10.0])
 def test_the_first_image_beside_bulk_waits_only_for_an_image_that_has_begun(

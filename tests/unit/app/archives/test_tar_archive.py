@@ -99,6 +99,7 @@ def test_a_member_that_is_cut_off_is_its_own_error() -> None:
             archive.read(member, LIMIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", PACKINGS[1:])
 def test_a_cut_compressed_archive_is_never_taken_for_a_whole_one(
     pack: Callable[[bytes], bytes],
@@ -200,6 +201,7 @@ def test_an_xz_may_ask_for_as_much_memory_as_the_limits_allow() -> None:
         open_archive(io.BytesIO(large), of_requests)
 
 
+@pytest.mark.slow
 def test_every_single_changed_byte_gives_content_or_a_clear_error() -> None:
     data = packed([("a.jpg", b"first"), (LONG, b"second")])
     allowed = (BadArchive, TooLarge)

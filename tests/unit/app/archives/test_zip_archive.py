@@ -89,6 +89,7 @@ def test_members_of_a_pipe_with_descriptors_after_them_are_read() -> None:
     assert contents(pipe.content) == FILES
 
 
+@pytest.mark.slow
 def test_zip64_sizes_and_more_than_65535_members_are_read() -> None:
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:

@@ -30,6 +30,7 @@ def test_zipfile_reads_what_is_written(known: bool) -> None:
         assert {name: archive.read(name) for name in archive.namelist()} == FILES
 
 
+@pytest.mark.slow
 def test_more_than_65535_members_are_written() -> None:
     files = {str(n): b"" for n in range(65_600)}
     with zipfile.ZipFile(io.BytesIO(written(files))) as archive:

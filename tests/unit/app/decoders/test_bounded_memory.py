@@ -47,6 +47,7 @@ def test_the_kernel_ends_decoders_first_when_memory_is_short() -> None:
     assert scores == ["1000\n"]
 
 
+@pytest.mark.slow
 def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
     """What the allocator keeps of former images does not count for the next one."""
     rng = np.random.default_rng(0)

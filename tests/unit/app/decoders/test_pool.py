@@ -226,6 +226,7 @@ def test_a_process_that_died_while_it_waited_costs_no_image() -> None:
     assert run(test).ended == {"crash": 1}
 
 
+@pytest.mark.slow
 def test_twenty_processes_that_die_in_a_row_leave_the_next_image_alone() -> None:
     async def test(pool: DecoderPool) -> None:
         for _ in range(20):

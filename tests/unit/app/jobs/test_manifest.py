@@ -127,6 +127,7 @@ def test_the_data_of_a_large_line_is_read_when_it_is_needed(tmp_path: Path) -> N
     assert data_at(path, found.at) == data
 
 
+@pytest.mark.slow
 def test_a_manifest_of_many_lines_takes_the_memory_of_its_chunks_alone(tmp_path: Path) -> None:
     piece = b"".join(
         b'{"id": "%d", "url": "https://example.org/%d.jpg"}\n' % (n, n) for n in range(1000)

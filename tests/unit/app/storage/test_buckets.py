@@ -103,6 +103,7 @@ def test_a_write_that_fails_makes_no_object(root: str) -> None:
     run(root, scenario)
 
 
+@pytest.mark.slow
 def test_more_than_a_page_is_listed(root: str) -> None:
     async def scenario(storage: Storage) -> None:
         every = [storage.writable(f"{root}/out/many/{number:04}") for number in range(1100)]

@@ -316,6 +316,7 @@ def mutations(data: bytes) -> Iterator[bytes]:
             yield data[:at] + bytes([value]) + data[at + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [JPEG, RESTARTED])
 def test_what_one_byte_changes_is_a_no_or_pillow_takes_it_as_well(data: bytes) -> None:
     for mutation in mutations(data):

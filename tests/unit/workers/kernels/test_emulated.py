@@ -55,7 +55,7 @@ def _inside(window: Mapping[str, int], size: tuple[int, int]) -> Mapping[str, in
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_a_mixed_batch_has_the_bytes_of_the_specification(name: str, seed: int) -> None:
     random = np.random.default_rng([seed, *name.encode()])
     images = [image(random, *size, channels) for size in SIZES for channels in (1, 3, 4)]
@@ -71,6 +71,7 @@ def test_images_of_many_blocks_have_the_bytes_of_the_specification(name: str) ->
     assert_equal([parse_one(name, {})] * len(images), images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", range(3, 102, 2))
 def test_medians_of_every_size_are_exact(size: int) -> None:
     random = np.random.default_rng(size)

@@ -6,6 +6,8 @@ import pytest
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.registry import parse_one
 
+pytestmark = pytest.mark.slow
+
 OPERATIONS = ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
 
 

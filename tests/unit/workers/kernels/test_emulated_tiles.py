@@ -13,6 +13,8 @@ from workers.filters.separable.mma_fragments import separable_weights
 from workers.filters.sharpen.unsharp_mask import UnsharpMask
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 
+pytestmark = pytest.mark.slow
+
 SHAPES = [(70, 131, 3), (33, 65, 1), (1, 200, 3), (90, 64, 4), (9, 2, 3)]
 
 

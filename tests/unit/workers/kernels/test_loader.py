@@ -64,6 +64,7 @@ def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
         loader.expanded(loader.root(tmp_path), tmp_path)
 
 
+@pytest.mark.slow
 def test_every_file_reads_alone_by_its_own_includes() -> None:
     def errors(file: Path) -> str:
         command = [compiler(), *FLAGS, "-fsyntax-only", "-x", "c++", "-"]

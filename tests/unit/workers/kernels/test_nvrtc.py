@@ -20,14 +20,8 @@ def cubins(architecture: str) -> Mapping[str, bytes]:
     return compiled(modules(), architecture, Nvrtc(), CubinStore(()))
 
 
-QUICK = "90"
-"""The architecture that every run of the tests compiles for; each takes 40 s of CPU."""
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(n, marks=[] if n == QUICK else pytest.mark.slow) for n in DEFAULT.split(",")],
-)
+@pytest.mark.slow  # 40 s of CPU time for each
+@pytest.mark.parametrize("number", DEFAULT.split(","))
 def test_all_kernels_compile_for_every_architecture(number: str) -> None:
     found = cubins(f"sm_{number}")
     for module in modules():

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending, EndingRows
 from app.jobs.store.jobs import AT_ONCE
 from app.jobs.store.tables import State
@@ -12,6 +14,7 @@ def ending(kind: str) -> Ending:
     return Ending("1", kind, kind, WAITING, 0, 0.0, None, None)
 
 
+@pytest.mark.slow
 def test_more_jobs_than_a_statement_has_parameters_expire_part_by_part(run: Run) -> None:
     async def test(store: Store) -> None:
         count = AT_ONCE + 5

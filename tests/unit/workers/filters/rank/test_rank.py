@@ -26,7 +26,7 @@ def test_rank_is_scipy_s_percentile_filter(pixels: Pixels, size: int, percentile
     assert np.array_equal(Rank(size=size, percentile=percentile).apply(pixels), expected)
 
 
-@pytest.mark.parametrize("size", [3, 5, 9, 11, 31])
+@pytest.mark.parametrize("size", [3, 5, 9, 11, pytest.param(31, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("percentile", [0, 0.4, 20, 49, 50, 51, 95, 100])
 def test_rank_is_pillow_s_rank_filter(size: int, percentile: float) -> None:
     picture = drawing(331, 263)
@@ -44,6 +44,7 @@ def test_rank_of_few_levels_is_exact(size: int, levels: tuple[int, ...]) -> None
     assert np.array_equal(Rank(size=size, percentile=37).apply(pixels), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [9, 101])
 @pytest.mark.parametrize("shape", [(200_000, 1, 1), (1, 200_000, 4), (700, 700, 3)])
 def test_memory_of_a_rank_is_bounded(size: int, shape: tuple[int, int, int]) -> None:

@@ -133,6 +133,7 @@ def test_motion_blur_turns_counterclockwise() -> None:
     assert found[2, 2] == found[6, 6] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filter_", [Convolve(kernel=((0.1,) * 31,) * 31), MotionBlur(length=255)])
 @pytest.mark.parametrize("size", [(90_000, 2), (2, 90_000), (1400, 1400)])
 def test_memory_of_a_correlation_is_bounded(filter_: Filter, size: tuple[int, int]) -> None:

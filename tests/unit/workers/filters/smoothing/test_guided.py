@@ -50,6 +50,7 @@ def test_guided_is_its_formula_within_one(pixels: Pixels, radius: int, eps: floa
     assert np.abs(found - guided(pixels, radius, eps)).max() < 0.51
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("radius", "eps"), [(1, 1e-6), (8, 0.01), (40, 1e-4), (100, 1.0)])
 def test_guided_of_several_tiles_is_its_formula(radius: int, eps: float) -> None:
     pixels = np.asarray(drawing(1031, 541))
@@ -78,6 +79,7 @@ def test_products_of_bright_pixels_fit_the_sums_of_the_largest_squares() -> None
     assert np.abs(found - guided(pixels, 100, 1e-6)).max() < 0.51
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(100_000, 1, 3), (1, 100_000, 4), (1500, 1500, 3)])
 def test_memory_of_guided_is_bounded(shape: tuple[int, int, int]) -> None:
     pixels = image(*shape, 0)
