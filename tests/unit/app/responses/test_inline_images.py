@@ -1,13 +1,14 @@
 import base64
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.records import PIECE, InlineImages
 
 
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=100), max_size=4), st.text())
 def test_the_text_is_what_it_would_be_with_base64_in_it(images: list[bytes], text: str) -> None:
     inline = InlineImages()

@@ -1,10 +1,11 @@
-"""Clients that stop, one way or the other."""
+"""The line and the metric of a request, and a request that the server cancels."""
 
 import asyncio
 import logging
 
 import pytest
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.routes.middleware import LONGEST_PATH, OTHER, AccessLog
 from app.telemetry.metrics import Metrics
@@ -13,26 +14,27 @@ from models.domain.alarms import alarms
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
 
-def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
-    async def refused(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 405, "headers": []})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def sent(app: ASGIApp, metrics: Metrics, **scope: object) -> list[Message]:
+    """Return the messages with which a request is answered."""
+    found: list[Message] = []
+
+    async def send(message: Message) -> None:
+        found.append(message)
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def send(_message: Message) -> None: ...
+    await AccessLog(app, metrics)({**SCOPE, **scope}, receive, send)
+    return found
 
-    async def scenario() -> set[str]:
-        metrics = Metrics()
-        log = AccessLog(refused, metrics)
-        for method in ("GET", "HEAD", "DELETE", "PROPFIND", "M-SEARCH", "QUERY", "PURGE"):
-            await log({**SCOPE, "method": method}, receive, send)
-        metrics.observations.flush()
-        (family,) = metrics.requests.collect()
-        return {each.labels["method"] for each in family.samples}
 
-    assert asyncio.run(scenario()) == {"GET", "HEAD", "DELETE", OTHER}
+async def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
+    metrics = Metrics()
+    for method in ("GET", "HEAD", "DELETE", "PROPFIND", "M-SEARCH", "QUERY", "PURGE"):
+        await sent(Response(status_code=405), metrics, method=method)
+    metrics.observations.flush()
+    (family,) = metrics.requests.collect()
+    assert {each.labels["method"] for each in family.samples} == {"GET", "HEAD", "DELETE", OTHER}
 
 
 @pytest.mark.parametrize(
@@ -42,24 +44,12 @@ def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
         (b"x" * 60_000, None),
     ],
 )
-def test_a_line_of_the_log_is_short_whatever_a_client_sends(
+async def test_a_line_of_the_log_is_short_whatever_a_client_sends(
     caplog: pytest.LogCaptureFixture, traceparent: bytes, logged: str | None
 ) -> None:
-    async def answered(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 404, "headers": []})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(_message: Message) -> None: ...
-
-    async def scenario() -> None:
-        scope = {**SCOPE, "path": "/" + "a" * 32_000, "headers": [(b"traceparent", traceparent)]}
-        await AccessLog(answered, Metrics())(scope, receive, send)
-
+    headers = [(b"traceparent", traceparent)]
     with caplog.at_level(logging.INFO, "darkroom.access"):
-        asyncio.run(scenario())
+        await sent(Response(), Metrics(), path="/" + "a" * 32_000, headers=headers)
     (line,) = caplog.records
     assert vars(line)["traceparent"] == logged
     assert len(vars(line)["path"]) == LONGEST_PATH
@@ -70,24 +60,15 @@ def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> 
     async def waiting(_scope: Scope, _receive: Receive, _send: Send) -> None:
         await asyncio.Event().wait()
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def scenario() -> list[Message]:
-        sent: list[Message] = []
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        log = AccessLog(waiting, Metrics())
-        request = asyncio.create_task(log(dict(SCOPE), receive, send))
+    async def scenario() -> None:
+        request = asyncio.create_task(sent(waiting, Metrics()))
         await asyncio.sleep(0)
         if ended:
             alarms().end()
         request.cancel()
         await asyncio.wait([request])
         assert request.cancelled() is not ended
-        return sent
+        if ended:
+            assert request.result()[0]["status"] == 503
 
-    sent = asyncio.run(scenario())
-    assert [each["status"] for each in sent if "status" in each] == ([503] if ended else [])
+    asyncio.run(scenario())

@@ -1,12 +1,13 @@
-"""What the processes of a server use, read from /proc."""
+"""What the processes of a server use, whether they live, and the folders that they leave."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from app.system.process_family import boot_time, process_family
+from app.system.process_family import boot_time, is_alive, own_folder, process_family
 
+FOLDER_PREFIX = "darkroom-test"
 SLEEPER = "import time; print('runs', flush=True); time.sleep(60)"
 
 
@@ -53,3 +54,39 @@ def test_a_program_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None
 
 def test_the_start_of_the_machine_is_before_now() -> None:
     assert 0 < boot_time() < os.stat("/proc/self").st_ctime + 1
+
+
+def test_a_process_is_alive_until_its_end_was_waited_for() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert is_alive(child.pid)
+    child.communicate(b"\n")
+    assert not is_alive(child.pid)
+    assert is_alive(os.getpid())
+
+
+def test_the_folder_goes_with_the_block(tmp_path: Path) -> None:
+    with own_folder(FOLDER_PREFIX, tmp_path) as folder:
+        assert str(os.getpid()) in folder
+        assert Path(folder).is_dir()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_server_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / f"{FOLDER_PREFIX}-{gone.pid}-abc").mkdir()
+    (tmp_path / f"{FOLDER_PREFIX}-{gone.pid}-abc" / "counter.db").touch()
+    with own_folder(FOLDER_PREFIX, tmp_path) as folder:
+        assert [Path(folder)] == list(tmp_path.iterdir())
+
+
+def test_what_belongs_to_a_living_server_or_to_others_stays(tmp_path: Path) -> None:
+    kept = [
+        tmp_path / f"{FOLDER_PREFIX}-{os.getppid()}-abc",
+        tmp_path / f"{FOLDER_PREFIX}-x-y",
+        tmp_path / "z",
+    ]
+    for folder in kept:
+        folder.mkdir()
+    with own_folder(FOLDER_PREFIX, tmp_path):
+        assert all(folder.exists() for folder in kept)
