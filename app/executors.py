@@ -32,9 +32,9 @@ from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worke
 BYTES_PER_PIXEL = 4
 """Bytes for each pixel in the shared memory through which images go to worker processes."""
 
-GPU, REPLICA = 0.02, 0.1
-"""Factor of the time on one core that work is expected to take on a GPU, and on a replica of a
-cluster that may have a GPU, until an image was measured there."""
+GPU, REPLICA = 50.0, 10.0
+"""Times as fast as one core that a GPU, and a replica of a cluster that may have a GPU, is expected
+to be until it was measured."""
 
 PIXELS_IN_FLIGHT = 200_000_000
 """Pixels, over all front ends, for which there is room in that shared memory."""
@@ -154,7 +154,7 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
         alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
         bulk = max(1, n - 1)
         admission = Admission(limits, counters, n, 2 * n, most_bulk=bulk, alone=alone, rate=rate)
-    admission.account.absence = executor.absence
+    admission.backlog.absence = executor.absence
     return admission
 
 

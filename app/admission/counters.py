@@ -55,18 +55,8 @@ class Total(IntEnum):
     """URLs being fetched."""
     CONNECTIONS = 6
     """Open connections of clients."""
-    WORK = 7
-    """Expected microseconds of work that is admitted and not completed."""
-    PAST = 8
-    """The same of images that have passed their line and are not bulk."""
-    UNREAD = 9
+    UNREAD = 7
     """Bytes of encoded images that their clients have not read."""
-    EXPECTED = 10
-    """Images whose work is counted in WORK."""
-    THROUGH = 11
-    """Images that have passed their line, and are decoded, computed and encoded."""
-    CLIENTS = 12
-    """Clients whose work is counted in WORK; one counts for each front end where it has some."""
 
 
 class ByKey(IntEnum):
@@ -74,10 +64,9 @@ class ByKey(IntEnum):
 
     IMAGES = 0
     ARRIVING = 1
-    WORK = 2
-    CONNECTIONS = 3
-    FETCHES = 4
-    FOLLOWERS = 5
+    CONNECTIONS = 2
+    FETCHES = 3
+    FOLLOWERS = 4
     """Requests that follow the results of a job."""
 
 

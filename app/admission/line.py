@@ -1,32 +1,34 @@
 """The fair line: admitted images of all clients wait in it once, before decoding and computing."""
 
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from app.admission.backlog import Backlog
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.fair_queue import FairQueue, Lack
 from models.domain.job import Lane
 
+HORIZON = 0.1
+"""Seconds of work that may be past the line, where clients do not take turns any more."""
+
 
 class Place(NamedTuple):
-    """What an image past the line takes there: its lane when it passed, and its expected cost."""
+    """What an image past the line takes there: its lane when it passed, and its expected work."""
 
     lane: Lane
-    cost: float
+    work: int
 
 
 @dataclass(slots=True)
 class Waiting:
     """An image that asks for a place.
 
-    `estimate` returns its seconds of work, and `standing` the lane of its client now, and whether
-    others want something beside it.
+    `standing` returns the lane of its client now, and whether others want something beside it.
     """
 
-    estimate: Callable[[], float]
+    work: int
     deadline: Deadline
     standing: Callable[[], tuple[Lane, bool]]
     in_line: bool = False
@@ -35,8 +37,8 @@ class Waiting:
 class FairLine:
     """Lets as many images through as keep decoding and computing busy; clients take turns.
 
-    That is `least` images, or as much expected work as `room()` says, in seconds. What is through
-    is served in the order of its arrival, so everything beyond that would only wait behind itself.
+    That is `least` images, or the work of `HORIZON` seconds. What is through is served in the order
+    of its arrival, so everything beyond that would only wait behind itself.
 
     Images of a client that holds most, in the lane for bulk, do not count for those of others,
     because behind the line they go after them. Images that have begun are not interrupted: beside
@@ -47,17 +49,17 @@ class FairLine:
     def __init__(
         self,
         least: int,
-        room: Callable[[], float] = lambda: 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        backlog: Backlog,
+        clock: Callable[[], float],
         most_bulk: int | None = None,
         alone: int = 0,
     ) -> None:
-        self._room = room
+        self._backlog = backlog
         self._clock = clock
         self.set_images(least, alone)
         self._most_bulk = least if most_bulk is None else most_bulk
         self._images = dict.fromkeys(Lane, 0)
-        self._work = dict.fromkeys(Lane, 0.0)
+        self._work = dict.fromkeys(Lane, 0)
         self._queue = FairQueue[Waiting, Place](self._attempt, self._remove)
 
     def set_images(self, least: int, alone: int) -> None:
@@ -79,7 +81,7 @@ class FairLine:
         place = self._queue.take_now(client, image)
         if place is None:
             image.in_line = True
-            place = await self._queue.take(client, image, image.estimate())
+            place = await self._queue.take(client, image, image.work)
         return place
 
     def leave(self, place: Place) -> None:
@@ -88,27 +90,26 @@ class FairLine:
         self._queue.wake()
 
     def _remove(self, place: Place) -> None:
-        lane, cost = place
-        self._images[lane] -= 1
-        # Nothing is left of rounding when all are gone.
-        self._work[lane] = self._work[lane] - cost if self._images[lane] else 0.0
+        self._images[place.lane] -= 1
+        self._work[place.lane] -= place.work
 
     def _attempt(self, image: Waiting, _since: int) -> Place | Lack:
-        cost = image.estimate()
-        if image.in_line and (left := image.deadline.remaining(self._clock())) < cost:
-            raise Overloaded(
-                f"the turn of this image came {left:.1f} seconds before its deadline, and its work "
-                f"takes about {max(cost, left + 0.1):.1f}; try again later or allow more time "
-                "(X-Deadline-Ms)",
-                retry_after=max(1.0, cost),
-                reason="deadline",
-            )
+        if image.in_line:
+            left, own = image.deadline.remaining(self._clock()), self._backlog.seconds(image.work)
+            if left < own:
+                raise Overloaded(
+                    f"the turn of this image came {left:.1f} seconds before its deadline, and its "
+                    f"work takes about {max(own, left + 0.1):.1f}; try again later or allow more "
+                    "time (X-Deadline-Ms)",
+                    retry_after=max(1.0, own),
+                    reason="deadline",
+                )
         lane, contended = image.standing()
         if (lack := self._lack(lane, contended)) is not None:
             return lack
         self._images[lane] += 1
-        self._work[lane] += cost
-        return Place(lane, cost)
+        self._work[lane] += image.work
+        return Place(lane, image.work)
 
     def _lack(self, lane: Lane, contended: bool) -> Lack | None:
         images, work, least = self._images[lane], self._work[lane], self._least
@@ -119,6 +120,6 @@ class FairLine:
                 return Lack.OWN
             images += self._images[Lane.INTERACTIVE]
             work += self._work[Lane.INTERACTIVE]
-        if images < least or work < self._room():
+        if images < least or work < HORIZON * self._backlog.speed():
             return None
         return Lack.OWN if lane is Lane.BACKGROUND else Lack.ALL

@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
 
-from app.admission.account import MICRO, Account, Kinds
+from app.admission.backlog import Backlog
 from app.admission.clients import LOCAL
-from app.admission.counters import ByKey, Counters, Key, Rate, Total
+from app.admission.counters import ByKey, Counters, Rate, Total
 from app.admission.line import FairLine, Place, Waiting
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
@@ -27,9 +26,6 @@ Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
 CONTENDED = 2.0
 """Seconds after several clients had images in which one that holds more than half leaves places
 and cores to others."""
-
-HORIZON = 0.1
-"""Seconds of work that may be past the line, where clients do not take turns any more."""
 
 FIRST_CHARGE = 1 << 16
 """Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
@@ -89,18 +85,14 @@ class Permit:
     """
 
     def __init__(
-        self, admission: "Admission", client: str, key: Key, deadline: Deadline, background: bool
+        self, admission: "Admission", client: str, deadline: Deadline, background: bool
     ) -> None:
         self._admission = admission
         self.client = client
-        self._key = key
         self.deadline = deadline
         self.in_background = background
         self._images = self._bytes = 0
         self._size = self._charged = 0
-        self._work = self._expected = self._begun = 0
-        """Microseconds that are charged, the images whose work they are, and those in line or past
-        it."""
         self._ended = False
 
     def arrives(self, n_bytes: int, announced: int) -> None:
@@ -121,7 +113,7 @@ class Permit:
                 f"a body of {charge} bytes never fits: the server takes in "
                 f"{self._admission.limits.arriving} at a time, half of DARKROOM_MAX_BYTES_IN_FLIGHT"
             )
-        self._admission.arrive(self._key, charge - self._charged, charge)
+        self._admission.arrive(self.client, charge - self._charged, charge)
         self._charged = charge
 
     def complete(self, n_bytes: int, held: int | None = None) -> None:
@@ -141,53 +133,28 @@ class Permit:
             return
         images, all_bytes = self._images + n_images, self._bytes + n_bytes
         self._admission.limits.fits(Amount(images, all_bytes))
-        self._admission.take(self._key, n_images, n_bytes, images)
+        self._admission.take(self.client, n_images, n_bytes, images)
         if self._images:  # the first image was charged with the headers
             try:
                 self._admission.charge_rate(self.client, n_images)
             except RateLimited:
-                self._admission.give_back(self._key, n_images, n_bytes)
+                self._admission.give_back(self.client, n_images, n_bytes)
                 raise
         self._images, self._bytes = images, all_bytes
 
-    def expect(self, kinds: Kinds, sizes: Sequence[int | None]) -> None:
-        """Charge for work of these kinds on images of these pixels; raises Overloaded.
+    def expect(self, works: Sequence[int]) -> None:
+        """Raise Overloaded if images of this work would wait for long, or end too late.
 
-        The pixels of an image are None if its file does not show them. An image that must be
-        fetched is charged when it has come, so it is none of these.
+        An image that must be fetched is none of these.
         """
-        if not sizes or self.in_background:
-            return
-        account = self._admission.account
-        each = [int(account.costs.estimate(kinds, pixels) * MICRO) for pixels in sizes]
-        self._admission.must_not_wait_long(self._key, self.deadline, sum(each), max(each))
-        self._charge(sum(each), len(each))
+        if works and not self.in_background:
+            self._admission.must_not_wait_long(self.client, self.deadline, sum(works), max(works))
 
-    def _charge(self, work: int, images: int) -> None:
-        self._work += work
-        self._expected += images
-        self._admission.account.charge(self._key, work, images)
-
-    def started(self, seconds: float) -> int:
-        """Return the microseconds that are charged for the next image, which takes its turn; they
-        are `seconds` if it was not charged before.
+    def work(self, amount: int) -> "Work":
+        """Return the work on one image, in microseconds: admitted while a `with` block runs, and
+        in its turn among all clients while an `async with` block in it runs.
         """
-        self._begun += 1
-        if self._begun > self._expected:
-            self._charge(int(seconds * MICRO), 1)
-        return self._work // self._expected
-
-    def ended(self, charged: int, *, completed: bool) -> None:
-        """Count the work on an image no more if it was completed; it may take another turn else,
-        and is counted as long as the request.
-        """
-        self._begun -= 1
-        if self._expected and completed:
-            self._charge(-min(charged, self._work) if self._expected > 1 else -self._work, -1)
-
-    def turn(self, kinds: Kinds, pixels: int | None = None) -> "Turn":
-        """Return the turn of one image among those of all clients, held while its block runs."""
-        return Turn(self, self._admission, kinds, pixels)
+        return Work(self, self._admission, amount)
 
     def standing(self) -> tuple[Lane, bool]:
         """Return the lane of the client's images, and whether others want something beside it.
@@ -197,7 +164,7 @@ class Permit:
         """
         if self.in_background:
             return Lane.BACKGROUND, True
-        return self._admission.standing(self._key)
+        return self._admission.standing(self.client)
 
     @property
     def lane(self) -> Lane:
@@ -209,15 +176,13 @@ class Permit:
         if self._ended:
             return
         self._ended = True
-        self._admission.give_back(self._key, self._images, self._bytes)
+        self._admission.give_back(self.client, self._images, self._bytes)
         self._arrived()
-        if self._expected:
-            self._charge(-self._work, -self._expected)
         self._admission.counters.add(Total.REQUESTS, -1)
 
     def _arrived(self) -> None:
         if self._charged:
-            self._admission.arrived(self._key, self._charged)
+            self._admission.arrived(self.client, self._charged)
             self._charged = 0
 
     def __enter__(self) -> "Permit":
@@ -227,69 +192,56 @@ class Permit:
         self.release()
 
 
-class Turn:
-    """The turn of one image in the fair line, whose cost is learnt; no generator, which is slower.
+class Work:
+    """The work on one image; no generators, which are slower.
 
-    Raises Overloaded if the turn comes too late for the deadline.
+    To enter its turn raises Overloaded if the turn comes too late for the deadline. An image that
+    leaves its turn for want of memory may enter another turn.
     """
 
-    __slots__ = (
-        "_admission",
-        "_at",
-        "_began",
-        "_charged",
-        "_kinds",
-        "_permit",
-        "_pixels",
-        "_place",
-    )
+    __slots__ = ("_admission", "_amount", "_began", "_permit", "_place")
 
-    def __init__(
-        self, permit: Permit, admission: "Admission", kinds: Kinds, pixels: int | None
-    ) -> None:
+    def __init__(self, permit: Permit, admission: "Admission", amount: int) -> None:
         self._permit = permit
         self._admission = admission
-        self._kinds = kinds
-        self._pixels = pixels
+        self._amount = amount
+        self._began: float | None = None
+
+    def __enter__(self) -> "Work":
+        if not self._permit.in_background:
+            self._admission.backlog.add(self._permit.client, self._amount)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        admission = self._admission
+        if self._permit.in_background:
+            return
+        done: float = self._amount
+        if kind is not None:  # a file may claim more pixels than it has, and fail at once
+            seconds = 0.0 if self._began is None else admission.clock() - self._began
+            done = min(done, admission.backlog.part(seconds))
+        admission.backlog.remove(self._permit.client, self._amount, done)
 
     async def __aenter__(self) -> None:
         admission, permit = self._admission, self._permit
-        self._charged = 0 if permit.in_background else permit.started(self._estimate())
-        waiting = Waiting(self._estimate, permit.deadline, permit.standing)
-        try:
-            flow = permit.client, permit.in_background
-            self._place: Place = await admission.line.take(flow, waiting)
-        except BaseException:
-            permit.ended(self._charged, completed=False)
-            raise
-        self._at = admission.clock()
-        self._began = admission.passed(self._place, 1, self._charged)
+        flow = permit.client, permit.in_background
+        waiting = Waiting(self._amount, permit.deadline, permit.standing)
+        self._place: Place = await admission.line.take(flow, waiting)
+        admission.passed(self._place, 1)
+        self._began = admission.clock()
 
-    def _estimate(self) -> float:
-        return self._admission.account.costs.estimate(self._kinds, self._pixels)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        admission, account = self._admission, self._admission.account
-        if not self._permit.in_background:
-            seconds = (admission.clock() - self._at) * account.part(self._began)
-            account.costs.learn(self._kinds, self._pixels, seconds, completed=error is None)
-            self._permit.ended(self._charged, completed=error is None)
-        admission.passed(self._place, -1, -self._charged)
-        admission.line.leave(self._place)
+    async def __aexit__(self, *_: object) -> None:
+        self._admission.passed(self._place, -1)
+        self._admission.line.leave(self._place)
 
 
 class Admission:
     """Admits requests while the limits allow it and the wait is short.
 
-    `account` is the work that was admitted, `line` is where it waits: `at_once` images keep the
-    `cores` busy; `most_bulk` and `alone` are explained in `FairLine`, `speed` in `CostModel`.
-    `rate` is what one client may send. Front ends with the same `counters` share the limits. Lives
-    on one event loop.
+    `backlog` is the work that was admitted, `line` is where it waits: `at_once` images keep the
+    `cores` busy; `most_bulk` and `alone` are explained in `FairLine`, `speed` in `Backlog`. `rate`
+    is what one client may send. Front ends with the same `counters` share the limits. Lives on one
+    event loop.
     """
 
     def __init__(
@@ -307,11 +259,8 @@ class Admission:
     ) -> None:
         self.limits = limits
         self.counters = counters = counters or Counters()
-        self.account = account = Account(counters, cores, speed)
-        part = HORIZON / counters.front_ends
-        self.line = FairLine(
-            at_once or limits.images, lambda: part * account.cores, clock, most_bulk, alone
-        )
+        self.backlog = Backlog(cores, speed, clock)
+        self.line = FairLine(at_once or limits.images, self.backlog, clock, most_bulk, alone)
         self._busy_images = min(at_once or 1, limits.images)
         self.rate = rate
         self.clock = clock
@@ -333,7 +282,7 @@ class Admission:
     def set_busy_images(self, at_once: int, alone: int) -> None:
         """Let more or fewer images through, because workers came or went."""
         self._busy_images = min(at_once, self.limits.images)
-        self.account.cores = at_once
+        self.backlog.cores = at_once
         self.line.set_images(at_once, alone)
 
     def enter(
@@ -351,29 +300,15 @@ class Admission:
         `rated`: the request was charged against its client's rate. Raises Overloaded and
         RateLimited, and Draining; what is in the `background` is admitted in any case.
         """
-        key = self._key(client)
         if not background:
             if self.draining:
                 raise Draining("this server is stopping; ask another one")
             if not rated:
                 self.charge_rate(client, 1)
-            images = self.counters.of(key, ByKey.IMAGES)
-            expected = self.counters.of(key, ByKey.WORK) // images if images else 0
-            self.must_not_wait_long(key, deadline, expected, expected)
+            expected = self.backlog.usual(client)
+            self.must_not_wait_long(client, deadline, expected, expected)
         self.counters.add(Total.REQUESTS, 1)
-        return Permit(self, client, key, deadline, background)
-
-    def admit(
-        self, n_images: int, n_bytes: int, client: str = LOCAL, deadline: Deadline = NEVER
-    ) -> Permit:
-        """Return a permit that holds images and bytes from the start."""
-        permit = self.enter(client, deadline)
-        try:
-            permit.grow(n_images, n_bytes)
-        except BaseException:
-            permit.release()
-            raise
-        return permit
+        return Permit(self, client, deadline, background)
 
     def charge_rate(self, client: str, n_images: int) -> None:
         """Count images against the rate of a client; raises RateLimited."""
@@ -387,21 +322,19 @@ class Admission:
                 retry_after=wait,
             )
 
-    def must_not_wait_long(
-        self, key: Key, deadline: Deadline, work: int = 0, largest: int = 0
-    ) -> None:
-        """Raise Overloaded if `work` would wait for long or end too late (`Account.refusal`)."""
+    def must_not_wait_long(self, client: str, deadline: Deadline, work: int, largest: int) -> None:
+        """Raise Overloaded if `work` would wait for long or end too late (`Backlog.refusal`)."""
         remaining = deadline.remaining(self.clock())
-        if (error := self.account.refusal(key, remaining, work, largest)) is not None:
+        if (error := self.backlog.refusal(client, remaining, work, largest)) is not None:
             raise error
 
-    def take(self, key: Key, n_images: int, n_bytes: int, of_request: int) -> None:
+    def take(self, client: str, n_images: int, n_bytes: int, of_request: int) -> None:
         """Count images and bytes as in flight for a client; raises Overloaded if they do not fit.
 
         With them its request has `of_request` images. A request that is alone may hold everything.
         """
-        counters, limits = self.counters, self.limits
-        self._hold(key, n_images, n_bytes)
+        counters, limits, key = self.counters, self.limits, self._key(client)
+        self._hold(client, n_images, n_bytes)
         images, all_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
         if own < images:
@@ -416,31 +349,31 @@ class Admission:
             reason = "client_share"
         else:
             return
-        self.give_back(key, n_images, n_bytes)
+        self.give_back(client, n_images, n_bytes)
         raise self._overloaded(
-            key,
+            client,
             f"{images - n_images} images ({all_bytes - n_bytes} bytes) are in flight, "
             f"{own - n_images} of them yours; the limits are {limits.images} and {limits.bytes}",
             reason,
         )
 
-    def give_back(self, key: Key, n_images: int, n_bytes: int) -> None:
+    def give_back(self, client: str, n_images: int, n_bytes: int) -> None:
         """Release what `take` has counted."""
-        self._hold(key, -n_images, -n_bytes)
+        self._hold(client, -n_images, -n_bytes)
 
-    def _hold(self, key: Key, n_images: int, n_bytes: int) -> None:
+    def _hold(self, client: str, n_images: int, n_bytes: int) -> None:
         if n_images:
             self.counters.add(Total.IMAGES, n_images)
-            self.counters.add_for(key, ByKey.IMAGES, n_images)
+            self.counters.add_for(self._key(client), ByKey.IMAGES, n_images)
         if n_bytes:
             self.counters.add(Total.BYTES, n_bytes)
 
-    def arrive(self, key: Key, n_bytes: int, of_body: int) -> None:
+    def arrive(self, client: str, n_bytes: int, of_body: int) -> None:
         """Count bytes of a body that is still arriving; raises Overloaded if they do not fit.
 
         With them the body has `of_body` bytes. A body that is alone may take everything.
         """
-        limits, counters = self.limits, self.counters
+        limits, counters, key = self.limits, self.counters, self._key(client)
         counters.add(Total.ARRIVING, n_bytes)
         counters.add_for(key, ByKey.ARRIVING, n_bytes)
         total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
@@ -450,38 +383,37 @@ class Admission:
             reason = "client_share"
         else:
             return
-        self.arrived(key, n_bytes)
+        self.arrived(client, n_bytes)
         raise self._overloaded(
-            key,
+            client,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
             f"the limit is {limits.arriving}",
             reason,
         )
 
-    def arrived(self, key: Key, n_bytes: int) -> None:
+    def arrived(self, client: str, n_bytes: int) -> None:
         """Release bytes of `arrive`: the body is complete, or the request has ended."""
         self.counters.add(Total.ARRIVING, -n_bytes)
-        self.counters.add_for(key, ByKey.ARRIVING, -n_bytes)
+        self.counters.add_for(self._key(client), ByKey.ARRIVING, -n_bytes)
 
-    def _overloaded(self, key: Key, detail: str, reason: str) -> Overloaded:
+    def _overloaded(self, client: str, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
-        wait = self.account.absence() + self.account.wait(key)
-        return Overloaded(f"{detail}; try again later", retry_after=wait or 1.0, reason=reason)
+        wait = self.backlog.wait(client) or 1.0
+        return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
-    def standing(self, key: Key) -> tuple[Lane, bool]:
+    def standing(self, client: str) -> tuple[Lane, bool]:
         """Return the lane of a client, and whether others want something; see `Permit.standing`."""
-        total, own = self.counters.total(Total.IMAGES), self.counters.of(key, ByKey.IMAGES)
+        total = self.counters.total(Total.IMAGES)
+        own = self.counters.of(self._key(client), ByKey.IMAGES)
         contended = own < total or self.clock() < self._contended_until
         most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
         return (Lane.BULK if most else Lane.INTERACTIVE), contended
 
-    def passed(self, place: Place, images: int, charged: int) -> int:
-        """Count images that have passed the line, or fewer; return how many have."""
+    def passed(self, place: Place, images: int) -> None:
+        """Count images that have passed the line, or fewer."""
         if place.lane is not Lane.BACKGROUND:
-            self.counters.add(Total.THROUGH, images)
-        if place.lane is Lane.INTERACTIVE:  # bulk leaves a core to others
-            self.counters.add(Total.PAST, charged)
-        return self.counters.total(Total.THROUGH)
+            waited_for = place.lane is Lane.INTERACTIVE  # bulk leaves a core to others
+            self.backlog.passed(images, images * place.work if waited_for else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,10 +447,11 @@ class Usage:
     def gauges(self) -> Iterator[tuple[str, str, float]]:
         """Yield name, explanation and value of each gauge of admission that has no limit."""
         admission = self.admission
-        account, total = admission.account, admission.counters.total
+        total = admission.counters.total
         yield "in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)
         yield "in_flight_bytes", "Upload bytes admitted and not yet answered.", total(Total.BYTES)
         text = "Requests for images, with those still arriving."
         yield "requests_under_way", text, total(Total.REQUESTS)
-        yield "predicted_wait_seconds", "Time until all admitted work is done.", account.backlog()
+        text = "Time until all admitted work of this front end is done."
+        yield "predicted_wait_seconds", text, admission.backlog.left()
         yield "line_images", "Images of this front end in line.", admission.line.waiting

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from app.admission.account import Kinds
 from app.admission.permits import Admission, Permit
 from models.domain.alarms import alarms, interrupted
 from models.domain.deadline import Deadline
@@ -28,8 +27,8 @@ T = TypeVar("T")
 class StreamPermits:
     """Gives permits to the images of one client's stream, each with a deadline of its own.
 
-    Each image has `seconds` from its permit on, and asks for work of the `kinds`, `parts` of them.
-    The first one is not charged against the rate: the request was.
+    Each image has `seconds` from its permit on, and counts as `parts` images. The first image is
+    not charged against the rate: the request was.
     """
 
     def __init__(
@@ -37,13 +36,11 @@ class StreamPermits:
         admission: Admission,
         client: str,
         seconds: float,
-        kinds: Kinds,
         parts: int = 1,
     ) -> None:
         self._admission = admission
         self.client = client
         self._seconds = seconds
-        self._kinds = kinds
         self._parts = parts
         self._rated = True
 
@@ -68,12 +65,10 @@ class StreamPermits:
 
         await self._patiently(count)
 
-    async def complete(self, permit: Permit, n_bytes: int, sizes: Sequence[int | None]) -> None:
+    async def complete(self, permit: Permit, n_bytes: int, works: Sequence[int]) -> None:
         """Admit an image of `n_bytes` that is complete, and begin its time.
 
-        `sizes` has its pixels, None if its file does not show them; of a URL, nothing.
-
-        Raises Overloaded and TooLarge.
+        `works` has its expected work; of a URL, nothing. Raises Overloaded and TooLarge.
         """
         try:
             permit.complete(0, n_bytes)
@@ -81,7 +76,7 @@ class StreamPermits:
             await self._patiently(partial(permit.grow, 1, n_bytes))
         await self._patiently(partial(permit.grow, self._parts - 1, 0))
         permit.deadline = self._deadline()
-        await self._patiently(partial(permit.expect, self._kinds, sizes))
+        await self._patiently(partial(permit.expect, works))
         permit.deadline = self._deadline()
 
     def _entered(self) -> Permit:

@@ -19,7 +19,7 @@ from app.intake.body import BodyReader
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line
 from app.intake.spool import Blob, Spool
-from app.intake.wanted import Admitted, pixels_of
+from app.intake.wanted import Admitted, Wanted, work_on
 from models.domain.errors import (
     Cancelled,
     Draining,
@@ -58,12 +58,14 @@ class ImageStream:
         self,
         receive: Receive,
         content_type: str,
+        wanted: Wanted,
         permits: StreamPermits,
         window: StreamWindow,
         settings: Settings,
     ) -> None:
         self._receive = receive
         self._delimited = content_type.startswith(LENGTH_DELIMITED)
+        self._wanted = wanted
         self._permits = permits
         self._window = window
         self._settings = settings
@@ -186,10 +188,11 @@ class ImageStream:
         try:
             if self._permit is None:
                 self._permit = await self._permits.enter()
-            size, sizes = 0, list[int | None]()
+            size, works = 0, list[int]()
             if isinstance(content, Blob):
-                size, sizes = content.size, [pixels_of(content, self._settings.max_pixels)]
-            await self._permits.complete(self._permit, size, sizes)
+                size = content.size
+                works.append(work_on(content, self._wanted, self._settings.max_pixels))
+            await self._permits.complete(self._permit, size, works)
         except (Overloaded, RateLimited, TooLarge, Draining) as error:
             self._ends = isinstance(error, Draining)
             self._dropped()

@@ -7,13 +7,11 @@ known only once the image has been read: all else that the format depends on, th
 and the Accept header, becomes one of three small values here.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from app.admission import Permit
-from app.admission.account import Kind, Kinds
 from app.http.negotiation import EVERYTHING, STREAMS, Accept
 from app.http.problems import MOST_ERRORS, read_with_encoding
 from app.intake.item import Item, Url
@@ -36,8 +34,14 @@ MAX_ID = 256
 _OF_ANY_FORMAT = ("quality", "metadata")
 """Options of encoding that a version with a format of its own still takes from the request."""
 
-NETWORK = 0.02
-"""Seconds that a network is expected to take for an image on one core."""
+NETWORK, CODEC = 20_000, 1000
+"""Microseconds that a network, and decoding and encoding, are expected to take for an image."""
+
+CODEC_PIXEL = 20.0
+"""Nanoseconds that decoding and encoding are expected to take for each pixel."""
+
+LEAST_PIXELS, TYPICAL_PIXELS = 1 << 16, 1 << 20
+"""Pixels from which work follows the pixels, and those of an image of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +236,10 @@ class ImageRequest:
         """Return whether an image has to be fetched."""
         return any(isinstance(item.content, Url) for item in self.items)
 
-    @property
-    def kinds(self) -> Kinds:
-        """Return the kinds of work that every image needs."""
-        return kinds(self.wanted)
-
-    def sizes(self, most: int) -> Sequence[int | None]:
-        """Return the pixels of each image that has come; see `pixels_of`."""
-        known = known_pixels(self.wanted)
+    def works(self, most: int) -> Sequence[int]:
+        """Return the expected work on each image that has come; see `work_on`."""
         contents = (item.content for item in self.items)
-        return [known or pixels_of(each, most) for each in contents if isinstance(each, Blob)]
+        return [work_on(each, self.wanted, most) for each in contents if isinstance(each, Blob)]
 
     @property
     def network(self) -> str | None:
@@ -270,43 +268,27 @@ def images_of_each(wanted: Wanted) -> int:
     return wanted.n_parts if isinstance(wanted, Parts) else 1
 
 
-def kinds(wanted: Wanted) -> Kinds:
-    """Return the kinds of work that one image needs."""
-    if isinstance(wanted, Classify):
-        return (_network(wanted),)
-    if isinstance(wanted, ClassifyTensors):
-        return (_network(wanted.operation),)
-    if isinstance(wanted, Version):
-        return (_filters(wanted.operation),)
-    if isinstance(wanted, Describe):
-        return ()
-    labels = (_network(wanted.labels),) if isinstance(wanted.labels, Classify) else ()
-    return (*labels, *(_filters(each.operation) for each in wanted.versions))
+def work_on(content: Blob, wanted: Wanted, most: int) -> int:
+    """Return the microseconds that one core is expected to take for an image.
 
-
-def _network(operation: Classify) -> Kind:
-    return Kind(operation.batch_key, NETWORK)
-
-
-def _filters(chain: FilterChain) -> Kind:
-    """Return the kind of a chain; parameters that make it much slower make another kind."""
-    expected = 2.0 ** round(math.log2(nanoseconds(chain.filters)))
-    return Kind(chain.batch_key, nanoseconds=expected)
-
-
-def pixels_of(content: Blob, most: int) -> int | None:
-    """Return the pixels of an image by the start of its file.
-
-    They are None where the file does not show them, and where it claims more than `most`: such an
-    image will be refused, and what it claims must not count as work that others wait for.
+    The start of a file claims its pixels. A file that does not show them, or that claims more than
+    `most`, counts as `TYPICAL_PIXELS`: such an image will be refused, and what it claims must not
+    count as work that others wait for.
     """
-    claimed = claimed_pixels(content.start(START))
-    return claimed if claimed is not None and claimed <= most else None
-
-
-def known_pixels(wanted: Wanted) -> int | None:
-    """Return the pixels of each image where the request says them, None where its file does."""
-    return wanted.n_pixels if isinstance(wanted, ClassifyTensors) else None
+    if isinstance(wanted, ClassifyTensors):
+        pixels = wanted.n_pixels
+    else:
+        claimed = claimed_pixels(content.start(START))
+        pixels = TYPICAL_PIXELS if claimed is None or claimed > most else claimed
+    micro, nano = CODEC, CODEC_PIXEL
+    if isinstance(wanted, Classify | ClassifyTensors):
+        micro += NETWORK
+    elif isinstance(wanted, Version):
+        nano += nanoseconds(wanted.operation.filters)
+    elif isinstance(wanted, Parts):
+        micro += NETWORK * isinstance(wanted.labels, Classify)
+        nano += sum([nanoseconds(each.operation.filters) for each in wanted.versions])
+    return micro + int(max(pixels, LEAST_PIXELS) * nano / 1000)
 
 
 def chain_of(options: FilterOptions) -> FilterChain:

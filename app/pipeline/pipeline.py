@@ -26,9 +26,7 @@ from app.intake.wanted import (
     Parts,
     Version,
     Wanted,
-    kinds,
-    known_pixels,
-    pixels_of,
+    work_on,
 )
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.computation import Computation, check_finite
@@ -167,8 +165,7 @@ class Pipeline:
         """
         permit = context.permit
         content = await self._decoder.opened(context.item, permit, context.stages)
-        in_turn = partial(self._in_turn, content, wanted, context)
-        compute = partial(self._with_memory, in_turn, context.memory)
+        compute = partial(self._computed, content, wanted, context)
         try:
             if self._known is None:
                 return await compute()
@@ -179,30 +176,30 @@ class Pipeline:
         finally:
             content.close()
 
-    async def _with_memory(
-        self, in_turn: Callable[[], Coroutine[Any, Any, AnswerOutcome]], memory: HeldMemory
+    async def _computed(
+        self, content: Blob, wanted: Wanted, context: ImageContext
     ) -> AnswerOutcome:
         """Do the work of an image in its turn; where it needs memory, hold that and try again."""
-        while True:
-            try:
-                return await in_turn()
-            except NeedsMemory as more:
-                n_bytes = more.n_bytes
-            await memory.hold(n_bytes)
+        with context.permit.work(work_on(content, wanted, self._max_pixels)) as work:
+            while True:
+                try:
+                    async with work:
+                        return await self._in_turn(content, wanted, context)
+                except NeedsMemory as more:
+                    n_bytes = more.n_bytes
+                await context.memory.hold(n_bytes)
 
     async def _in_turn(self, content: Blob, wanted: Wanted, context: ImageContext) -> AnswerOutcome:
-        pixels = known_pixels(wanted) or pixels_of(content, self._max_pixels)
-        async with context.permit.turn(kinds(wanted), pixels):
-            if isinstance(wanted, Classify):
-                return await self._classified(content, wanted, context)
-            if isinstance(wanted, Version):
-                return await self._filtered(content, wanted, context)
-            if isinstance(wanted, ClassifyTensors):
-                image = await self._decoder.tensor(content, wanted, context)
-                return check_finite(await self._labels(image, wanted.operation, context))
-            if isinstance(wanted, Describe):
-                return await self._decoder.described(content, context, colour=wanted.colour)
-            return await self._processed(content, wanted, context)
+        if isinstance(wanted, Classify):
+            return await self._classified(content, wanted, context)
+        if isinstance(wanted, Version):
+            return await self._filtered(content, wanted, context)
+        if isinstance(wanted, ClassifyTensors):
+            image = await self._decoder.tensor(content, wanted, context)
+            return check_finite(await self._labels(image, wanted.operation, context))
+        if isinstance(wanted, Describe):
+            return await self._decoder.described(content, context, colour=wanted.colour)
+        return await self._processed(content, wanted, context)
 
     async def _labels(
         self, image: Source, operation: Classify, context: ImageContext

@@ -47,7 +47,6 @@ from app.intake.wanted import (
     encoded_there,
     encoding_of,
     images_of_each,
-    kinds,
     listed_versions,
     output_format,
     versions_of,
@@ -211,7 +210,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     asked = ImageRequest(intake.items, wanted_of(options, accept, service.computing(), check))
     if asked.count > n_items:
         permit.grow(asked.count - n_items, 0)  # each part counts as an image
-    permit.expect(asked.kinds, asked.sizes(settings.max_pixels))
+    permit.expect(asked.works(settings.max_pixels))
     form = form_of(accept, intake.single)
     rendering = _rendering(request, asked, service, timings, options, form)
     if wants_tag(request, form, settings):
@@ -239,9 +238,9 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     parts = images_of_each(wanted)
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
-    permits = StreamPermits(service.admission, client, seconds, kinds(wanted), parts)
+    permits = StreamPermits(service.admission, client, seconds, parts)
     kind = request.headers["content-type"].strip().lower()
-    stream = ImageStream(request.receive, kind, permits, window, settings)
+    stream = ImageStream(request.receive, kind, wanted, permits, window, settings)
     await stream.begin()
     asked = ImageRequest((), wanted)
     rendering = _rendering(request, asked, service, Timings(), options, form)

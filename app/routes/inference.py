@@ -36,7 +36,7 @@ async def answers_of(
     """
     if asked.timeout is not None:
         permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
-    permit.expect(asked.images.kinds, asked.images.sizes(service.settings.max_pixels))
+    permit.expect(asked.images.works(service.settings.max_pixels))
     answers = service.pipeline.answers(asked.images, permit, gone)
     return sorted([each async for each in answers], key=lambda each: each.item.index)
 

@@ -3,7 +3,6 @@
 import json
 import logging
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,18 +15,14 @@ JPEG = {"content-type": "image/jpeg", "x-request-id": 'from "me"'.replace(" ", "
 
 
 @pytest.fixture
-def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
     """Start a server for which nothing computes, for longer than any deadline.
 
     The wait that it predicts does not depend on what it has admitted.
     """
-    account = server.app.state.service.admission.account
-    account.absence = lambda: 1000.0
-    monkeypatch.setattr(account, "wait", lambda _key, _more=0: 1000.0)
-    try:
-        yield server
-    finally:
-        account.absence = lambda: 0.0
+    backlog = server.app.state.service.admission.backlog
+    monkeypatch.setattr(backlog, "wait", lambda _client, _more=0: 1000.0)
+    return server
 
 
 def test_other_routes_are_answered(refusing: Running) -> None:

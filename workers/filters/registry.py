@@ -274,10 +274,9 @@ def _invalid(errors: Sequence[FieldError]) -> InvalidParameter:
     return InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
 
 
-# The expected time of a filter on a core, before any image of its kind was measured. The figures
-# were measured with a picture of 640 × 480 in RGB (x86_64), and rounded. The relation between
-# filters matters, because admission multiplies the figures by the speed that this machine showed. A
-# filter that is not listed takes `USUAL`.
+# The expected time of a filter on a core. The figures were measured with a picture of 640 × 480 in
+# RGB (x86_64), and rounded. The relation between filters matters, because admission measures how
+# fast expected work is done. A filter that is not listed takes `USUAL`.
 
 USUAL = 5.0
 """Nanoseconds a pixel of most filters."""

@@ -9,7 +9,6 @@ import pytest
 
 from app import cluster
 from app.admission import Admission, Limits
-from app.admission.account import Kind
 from app.cluster import FrontEnd, busy_images, reserved
 from models.domain.backend import Load
 from models.settings import Settings
@@ -45,7 +44,7 @@ async def test_more_images_pass_the_line_when_replicas_come() -> None:
 
     async def pass_line(number: int) -> None:
         with admission.enter() as permit:
-            async with permit.turn((Kind("k", 100.0),)):
+            async with permit.work(100_000_000):
                 turns.append(f"{number}")
                 await asyncio.sleep(0.05)
 

@@ -7,14 +7,23 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.admission import Admission, Limits
-from app.admission.account import Kind
+from app.admission import Admission, Limits, Permit
+from app.admission.clients import LOCAL
 from app.admission.counters import Counters
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import Lane
 
-PIXELS = 1_000_000
+
+def admitted(admission: Admission, images: int, n_bytes: int = 0, client: str = LOCAL) -> Permit:
+    """Return a permit that holds images and bytes from the start."""
+    permit = admission.enter(client)
+    try:
+        permit.grow(images, n_bytes)
+    except BaseException:
+        permit.release()
+        raise
+    return permit
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -95,11 +104,17 @@ class Cores:
 
 
 class Simulation:
-    """`cores` cores, each of which takes about `seconds` for an image."""
+    """`cores` cores, each of which takes about `seconds` for an image; `expected` is expected."""
 
     def __init__(
-        self, cores: int = 2, seconds: float = 0.05, images: int = 512, ageing: float = 1.0
+        self,
+        cores: int = 2,
+        seconds: float = 0.05,
+        images: int = 512,
+        ageing: float = 1.0,
+        expected: float = 0.04,
     ) -> None:
+        self.expected = expected
         clock = asyncio.get_running_loop().time
         self.clock = clock
         self.counters = Counters()
@@ -120,16 +135,15 @@ class Simulation:
         memory: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         """Simulate a request of one image, before a deadline; it may wait for `memory`."""
-        start, kinds = self.clock(), (Kind(cost),)
+        start, expected = self.clock(), int(cost * self.expected * 1e6)
         deadline = Deadline.after(seconds, start)
         try:
             with self.admission.enter(client, deadline) as permit:
                 permit.complete(100_000)
-                permit.expect(kinds, [PIXELS])
+                permit.expect([expected])
                 async with AsyncExitStack() as held:
                     await held.enter_async_context(asyncio.timeout_at(deadline.alarm))
-                    turn = permit.turn(kinds, PIXELS)
-                    await held.enter_async_context(turn)
+                    await held.enter_async_context(held.enter_context(permit.work(expected)))
                     if memory is not None:
                         await held.enter_async_context(memory)
                     took = self.seconds * cost * self.chance.uniform(0.7, 1.3)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from app.admission.backlog import Backlog
 from app.admission.line import FairLine, Place, Waiting
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Overloaded
@@ -16,7 +17,8 @@ class Line:
     """A fair line, the names of the images that were let through, and what each image costs."""
 
     def __init__(self, least: int = 1, most_bulk: int | None = None, alone: int = 0) -> None:
-        self.line = FairLine(least, lambda: 0.4, lambda: 100.0, most_bulk, alone)
+        backlog = Backlog(4.0, 1.0, lambda: 100.0)  # 0.4 s of work may be past the line
+        self.line = FairLine(least, backlog, lambda: 100.0, most_bulk, alone)
         self.order: list[str] = []
         self.cost = 1.0
         self.deadline = NEVER
@@ -38,7 +40,7 @@ class Line:
             return self.standings.get(name[0], (Lane.INTERACTIVE, True))
 
         self.places.append(
-            await self.line.take(name[0], Waiting(lambda: cost, self.deadline, standing))
+            await self.line.take(name[0], Waiting(int(cost * 1e6), self.deadline, standing))
         )
         self.order.append(name)
 

@@ -46,7 +46,7 @@ def test_what_was_let_in_is_not_refused_later_by_noise(seconds: float) -> None:
     simulate(scenario())
 
 
-def test_a_server_whose_images_take_ten_times_what_was_declared_lets_few_die() -> None:
+def test_a_server_whose_images_take_five_times_what_was_expected_lets_few_die() -> None:
     async def scenario() -> None:
         server, seen = Simulation(seconds=0.2), Seen()
         await server.closed_loop("a", 1000, 40, 30.0, seen)
@@ -87,30 +87,28 @@ def test_a_flood_of_one_client_hardly_delays_another(under_way: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cores", [2, 4, 8])
-@pytest.mark.parametrize("cost", [0.2, 1.0, 10.0])
+@pytest.mark.parametrize(("cores", "cost"), [(2, 0.2), (2, 1.0), (2, 10.0), (4, 1.0), (8, 10.0)])
 def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float) -> None:
     """From the second image of the other client on: the first waits for bulk that has begun."""
 
     async def scenario() -> None:
         server, alone, beside, flood = Simulation(cores), Seen(), Seen(), Seen()
         rate, deadline = 0.2 / server.seconds, 60.0
-        await server.open_loop("b", rate, 30, deadline, alone)
+        await server.open_loop("b", rate, 60, deadline, alone)
         async with asyncio.TaskGroup() as group:
-            group.create_task(server.closed_loop("a", 64, 40, deadline, flood, cost))
+            group.create_task(server.closed_loop("a", 64, 70, deadline, flood, cost))
             await asyncio.sleep(5)
             await server.open_loop("b", rate, 3, deadline, Seen())
-            group.create_task(server.open_loop("b", rate, 30, deadline, beside))
+            group.create_task(server.open_loop("b", rate, 60, deadline, beside))
         assert beside.p99() <= 2 * alone.p99()
         assert not beside.refused
-        assert len(flood.good) * cost * server.seconds >= 0.8 * (cores - 1) * 40
+        assert len(flood.good) * cost * server.seconds >= 0.8 * (cores - 1) * 70
 
     simulate(scenario())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cores", [1, 2, 8])
-@pytest.mark.parametrize("cost", [0.2, 1.0, 10.0])
+@pytest.mark.parametrize(("cores", "cost"), [(1, 1.0), (2, 0.2), (2, 10.0), (8, 1.0)])
 def test_the_first_image_beside_bulk_waits_only_for_an_image_that_has_begun(
     cores: int, cost: float
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from app.admission import Admission, Limits
 from app.admission.counters import RATES_SIZE, SETS, WAYS, Counters, Rate, RateTable
 from models.domain.errors import RateLimited
+from tests.unit.app.admission.simulation import admitted
 
 
 class Clock:
@@ -107,7 +108,7 @@ def test_the_lock_of_the_buckets_is_not_that_of_the_columns() -> None:
 
 def test_a_request_pays_for_each_of_its_images_and_hears_when_to_come_back() -> None:
     admission = Admission(Limits(100, 100, 100), rate=Rate(2, 4))
-    with admission.admit(1, 0, "10.0.0.1") as permit:
+    with admitted(admission, 1, 0, "10.0.0.1") as permit:
         permit.grow(3, 0)
     with pytest.raises(RateLimited) as refused:
         admission.enter("10.0.0.1")

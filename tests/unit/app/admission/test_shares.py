@@ -10,15 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
-from app.admission.account import Kind
 from app.admission.counters import ByKey, Counters, Total
 from app.admission.permits import within_share
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
-from tests.unit.app.admission.simulation import Seen, Simulation, simulate
-
-KINDS = (Kind("k", 1.0),)
+from tests.unit.app.admission.simulation import Seen, Simulation, admitted, simulate
 
 
 def door(images: int = 64, **limits: int) -> Admission:
@@ -29,7 +26,7 @@ def hold(admission: Admission, client: str, most: int) -> int:
     """Return how many images a client gets before it is refused."""
     for n in range(most):
         try:
-            admission.admit(1, 0, client)
+            admitted(admission, 1, 0, client)
         except Overloaded:
             return n
     return most
@@ -37,7 +34,7 @@ def hold(admission: Admission, client: str, most: int) -> int:
 
 def test_a_request_alone_may_hold_everything_and_a_client_leaves_a_part() -> None:
     assert hold(door(), "a", 100) == 60
-    with door().admit(64, 0, "a") as permit:
+    with admitted(door(), 64, 0, "a") as permit:
         assert permit.standing() == (Lane.BULK, False)
     with door().enter("a") as permit:
         permit.grow(1, 0)
@@ -46,7 +43,7 @@ def test_a_request_alone_may_hold_everything_and_a_client_leaves_a_part() -> Non
 
 def test_beside_others_one_client_leaves_room_for_one_more() -> None:
     admission = door()
-    admission.admit(1, 0, "b")
+    admitted(admission, 1, 0, "b")
     assert hold(admission, "a", 100) == 60
     assert hold(admission, "c", 100) > 0
 
@@ -56,7 +53,7 @@ def test_a_cap_for_each_client_holds_although_nobody_else_is_there() -> None:
     assert hold(admission, "a", 10) == 3
     assert hold(admission, "b", 10) == 3
     with pytest.raises(TooLarge, match="DARKROOM_MAX_IMAGES_PER_CLIENT"):
-        door(client_images=3).admit(4, 0, "a")
+        admitted(door(client_images=3), 4, 0, "a")
 
 
 @given(st.integers(1, 1000), st.lists(st.integers(0, 7), max_size=400))
@@ -82,9 +79,9 @@ def test_limits_are_changed_while_the_server_runs() -> None:
 
 def test_the_larger_of_two_clients_is_bulk() -> None:
     admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=8)
-    large = [admission.admit(1, 0, "a") for _ in range(8)]
+    large = [admitted(admission, 1, 0, "a") for _ in range(8)]
     assert large[0].lane is Lane.INTERACTIVE
-    small = admission.admit(1, 0, "b")
+    small = admitted(admission, 1, 0, "b")
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
 
 
@@ -93,18 +90,17 @@ def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
         admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=2)
         job = admission.enter("a", background=True)
         job.grow(4, 0)
-        other = admission.admit(1, 0, "a")
+        other = admitted(admission, 1, 0, "a")
         assert admission.held.images == 1
         assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
         async with AsyncExitStack() as held, asyncio.timeout(10):
             for _ in range(2):
-                await held.enter_async_context(job.turn(KINDS))
-            waiting = asyncio.create_task(job.turn(KINDS).__aenter__())
+                await held.enter_async_context(job.work(1_000_000))
+            waiting = asyncio.create_task(job.work(1_000_000).__aenter__())
             await asyncio.sleep(0)
-            await held.enter_async_context(other.turn(KINDS))
+            await held.enter_async_context(other.work(1_000_000))
             assert not waiting.done()
         await waiting
-        assert admission.counters.total(Total.WORK) == 0
 
     asyncio.run(scenario())
 
@@ -124,11 +120,10 @@ def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed: int)
         await asyncio.gather(*tasks, return_exceptions=True)
         counters = server.counters
         fields = [Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS]
-        fields += [Total.WORK, Total.PAST, Total.EXPECTED, Total.THROUGH, Total.CLIENTS]
         assert [counters.total(field) for field in fields] == [0] * len(fields)
         for client, field in itertools.product("abc", ByKey):
             assert counters.of(counters.key(f"client {client}"), field) == 0
-        assert server.admission.line.waiting == 0
+        assert server.admission.line.waiting == server.admission.backlog.left() == 0
         after = Seen()
         await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))
         assert len(after.good) == 20
@@ -142,9 +137,9 @@ def test_front_ends_add_up_what_one_client_holds() -> None:
     one, other = (
         Admission(Limits(10, 1 << 30, 1 << 29), Counters.attach(parent.fd, 2)) for _ in range(2)
     )
-    one.admit(6, 0, "a")
+    admitted(one, 6, 0, "a")
     with pytest.raises(Overloaded):
-        other.admit(5, 0, "a")
-    other.admit(4, 0, "a")
+        admitted(other, 5, 0, "a")
+    admitted(other, 4, 0, "a")
     assert one.held.images == 10
     parent.close()

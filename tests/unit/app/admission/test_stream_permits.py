@@ -11,6 +11,7 @@ from app.admission.permits import Amount, Limits
 from app.admission.stream_permits import StreamPermits
 from models.domain.alarms import alarms
 from models.domain.errors import Draining, Overloaded, TooLarge
+from tests.unit.app.admission.simulation import admitted
 
 LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
 
@@ -18,8 +19,8 @@ LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
 def test_an_image_waits_until_another_has_ended() -> None:
     async def scenario() -> None:
         admission = Admission(LIMITS)
-        other = admission.admit(2, 0)
-        permits = StreamPermits(admission, "a", 60, ())
+        other = admitted(admission, 2, 0)
+        permits = StreamPermits(admission, "a", 60)
         permit = await permits.enter()
         waiting = asyncio.ensure_future(permits.complete(permit, 10, []))
         await asyncio.sleep(0)
@@ -37,8 +38,8 @@ def test_an_image_waits_until_another_has_ended() -> None:
 def test_an_image_that_waits_too_long_is_refused() -> None:
     async def scenario() -> None:
         admission = Admission(LIMITS)
-        with admission.admit(2, 0):
-            permits = StreamPermits(admission, "a", 0.01, ())
+        with admitted(admission, 2, 0):
+            permits = StreamPermits(admission, "a", 0.01)
             with await permits.enter() as permit, pytest.raises(Overloaded):
                 await permits.complete(permit, 0, [])
 
@@ -48,8 +49,8 @@ def test_an_image_that_waits_too_long_is_refused() -> None:
 def test_an_image_that_waits_when_the_server_gives_up_is_told_so() -> None:
     async def scenario() -> None:
         admission = Admission(LIMITS)
-        with admission.admit(2, 0):
-            permits = StreamPermits(admission, "a", 60, ())
+        with admitted(admission, 2, 0):
+            permits = StreamPermits(admission, "a", 60)
             with await permits.enter() as permit:
                 alarms().end()
                 with pytest.raises(Draining, match="send it again"):
@@ -60,7 +61,7 @@ def test_an_image_that_waits_when_the_server_gives_up_is_told_so() -> None:
 
 def test_what_never_fits_is_refused_at_once() -> None:
     async def scenario() -> None:
-        permits = StreamPermits(Admission(LIMITS), "a", 60, ())
+        permits = StreamPermits(Admission(LIMITS), "a", 60)
         with await permits.enter() as permit, pytest.raises(TooLarge):
             await permits.complete(permit, 1001, [])
 
@@ -70,7 +71,7 @@ def test_what_never_fits_is_refused_at_once() -> None:
 def test_each_part_of_an_image_counts_as_one() -> None:
     async def scenario() -> None:
         admission = Admission(LIMITS)
-        permits = StreamPermits(admission, "a", 60, (), parts=2)
+        permits = StreamPermits(admission, "a", 60, parts=2)
         with await permits.enter() as permit:
             await permits.complete(permit, 0, [])
             assert admission.held == Amount(2, 0)
@@ -82,7 +83,7 @@ def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None
     async def scenario() -> None:
         admission = Admission(LIMITS, rate=Rate(per_second=1000.0, burst=1.0))
         admission.enter("a").release()
-        permits = StreamPermits(admission, "a", 60, ())
+        permits = StreamPermits(admission, "a", 60)
         (await permits.enter()).release()
         (await permits.enter()).release()  # waits a millisecond
 
@@ -93,9 +94,9 @@ def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> None:
     async def scenario() -> None:
         rate = Rate(per_second=0.001, burst=10.0)
         admission = Admission(LIMITS, rate=rate)
-        permits = StreamPermits(admission, "a", 0.2, ())
+        permits = StreamPermits(admission, "a", 0.2)
         (await permits.enter()).release()
-        admission.account.charge(admission.counters.key("client a"), 1_000_000_000, 9)
+        admission.backlog.add("a", 1_000_000_000)
         with pytest.raises(Overloaded):
             await permits.enter()
         assert admission.counters.rates.take("a", 10.0, rate) > 0
@@ -107,7 +108,7 @@ def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> None:
 def test_an_image_whose_bytes_have_arrived_holds_them_once() -> None:
     async def scenario() -> None:
         admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
-        permits = StreamPermits(admission, "a", 60, ())
+        permits = StreamPermits(admission, "a", 60)
         with await permits.enter() as permit:
             await permits.arrives(permit, 50_000, 50_000)
             await permits.complete(permit, 50_000, [])
@@ -119,7 +120,7 @@ def test_an_image_whose_bytes_have_arrived_holds_them_once() -> None:
 def test_bytes_that_arrive_are_counted_once_and_released() -> None:
     async def scenario() -> None:
         admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
-        permits = StreamPermits(admission, "a", 0.01, ())
+        permits = StreamPermits(admission, "a", 0.01)
         with await permits.enter() as permit:
             await permits.arrives(permit, 60_000, 90_000)
             await permits.arrives(permit, 30_000, 90_000)
@@ -138,6 +139,6 @@ def test_a_server_that_stops_gives_no_more_permits() -> None:
         admission = Admission(LIMITS)
         admission.draining = True
         with pytest.raises(Draining):
-            await StreamPermits(admission, "a", math.inf, ()).enter()
+            await StreamPermits(admission, "a", math.inf).enter()
 
     asyncio.run(scenario())

@@ -35,6 +35,7 @@ from models.domain.errors import (
 from models.settings import Settings
 from tests.chaos.hostile.archives import bomb
 from tests.server import PATIENCE
+from tests.unit.app.admission.simulation import admitted
 from tests.unit.app.archives.test_tar_archive import packed as tarred
 from tests.unit.app.archives.test_zip_archive import packed as zipped
 
@@ -67,7 +68,7 @@ def collected(
             DEPARTURE: departure,
         }
         used = admission or Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
-        with used.admit(1, 0) as permit:
+        with admitted(used, 1, 0) as permit:
             return await collect(Request(scope, receive), permit, settings or Settings())
 
     return asyncio.run(scenario())
@@ -152,7 +153,7 @@ def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch)
 
     async def scenario() -> None:
         admission = Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
-        with admission.admit(1, 0, "client") as permit:
+        with admitted(admission, 1, 0, "client") as permit:
             async with places.hold("other"):
                 blob = Blob.of(zipped(FILES))
                 reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
@@ -267,7 +268,7 @@ def test_a_cancelled_request_does_not_wait_for_its_archive_to_be_unpacked() -> N
         spool.write(archive)
         spool.flush()
         blob = Blob(cast(BinaryIO, spool), len(archive))
-        with Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30)).admit(1, 0) as permit:
+        with admitted(Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30)), 1) as permit:
             reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
             await asyncio.sleep(0.2)
             assert not reading.done()

@@ -9,7 +9,7 @@ import pytest
 
 from app.admission import Permit
 from app.intake.spool import Blob
-from app.intake.wanted import pixels_of
+from app.intake.wanted import TYPICAL_PIXELS, Describe, work_on
 from app.pipeline.context import alarm_of
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
@@ -23,13 +23,15 @@ def claiming(width: int, height: int) -> bytes:
     return bytes(file)
 
 
-def test_the_pixels_are_those_of_the_header() -> None:
-    assert pixels_of(Blob.of(claiming(40, 30)), 10_000) == 1200
-
-
-def test_a_size_that_will_be_refused_does_not_count_as_work() -> None:
-    assert pixels_of(Blob.of(claiming(0xFFFFFFFF, 0xFFFFFFFF)), 50_000_000) is None
-    assert pixels_of(Blob.of(claiming(100, 101)), 10_000) is None
+@pytest.mark.parametrize(
+    ("width", "height", "counts"),
+    [(1000, 500, 500_000), (0xFFFFFFFF, 0xFFFFFFFF, None), (1000, 2001, None), (8, 8, 1 << 16)],
+)
+def test_work_follows_the_header_but_no_size_that_will_be_refused(
+    width: int, height: int, counts: int | None
+) -> None:
+    work = work_on(Blob.of(claiming(width, height)), Describe(), 2_000_000)
+    assert work == 1000 + (counts or TYPICAL_PIXELS) // 50
 
 
 @dataclass(frozen=True)
