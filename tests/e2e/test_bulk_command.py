@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
 from tests.server import PATIENCE, until
@@ -176,6 +178,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(str(each.relative_to(folder)) for each in files)
 
 
+@pytest.mark.slow
 def test_a_command_that_was_killed_at_many_moments_writes_the_file_of_an_undisturbed_one(
     tmp_path: Path,
 ) -> None:

@@ -46,6 +46,7 @@ def is_running(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_front_ends_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path: Path) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     folder.mkdir()
@@ -125,6 +126,7 @@ def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path
     assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("front_ends", ["0", "2"])
 def test_the_server_of_a_command_ends_by_itself_when_it_is_told(front_ends: str) -> None:
     settings = Settings(gpus="0", weights="random", precision=Precision.FP32, front_ends=front_ends)

@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg, png
 from tests.server import PATIENCE, serving
@@ -28,6 +30,7 @@ def rounded(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+@pytest.mark.slow
 def test_a_server_gives_the_records_and_files_of_the_own_engine(tmp_path: Path) -> None:
     photos, out, own = tmp_path / "photos.zip", tmp_path / "remote.jsonl", tmp_path / "own.jsonl"
     with zipfile.ZipFile(photos, "w") as archive:

@@ -93,6 +93,7 @@ def reaped_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_the_image_that_is_filtered(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (5000, 5000, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "large.bmp")
@@ -152,6 +153,7 @@ def test_a_new_folder_is_filled_once_and_again_only_by_force(tmp_path: Path) -> 
     assert (made / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [

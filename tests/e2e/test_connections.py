@@ -317,7 +317,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"openssl makes no certificate here: {error}")
 
 
-@pytest.mark.parametrize("front_ends", ["0", "2"])
+@pytest.mark.parametrize("front_ends", [pytest.param("0", marks=pytest.mark.slow), "2"])
 def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends: str) -> None:
     port, rpc = free_port(), free_port()
     ports = ("--metrics-port", str(port), "--grpc-port", str(rpc))
@@ -345,6 +345,7 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
         assert livez.status_code == 404
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_end_tls_does_not_hold_up_the_end(certificate: Path) -> None:
     trust = ssl.create_default_context(cafile=str(certificate))
     flags = ("--tls-certificate", str(certificate), "--weights", "random", "--precision", "fp32")

@@ -117,6 +117,7 @@ def test_every_unfinished_image_of_a_stream_has_its_own_error(
         assert_stopped(each["error"])
 
 
+@pytest.mark.slow
 def test_a_call_over_grpc_is_unavailable() -> None:
     port, read = free_port(), Event()
     flags = (*FLAGS, "--grpc-port", str(port), "--grace", "0", "--drain-timeout", "0.001")
@@ -142,7 +143,7 @@ def test_a_call_over_grpc_is_unavailable() -> None:
     assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPED)
 
 
-@pytest.mark.parametrize("grace", ["0", "1"])
+@pytest.mark.parametrize("grace", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_no_kept_connection_loses_a_request_while_the_server_ends(grace: str) -> None:
     """Kept connections send one request after the other, until an answer says that they end."""
     with serving("--grace", grace, "--weights", "random") as served:

@@ -14,6 +14,8 @@ from tests.pictures import jpeg
 from tests.ports import free_port
 from tests.server import PATIENCE, serving, until
 
+pytestmark = pytest.mark.slow
+
 JPEG = {"Content-Type": "image/jpeg"}
 
 

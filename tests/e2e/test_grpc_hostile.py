@@ -34,6 +34,8 @@ from tests.pictures import jpeg
 from tests.ports import free_port
 from tests.server import PATIENCE, serving
 
+pytestmark = pytest.mark.slow
+
 LARGEST = 8 << 20
 """Bytes of a message by default."""
 

@@ -241,6 +241,7 @@ def test_calls_are_counted_as_requests_are(both: Both) -> None:
     assert found["inference_count"] > 0
 
 
+@pytest.mark.slow
 def test_keys_rates_and_the_end_are_those_of_http_with_two_front_ends(tmp_path: Path) -> None:
     keys, port = tmp_path / "keys", free_port()
     keys.write_text("mine:secret\n")

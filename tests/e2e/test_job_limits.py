@@ -80,6 +80,7 @@ def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
     assert not [*(folder / "jobs").iterdir()]
 
 
+@pytest.mark.slow
 def test_an_archive_that_unpacks_to_more_than_a_job_may_have_is_named(
     start: Start, folder: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_one_client_sends_four_bodies_at_a_time(server: Running) -> None:
     until(lambda: posted("127.0.0.1").status_code == 202)
 
 
+@pytest.mark.slow
 def test_an_archive_is_read_no_further_when_its_client_leaves(start: Start, folder: Path) -> None:
     body = bomb("bz2", 8 << 30, filler=90_000_000)
     head = (

@@ -235,6 +235,7 @@ def test_a_webhook_waits_for_a_service_that_was_stopped(start: Start, tmp_path: 
     assert len(there.received) == 2
 
 
+@pytest.mark.slow
 def test_a_webhook_is_sent_again_by_the_successor_of_a_killed_service(tmp_path: Path) -> None:
     flags = ["--data-folder", str(tmp_path / "data"), "--webhook-secret", SECRET]
     flags += ["--fetch-allowed-networks", "127.0.0.0/8", "--fetch-ports", "1-65535"]

@@ -426,7 +426,7 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
         assert "DARKROOM_DATA_FOLDER" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("front_ends", [0, 2])
+@pytest.mark.parametrize("front_ends", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_job_survives_kills_with_every_item_once(tmp_path: Path, front_ends: int) -> None:
     given = jobs_killed.arguments().parse_args(
         f"--images 300 --kills 2 --front-ends {front_ends} --operation filter".split()

@@ -62,6 +62,7 @@ def tree(folder: Path) -> Iterator[tuple[Served, Path]]:
         yield server, file
 
 
+@pytest.mark.slow
 def test_without_a_worker_the_server_is_not_ready_and_its_images_wait_for_the_next_one(
     tree: tuple[Served, Path],
 ) -> None:
@@ -77,6 +78,7 @@ def test_without_a_worker_the_server_is_not_ready_and_its_images_wait_for_the_ne
     assert ask(server).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_rolling_restart_costs_no_request_and_brings_new_settings(
     tree: tuple[Served, Path],
 ) -> None:

@@ -243,8 +243,6 @@ IMAGES = st.lists(
     max_size=2,
 )
 BOUNDED = settings(
-    max_examples=100,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

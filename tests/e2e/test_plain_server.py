@@ -47,6 +47,7 @@ def test_the_modules_of_a_server_import_no_extra(tmp_path: Path, module: str) ->
     assert (tmp_path / "loaded").read_text() == ""
 
 
+@pytest.mark.slow
 def test_a_plain_server_that_has_answered_has_loaded_no_extra(tmp_path: Path) -> None:
     path = tmp_path / "loaded"
     program = LISTED.replace("sys.argv.pop(1)", repr(str(path)))

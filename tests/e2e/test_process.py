@@ -53,6 +53,7 @@ def test_ctrl_c_ends_a_running_server_with_130() -> None:
         assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -106,6 +107,7 @@ def test_wrong_usage_exits_with_2_and_says_what(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["classify", "x.jpg"]])
 def test_weights_that_do_not_fit_their_labels_are_wrong_usage(
     tmp_path: Path, command: list[str]

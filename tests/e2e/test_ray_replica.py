@@ -13,6 +13,8 @@ from tests.fakes import GUARD, fake_job, first_sample
 from tests.ray_cluster import deploy_held, ray_rig, running_ray
 from workers import cluster
 
+pytestmark = pytest.mark.slow
+
 
 async def killed(handle: Any, folder: Path) -> None:
     """Kill the replica's process while it has a job, and await the job's answer."""

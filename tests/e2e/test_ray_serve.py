@@ -14,6 +14,8 @@ from tests.pictures import jpeg
 from tests.ray_cluster import running_ray
 from tests.serve_run import serve_run
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1}
 
 

@@ -73,7 +73,10 @@ def test_the_traps_work(trapped: Path) -> None:
 
 @pytest.mark.parametrize(
     ("started_as", "commands"),
-    [("module", (FILTERS, CLASSIFY, FILTER)), ("script", (CLASSIFY,))],
+    [
+        ("module", (FILTERS, FILTER)),
+        pytest.param("script", (CLASSIFY,), marks=pytest.mark.slow),
+    ],
 )
 def test_commands_spring_no_trap(
     trapped: Path, script: tuple[str, ...], started_as: str, commands: Sequence[Sequence[str]]
@@ -93,6 +96,7 @@ def test_commands_spring_no_trap(
         assert sprung(trapped) == "", words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("started_as", "front_ends"), [("module", 0), ("script", 1)])
 def test_servers_spring_no_trap_in_any_of_their_processes(
     trapped: Path, script: tuple[str, ...], started_as: str, front_ends: int

@@ -16,6 +16,8 @@ import pytest
 from tests.pictures import jpeg
 from tests.server import Served, children, get, post, serving, until
 
+pytestmark = pytest.mark.slow
+
 DRIVER = """
 #include <cstdio>
 extern "C" {

@@ -114,6 +114,7 @@ def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:
     assert children(tree.process.pid)["worker"] != killed
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_makes_the_server_unready_and_is_replaced(
     without_weights: tuple[str, ...],
 ) -> None:
@@ -178,6 +179,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
     assert list(tmp_path.glob("darkroom*")) == []
 
 
+@pytest.mark.slow
 def test_sigint_skips_the_grace_time(without_weights: tuple[str, ...]) -> None:
     with serving(*without_weights) as server:
         pids = children(server.process.pid).values()
@@ -186,6 +188,7 @@ def test_sigint_skips_the_grace_time(without_weights: tuple[str, ...]) -> None:
         assert all(gone(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_supervisor_that_was_killed(without_weights: tuple[str, ...]) -> None:
     with serving(*without_weights) as server:
         found = children(server.process.pid)
@@ -196,6 +199,7 @@ def test_nothing_outlives_a_supervisor_that_was_killed(without_weights: tuple[st
         until(lambda: all(gone(pid) for pid in pids), PATIENCE)
 
 
+@pytest.mark.slow
 def test_settings_that_can_never_work_end_the_server_at_once(tmp_path: Path) -> None:
     labels, weights = tmp_path / "labels.txt", tmp_path / "own.pth"
     labels.write_text("one\n\nthree\n")

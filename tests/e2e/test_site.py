@@ -14,10 +14,13 @@ from tests.browser import WITHIN, chromium
 from tests.documentation import ROOT
 from tools.site import CHAPTERS
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("sphinx") is None,
-    reason="Sphinx is not installed (pip install -r requirements-docs.lock)",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("sphinx") is None,
+        reason="Sphinx is not installed (pip install -r requirements-docs.lock)",
+    ),
+]
 
 LOADED = {"embed", "iframe", "img", "link", "object", "script", "source", "use"}
 """Elements whose address a browser loads; those of links are opened by people."""

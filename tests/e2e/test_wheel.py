@@ -4,9 +4,13 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.pictures import jpeg
 from tests.server import serving
 from tests.wheel import PROGRAM, installed
+
+pytestmark = pytest.mark.slow
 
 
 def test_all_processes_of_a_server_use_the_packages_of_the_wheel(tmp_path: Path) -> None:

@@ -74,9 +74,7 @@ class Attack:
     `{port}` in `flags` is a free port.
     `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
     equal requests from one address can only be shared out by address. `neighbours` is how many
-    there are: none where they would take a part of what is measured. `names`: the
-    server resolves names as `tests/chaos/names` does, and every third neighbour
-    sends the URL of a photo, each time at a new name.
+    there are: none where they would take a part of what is measured.
     """
 
     run: Callable[[Target], Steps]
@@ -92,7 +90,6 @@ class Attack:
     own_addresses: bool = False
     neighbours: int = NEIGHBOURS
     memory_mb: float = 300.0
-    names: bool = False
 
     @property
     def name(self) -> str:

@@ -126,7 +126,7 @@ def _start(
     process = subprocess.Popen(
         [*command, *flags],
         cwd=checkout.folder,
-        env=_environment(checkout.folder, attack.names),
+        env=_environment(checkout.folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,  # noqa: PLW1509 (this process has one thread here)
@@ -134,16 +134,12 @@ def _start(
     return process, Target(port, process.pid, source)
 
 
-def _environment(folder: Path, names: bool = False) -> dict[str, str]:
+def _environment(folder: Path) -> dict[str, str]:
     """Return the environment without settings, and for another checkout without this one's
-    packages; with `names`, Python imports the name servers of `tests/chaos/names` at its start.
+    packages.
     """
     left_out = ("DARKROOM_",) if folder == HERE else ("DARKROOM_", "PYTHONPATH")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    if names:
-        path = (str(HERE / "tests" / "chaos" / "names"), kept.get("PYTHONPATH", ""))
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    return kept
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
 
 
 def _known(flags: Sequence[str], settings: frozenset[str]) -> list[str]:

@@ -4,8 +4,6 @@ A client that is refused with 503 or 429 waits as `Retry-After` says and asks ag
 client does; its time counts from its first try.
 """
 
-import itertools
-import json
 import re
 import threading
 import time
@@ -21,23 +19,16 @@ WITHIN = 15.0
 
 _PATIENCE = 60.0
 _PAUSE = 1.0
-_FAILED = '"error":'
-"""Stands in the record of an image, also of one by a URL, that has no result."""
-
 _RETRY = re.compile(rb"\r\nretry-after: *(\d+)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
 class Neighbours:
-    """What the good clients saw; `slowest` in seconds.
-
-    `origin` is the port of good photos, by whose URLs every third client asks.
-    """
+    """What the good clients saw; `slowest` in seconds."""
 
     target: Target
     own_addresses: bool
     count: int = NEIGHBOURS
-    origin: int | None = None
     requests: int = 0
     in_time: int = 0
     spared: int = 0
@@ -69,15 +60,9 @@ class Neighbours:
         path = "/classify" if number % 2 else "/filter?name=gaussian_blur&sigma=2"
         request = post(path, photo, "image/jpeg")
         source = f"127.0.0.{number + 10}" if self.own_addresses else "127.0.0.1"
-        for turn in itertools.count():
-            if self.origin is not None and number % 3 == 0:
-                url = f"http://good-{number}-{turn}.test:{self.origin}/"
-                request = post(
-                    "/classify", json.dumps({"urls": [url]}).encode(), "application/json"
-                )
+        self._one(number, request, source)
+        while not self._done.wait(_PAUSE):
             self._one(number, request, source)
-            if self._done.wait(_PAUSE):
-                return
 
     def _one(self, number: int, request: bytes, source: str) -> None:
         started = time.monotonic()
@@ -115,5 +100,4 @@ class Neighbours:
             found = answer(connection, started, _PATIENCE, request)
         match = _RETRY.search(found.head)
         wait = float(match[1]) if match else 1.0
-        end = "failed item" if _FAILED in found.excerpt else str(found.status or found.end)
-        return found.status, found.body_bytes, wait, end
+        return found.status, found.body_bytes, wait, str(found.status or found.end)

@@ -9,13 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
 from tests.chaos.harness.attack import Attack, Finding, Outcome, Target
 from tests.chaos.harness.checkout import HERE, Checkout, under_attack
-from tests.chaos.harness.good_origin import good_origin
 from tests.chaos.harness.http import ask, post
 from tests.chaos.harness.neighbours import Neighbours
 from tests.chaos.harness.observer import Observer
@@ -41,13 +39,12 @@ def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool
         _warm_up(target)
         observer = Observer(target)
         observer.start()
-        with good_origin() if attack.names else nullcontext() as origin:
-            neighbours = Neighbours(target, own_addresses, attack.neighbours, origin)
-            try:
-                steps, seconds, finished = _attacked(attack, target, neighbours)
-            finally:
-                neighbours.stop()
-                observer.stop()
+        neighbours = Neighbours(target, own_addresses, attack.neighbours)
+        try:
+            steps, seconds, finished = _attacked(attack, target, neighbours)
+        finally:
+            neighbours.stop()
+            observer.stop()
         survived = process.poll() is None
     return verdict(
         Trial(attack, front_ends, seconds, finished, survived, steps, observer, neighbours)
