@@ -20,21 +20,20 @@
 // blocks is that of the image, and less than a byte is left behind the last block.
 #include "kernels/headers/common.cuh"
 
-struct JpegData {
-    u64 data;       // the bytes between the header of the scan and the EOI
-    u64 tables;     // u8[4][CODE_TABLE]: DC 0, DC 1, AC 0, AC 1, as a DHT segment writes each
-    u64 whole;      // int, which becomes 1 or 0
-    int size;       // bytes of the data
+// What a check needs of the header of a file.
+struct JpegScan {
+    u32 tables[4];  // where the tables DC 0, DC 1, AC 0 and AC 1 begin, or 0
+    u32 start;      // where the entropy-coded data begin
     int blocks;     // of the image
     int per_unit;   // blocks of a minimum coded unit, at most 10
     u32 selectors;  // two bits for each block of a unit: its DC table, then its AC table
 };
 
-const int CODE_BITS = 9;          // bits of a code that one look into a table decodes
-const int CODE_TABLE = 16 + 256;  // the number of codes of each length, and the symbols
-const int LEAST_PIECE = 64;       // bytes of a piece
-const int SYNC_ROUNDS = 8;        // rounds that any file may take
-const int SYNC_BYTES = 1 << 16;   // bytes that one thread may decode if these are more rounds
+const int SOF0 = 0xC0, DHT = 0xC4, SOS = 0xDA;  // markers of segments
+const int CODE_BITS = 9;                        // bits of a code that one look into a table decodes
+const int LEAST_PIECE = 64;                     // bytes of a piece
+const int SYNC_ROUNDS = 8;                      // rounds that any file may take
+const int SYNC_BYTES = 1 << 16;  // bytes that one thread may decode if these are more rounds
 
 struct HuffmanCodes {
     u16 direct[1 << CODE_BITS];  // length << 8 | symbol by the next bits, 0 if the code is longer
@@ -92,21 +91,69 @@ __device__ inline u32 longer_code(const HuffmanCodes& codes, u32 bits, int short
     return 0;
 }
 
+__device__ inline u32 big_endian(const u8* bytes) { return bytes[0] << 8 | bytes[1]; }
+
+// Read the header of a file that models/codec/jpeg.py has accepted: a baseline JPEG with a single
+// scan, whose first component has the finest sampling.
+__device__ inline JpegScan find_scan(const u8* file, u32 size)
+{
+    JpegScan scan = {{0, 0, 0, 0}, size, 0, 0, 0};
+    u32 samplings = 0;  // the blocks of each component in a unit, four bits each
+    for (u32 at = 2; at + 4 < size;) {
+        u32 marker = file[at + 1], body = at + 4;
+        at += 2 + big_endian(file + at + 2);
+        if (marker == DHT) {
+            for (u32 table = body; table + 17 <= at;) {
+                u32 name = file[table++], symbols = 0;
+                scan.tables[(name >> 3 | name & 1) & 3] = table;
+                for (int length = 0; length < 16; length++) symbols += file[table + length];
+                table += 16 + symbols;
+            }
+        } else if (marker == SOF0) {
+            int components = file[body + 5], first = file[body + 7];
+            int wide = components == 1 ? 8 : 8 * (first >> 4);
+            int high = components == 1 ? 8 : 8 * (first & 15);
+            for (int i = 0; i < components; i++) {
+                u32 sampling = file[body + 7 + 3 * i];
+                int blocks = components == 1 ? 1 : (sampling >> 4) * (sampling & 15);
+                samplings |= blocks << 4 * i;
+                scan.per_unit += blocks;
+            }
+            int height = big_endian(file + body + 1), width = big_endian(file + body + 3);
+            scan.blocks = (width + wide - 1) / wide * ((height + high - 1) / high) * scan.per_unit;
+        } else if (marker == SOS) {
+            int block = 0;
+            for (int i = 0; i < file[body]; i++) {
+                u32 names = file[body + 2 + 2 * i];
+                for (u32 n = samplings >> 4 * i & 15; n > 0; n--, block++)
+                    scan.selectors |= (names >> 4 & 1 | (names & 1) << 1) << 2 * block;
+            }
+            scan.start = at;
+            break;
+        }
+    }
+    return scan;
+}
+
 // Make the four tables of a file; every thread of the block has to call it.
-__device__ inline void make_codes(HuffmanCodes* codes, const u8* tables)
+__device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, const u8* file)
 {
     if (threadIdx.x < 4) {
         HuffmanCodes& own = codes[threadIdx.x];
-        u32 code = 0, offset = 0;
+        u32 code = 0, offset = 0, table = scan.tables[threadIdx.x];
         for (int length = 1; length <= 16; length++) {
-            u32 count = tables[threadIdx.x * CODE_TABLE + length - 1];
+            u32 count = table ? file[table + length - 1] : 0;
             own.first[length] = code, own.count[length] = count, own.offset[length] = offset;
             offset += count;
             code = (code + count) << 1;
         }
     }
-    for (int i = threadIdx.x; i < 4 * 256; i += THREADS)
-        codes[i / 256].symbols[i % 256] = tables[i / 256 * CODE_TABLE + 16 + i % 256];
+    __syncthreads();
+    for (int i = threadIdx.x; i < 4 * 256; i += THREADS) {
+        HuffmanCodes& own = codes[i / 256];
+        if (i % 256 < own.offset[16] + own.count[16])
+            own.symbols[i % 256] = file[scan.tables[i / 256] + 16 + i % 256];
+    }
     __syncthreads();
     for (int i = threadIdx.x; i < 4 << CODE_BITS; i += THREADS) {
         HuffmanCodes& own = codes[i >> CODE_BITS];
@@ -116,15 +163,22 @@ __device__ inline void make_codes(HuffmanCodes* codes, const u8* tables)
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) count_jpeg_blocks(const JpegData* files)
+// `bounds` has the end of each file in `files`, in bytes; `whole` becomes 1 or 0 for each file.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    count_jpeg_blocks(const u8* files, const u64* bounds, int* whole)
 {
     __shared__ HuffmanCodes codes[4];
     __shared__ u64 ends[THREADS];
     __shared__ int total;
-    const JpegData file = files[blockIdx.x];
-    const u8* data = (const u8*)file.data;
-    make_codes(codes, (const u8*)file.tables);
-    u32 size = file.size, piece = max(LEAST_PIECE, (int)((size + THREADS - 1) / THREADS));
+    __shared__ JpegScan scan;
+    u64 begin = blockIdx.x ? bounds[blockIdx.x - 1] : 0;
+    const u8* file = files + begin;
+    u32 last = bounds[blockIdx.x] - begin - 2;  // where the EOI begins
+    if (threadIdx.x == 0) scan = find_scan(file, last);
+    __syncthreads();
+    make_codes(codes, scan, file);
+    const u8* data = file + scan.start;
+    u32 size = last - scan.start, piece = max(LEAST_PIECE, (int)((size + THREADS - 1) / THREADS));
     u32 byte = min(threadIdx.x * piece, size), end = min(byte + piece, size);
     if (byte > 0 && byte < size && data[byte] == 0 && data[byte - 1] == 0xFF) byte++;
     u64 start = place_of(byte, 0, 0, 0);
@@ -142,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_jpeg_blocks(const Jp
             for (;;) {
                 bits.fill();
                 if (bits.byte() >= end) break;
-                u32 selector = file.selectors >> 2 * block;
+                u32 selector = scan.selectors >> 2 * block;
                 const HuffmanCodes& own = codes[next ? 2 + (selector >> 1 & 1) : selector & 1];
                 u32 peeked = bits.taken >> 48;
                 u32 code = own.direct[peeked >> (16 - CODE_BITS)];
@@ -162,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_jpeg_blocks(const Jp
                 wrong |= next > 64;
                 next = 0;
                 blocks++;
-                if (++block == file.per_unit) block = 0;
+                if (++block == scan.per_unit) block = 0;
             }
             rest = bits.at < size ? 8 : bits.n;
             ends[threadIdx.x] = place_of(bits.byte(), -bits.n & 7, block, next);
@@ -179,6 +233,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_jpeg_blocks(const Jp
     __syncthreads();
     if (threadIdx.x == THREADS - 1) {
         bool between = (ends[threadIdx.x] & 0xFFFF) == 0;
-        *(int*)file.whole = !wrong && !changed && between && rest < 8 && total == file.blocks;
+        whole[blockIdx.x] = !wrong && !changed && between && rest < 8 && total == scan.blocks;
     }
 }

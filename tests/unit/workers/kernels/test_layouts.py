@@ -19,7 +19,7 @@ import workers.filters
 from models.domain.image import Subsampling
 from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
-from workers.engines.cuda import classifying, filtering, jpeg_blocks, sources
+from workers.engines.cuda import classifying, filtering, sources
 from workers.filters.arithmetic.borders import OPENCV
 from workers.filters.arithmetic.sums import device_box
 from workers.filters.blur.box_blur import BoxBlur
@@ -132,7 +132,6 @@ def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
         "Source": sources.SOURCE,
         "Crop": classifying.CROP,
         "Unpack": filtering.UNPACK,
-        "JpegData": jpeg_blocks.JPEG_DATA,
     }
     assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
 
