@@ -30,7 +30,8 @@ struct JpegScan {
 };
 
 const int SOF0 = 0xC0, DHT = 0xC4, SOS = 0xDA;  // markers of segments
-const int CODE_BITS = 9;                        // bits of a code that one look into a table decodes
+const int JPEG_THREADS = 256;                   // of the block that decodes a file
+const int CODE_BITS = 11;                       // bits of a code that one look into a table decodes
 const int LEAST_PIECE = 64;                     // bytes of a piece
 const int SYNC_ROUNDS = 8;                      // rounds that any file may take
 const int SYNC_BYTES = 1 << 16;  // bytes that one thread may decode if these are more rounds
@@ -49,9 +50,20 @@ struct JpegBits {
     int n;         // their number
     u32 stuffed;   // a bit for each byte that was taken, the last one lowest: a 0 followed it
 
+    // Take bytes until there are more than 32 bits, which is more than a code and its value have,
+    // or the data have ended.
     __device__ inline void fill()
     {
-        while (n <= 56 && at < size) {
+        if (n <= 32 && at + 4 <= size) {
+            u32 word = __byte_perm(word_at(data + at), 0, 0x0123);
+            if (((~word - 0x01010101) & word & 0x80808080) == 0) {  // no byte is 0xFF
+                taken |= (u64)word << (32 - n);
+                n += 32;
+                at += 4;
+                stuffed <<= 4;
+            }
+        }
+        while (n <= 32 && at < size) {
             u32 byte = data[at++];
             u32 zero = byte == 0xFF && at < size && data[at] == 0;
             at += zero;
@@ -149,13 +161,13 @@ __device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, con
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < 4 * 256; i += THREADS) {
+    for (int i = threadIdx.x; i < 4 * 256; i += JPEG_THREADS) {
         HuffmanCodes& own = codes[i / 256];
         if (i % 256 < own.offset[16] + own.count[16])
             own.symbols[i % 256] = file[scan.tables[i / 256] + 16 + i % 256];
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < 4 << CODE_BITS; i += THREADS) {
+    for (int i = threadIdx.x; i < 4 << CODE_BITS; i += JPEG_THREADS) {
         HuffmanCodes& own = codes[i >> CODE_BITS];
         u32 bits = i & ((1 << CODE_BITS) - 1);
         own.direct[bits] = longer_code(own, bits << (16 - CODE_BITS), 1, CODE_BITS);
@@ -164,11 +176,11 @@ __device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, con
 }
 
 // `bounds` has the end of each file in `files`, in bytes; `whole` becomes 1 or 0 for each file.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
     count_jpeg_blocks(const u8* files, const u64* bounds, int* whole)
 {
     __shared__ HuffmanCodes codes[4];
-    __shared__ u64 ends[THREADS];
+    __shared__ u64 ends[JPEG_THREADS];
     __shared__ int total;
     __shared__ JpegScan scan;
     u64 begin = blockIdx.x ? bounds[blockIdx.x - 1] : 0;
@@ -178,13 +190,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     make_codes(codes, scan, file);
     const u8* data = file + scan.start;
-    u32 size = last - scan.start, piece = max(LEAST_PIECE, (int)((size + THREADS - 1) / THREADS));
+    u32 size = last - scan.start,
+        piece = max(LEAST_PIECE, (int)((size + JPEG_THREADS - 1) / JPEG_THREADS));
     u32 byte = min(threadIdx.x * piece, size), end = min(byte + piece, size);
     if (byte > 0 && byte < size && data[byte] == 0 && data[byte - 1] == 0xFF) byte++;
     u64 start = place_of(byte, 0, 0, 0);
     int blocks = 0, rest = 0;
     bool wrong = false, again = true, changed = true;
-    int rounds = min(THREADS, max(SYNC_ROUNDS, (int)(SYNC_BYTES / piece)));
+    int rounds = min(JPEG_THREADS, max(SYNC_ROUNDS, (int)(SYNC_BYTES / piece)));
     for (int round = 0; round < rounds && changed; round++) {
         if (again) {
             JpegBits bits = {data, size, (u32)(start >> 32), 0, 0, 0};
@@ -231,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     wrong = __syncthreads_or(wrong);
     atomicAdd(&total, blocks);
     __syncthreads();
-    if (threadIdx.x == THREADS - 1) {
+    if (threadIdx.x == JPEG_THREADS - 1) {
         bool between = (ends[threadIdx.x] & 0xFFFF) == 0;
         whole[blockIdx.x] = !wrong && !changed && between && rest < 8 && total == scan.blocks;
     }

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from workers.engines.cuda.slot import Launcher
 
 THREADS = 256
+"""Of the block that decodes a file: `JPEG_THREADS` in kernels/jpeg_blocks.cu."""
+
 BOUND = np.dtype(np.uint64)
+
+WORD = 4
+"""Bytes that the kernel may read behind the last file."""
 
 PER_PIXEL, SPARE = 2, 1 << 15
 """Bytes that a file may have for each of its pixels, and beyond these, as far as memory of the slot
@@ -35,7 +40,7 @@ class JpegBlocks:
     """
 
     def __init__(self, batch: int, pixels: int, device: torch.device) -> None:
-        size = PER_PIXEL * pixels + batch * (SPARE + BOUND.itemsize)
+        size = PER_PIXEL * pixels + batch * (SPARE + BOUND.itemsize) + WORD
         on_gpu = device.type == "cuda"
         self._memory = torch.empty(size, dtype=torch.uint8, device=device)
         self._host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
