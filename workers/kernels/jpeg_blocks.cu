@@ -30,8 +30,8 @@ struct JpegScan {
 };
 
 const int SOF0 = 0xC0, DHT = 0xC4, SOS = 0xDA;  // markers of segments
-const int JPEG_THREADS = 256;                   // of the block that decodes a file
-const int CODE_BITS = 11;                       // bits of a code that one look into a table decodes
+const int JPEG_THREADS = 512;                   // of the block that decodes a file
+const int CODE_BITS = 9;                        // bits of a code that one look into a table decodes
 const int LEAST_PIECE = 64;                     // bytes of a piece
 const int SYNC_ROUNDS = 8;                      // rounds that any file may take
 const int SYNC_BYTES = 1 << 16;  // bytes that one thread may decode if these are more rounds
@@ -208,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
             wrong = false;
             for (;;) {
                 bits.fill();
-                if (bits.byte() >= end) break;
+                if (bits.at >= end && bits.byte() >= end) break;
                 u32 selector = scan.selectors >> 2 * block;
                 const HuffmanCodes& own = codes[next ? 2 + (selector >> 1 & 1) : selector & 1];
                 u32 peeked = bits.taken >> 48;

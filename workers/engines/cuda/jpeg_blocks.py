@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from models.domain.image import Jpeg
+from workers.engines.builder import on_one_thread
 
 if TYPE_CHECKING:
     from workers.engines.cuda.slot import Launcher
 
-THREADS = 256
+THREADS = 512
 """Of the block that decodes a file: `JPEG_THREADS` in kernels/jpeg_blocks.cu."""
 
 BOUND = np.dtype(np.uint64)
@@ -58,9 +59,10 @@ class JpegBlocks:
         bounds = np.cumsum([len(each.data) for each in files.values()], dtype=BOUND)
         first, end = bounds.nbytes, bounds.nbytes + int(bounds[-1])
         self._host[:first] = torch.from_numpy(bounds.view(np.uint8))
-        # This gives the interpreter to other threads once. A copy of each file would give it up,
-        # and wait for it, 32 times for a batch.
-        torch.cat([_tensor(each) for each in files.values()], out=self._host[first:end])
+        # One call for all files gives the interpreter up, and waits for it, once for a batch. More
+        # threads would wait for each other longer than a single thread copies.
+        with on_one_thread():
+            torch.cat([_tensor(each) for each in files.values()], out=self._host[first:end])
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():
             self._memory[:end].copy_(self._host[:end], non_blocking=True)
             start = self._memory.data_ptr()
