@@ -4,7 +4,7 @@ and labels or vectors.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Cropper:
         self._kernels = kernels
         self._spec = spec
         self._table = table
+        self._crop = lru_cache(maxsize=1024)(partial(_crop, spec))
         self._normalise = f"crop_normalise_{8 * table.element_size()}"
 
     def place(self, images: Sequence[Source], slot: GpuSlot) -> tuple[Table, Table]:
@@ -63,8 +64,11 @@ class Cropper:
         rows["source"] = BatchSources(slot, self._kernels).place(
             [self._shrunk(image) for image in images]
         )
-        for index, image in enumerate(images):
-            rows[index] = (rows[index]["source"], *self._geometry(image, slot))
+        crops = zip(*[self._crop(image.height, image.width) for image in images], strict=True)
+        for name, column in zip(_CROP_COLUMNS, crops, strict=True):
+            rows[name] = column
+        sizes = 2 * (2 + rows["taps"].astype(np.int64)) * self._spec.crop * 4
+        rows["weights"] = slot.weights.take_all(sizes)
         blocks = -(-self._spec.crop // rows["tile"])
         starts = np.concatenate(([0], np.cumsum(blocks))).astype(np.uint32)
         return rows, starts
@@ -79,31 +83,33 @@ class Cropper:
         arguments = (rows, starts, np.int32(n), side, self._table.data_ptr(), target.data_ptr())
         self._kernels.launch(self._normalise, n_blocks, THREADS, arguments)
 
-    def _geometry(self, image: Source, slot: GpuSlot) -> tuple[Any, ...]:
-        if _too_large(image, self._spec):
-            height = width = resized_height = resized_width = self._spec.crop
-            top = left = 0
-        else:
-            height, width = image.height, image.width
-            resized_height, resized_width, top, left = geometry(height, width, self._spec)
-        support = max(height / resized_height, width / resized_width, 1.0)
-        taps = 2 * int(np.ceil(support)) + 1
-        weights = slot.weights.take(2 * (2 + taps) * self._spec.crop * 4)
-        corner, resized = (left, top), (resized_width, resized_height)
-        by_columns = columns_first((height, width), (resized_height, resized_width))
-        if by_columns:
-            tile = _tile_of_columns(width / resized_width, self._spec.crop)
-        else:
-            tile = _tile_of_rows(height / resized_height)
-        return resized, corner, slot.weights.address(weights), taps, tile, by_columns, 0
-
     def _shrunk(self, image: Source) -> Source:
         """Return the image, or its crop made by the CPU where no block could hold the rows it
         needs.
         """
-        if not _too_large(image, self._spec):
+        if not _too_large(image.height, image.width, self._spec):
             return image
         return Image(crop(pixels_of(image), self._spec))
+
+
+_CROP_COLUMNS = ("resized", "corner", "taps", "tile", "columns_first")
+
+
+def _crop(spec: Preprocessing, height: int, width: int) -> tuple[Any, ...]:
+    """Return the values of `_CROP_COLUMNS` for an image of this size, in pixels."""
+    if _too_large(height, width, spec):
+        height = width = resized_height = resized_width = spec.crop
+        top = left = 0
+    else:
+        resized_height, resized_width, top, left = geometry(height, width, spec)
+    support = max(height / resized_height, width / resized_width, 1.0)
+    taps = 2 * math.ceil(support) + 1
+    by_columns = columns_first((height, width), (resized_height, resized_width))
+    if by_columns:
+        tile = _tile_of_columns(width / resized_width, spec.crop)
+    else:
+        tile = _tile_of_rows(height / resized_height)
+    return (resized_width, resized_height), (left, top), taps, tile, by_columns
 
 
 def _tile_of_rows(scale: float) -> int:
@@ -119,8 +125,8 @@ def _tile_of_columns(scale: float, side: int) -> int:
     return min(TILE, ROWS * side // (int((side + 1) * scale) + 2))
 
 
-def _too_large(image: Source, spec: Preprocessing) -> bool:
-    return 2 * min(image.height, image.width) / spec.resize + 2 > ROWS - 2
+def _too_large(height: int, width: int, spec: Preprocessing) -> bool:
+    return 2 * min(height, width) / spec.resize + 2 > ROWS - 2
 
 
 def weights_bytes(pixels: int, max_batch_size: int, each: Sequence[Preprocessing]) -> int:

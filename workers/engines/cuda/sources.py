@@ -41,6 +41,14 @@ KINDS = {
 }
 """The enum `Kind` of headers/source.cuh; the kind of samples is their number of channels."""
 
+HALVED = {
+    Subsampling.GREY: (0, 0),
+    Subsampling.S444: (0, 0),
+    Subsampling.S422: (1, 0),
+    Subsampling.S420: (1, 1),
+}
+"""Whether width and height of the chroma are half of the luma's."""
+
 PITCH = 32
 """Bytes; the rows of a plane begin at multiples of it."""
 
@@ -71,10 +79,10 @@ class BatchSources:
             if not isinstance(image, Jpeg) or slot.decoder is None or not fits(image):
                 rows[index] = self._pixels(index, image)
             else:
-                rows[index] = planes(image, slot.second)
                 groups.setdefault(image.subsampling, []).append(index)
                 encoded[index] = image
         if encoded:
+            rows[[*encoded]] = planes([*encoded.values()], slot.second)
             slot.jpeg_blocks.check(self._kernels, encoded)
         slot.marks.copied.record()
         for group in groups.values():
@@ -121,20 +129,21 @@ class BatchSources:
         return ((address, 0, 0), (width * channels, 0, 0), width, height, channels, 1, 0)
 
 
-def planes(jpeg: Jpeg, region: Region) -> tuple[Any, ...]:
-    """Reserve memory for the planes of a JPEG as it is stored, and return its row."""
-    turned = jpeg.orientation >= 5
-    width, height = (jpeg.height, jpeg.width) if turned else (jpeg.width, jpeg.height)
-    half_wide = jpeg.subsampling in (Subsampling.S422, Subsampling.S420)
-    half_high = jpeg.subsampling is Subsampling.S420
-    pitch = -(-width // PITCH) * PITCH
-    luma = region.address(region.take(pitch * height))
-    row = (width, height, KINDS[jpeg.subsampling], jpeg.orientation, 0)
-    if jpeg.subsampling is Subsampling.GREY:
-        return ((luma, 0, 0), (pitch, 0, 0), *row)
-    # A bool counts as 0 or 1, so this halves and rounds up where the chroma is halved, and changes
-    # nothing elsewhere.
-    columns, lines = (width + half_wide) >> half_wide, (height + half_high) >> half_high
-    narrow = -(-columns // PITCH) * PITCH
-    blue, red = (region.address(region.take(narrow * lines)) for _ in range(2))
-    return ((luma, blue, red), (pitch, narrow, narrow), *row)
+def planes(jpegs: Sequence[Jpeg], region: Region) -> Table:
+    """Reserve memory for the planes of JPEGs as they are stored, and return a row for each."""
+    rows = np.zeros(len(jpegs), SOURCE)
+    turned = [each.orientation >= 5 for each in jpegs]
+    upright = np.array([(each.width, each.height) for each in jpegs])
+    luma = np.where(np.array(turned)[:, None], upright[:, ::-1], upright)
+    rows["width"], rows["height"] = luma.T
+    rows["kind"] = [KINDS[each.subsampling] for each in jpegs]
+    rows["orientation"] = [each.orientation for each in jpegs]
+    halved = np.array([HALVED[each.subsampling] for each in jpegs])
+    # This rounds up where the chroma is halved, and changes nothing elsewhere.
+    chroma = (luma + halved) >> halved
+    chroma[rows["kind"] == KINDS[Subsampling.GREY]] = 0
+    sizes = np.stack([luma, chroma, chroma], axis=1)
+    rows["pitch"] = -(-sizes[..., 0] // PITCH) * PITCH
+    n_bytes = rows["pitch"] * sizes[..., 1]
+    rows["plane"] = np.where(n_bytes > 0, region.take_all(n_bytes), 0)
+    return rows
