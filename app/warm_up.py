@@ -7,7 +7,6 @@ and fills caches, and teaches admission its costs. A server that is ready has do
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 
 import httpx
 import numpy as np
@@ -32,17 +31,15 @@ PATIENCE = 12.0
 """Seconds after which the process serves although the warm-up has not ended: without a worker it
 could wait until the deadlines of its requests."""
 
-_FORM = b"warm-up"
-
 IN_A_FORM = 4
 """Images of a form."""
 
-Asked = tuple[str, str, bytes, int]
-"""Target, content type, body and number of images of a request."""
+Asked = tuple[str, str | None, bytes]
+"""Target and content type of a request, and its image; without a type the image comes in a form."""
 
 
 async def warm_up(app: FastAPI) -> list[int]:
-    """Send requests of every kind to `app`; return their statuses, 0 for one without an answer.
+    """Send requests of every kind to `app`; return their statuses.
 
     No connection may be accepted yet: API keys are not asked for meanwhile.
     """
@@ -50,16 +47,34 @@ async def warm_up(app: FastAPI) -> list[int]:
     keys, service.keys = service.keys, None
     statuses: list[int] = []
     gpu = service.backend.load().on_gpu
+
+    async def rated(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "rated": True}, receive, send)  # no rate of a client is charged
+
+    transport = httpx.ASGITransport(rated, client=("127.0.0.1", 0))
+    client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+    async def send(asked: Asked, images: int) -> None:
+        """Send so many equal requests together that they have `images` images."""
+        target, kind, image = asked
+        if kind is None:
+            files = [("files", ("a.jpg", image))] * IN_A_FORM
+            replies = [client.post(target, files=files) for _ in range(-(-images // IN_A_FORM))]
+        else:
+            headers = {"content-type": kind}
+            replies = [client.post(target, content=image, headers=headers) for _ in range(images)]
+        statuses.extend([each.status_code for each in await asyncio.gather(*replies)])
+
     try:
         with uncounted():
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), client:
                 kinds = await asyncio.to_thread(_requests, labels=service.model is not None)
                 for each in kinds:
                     for images in AT_ONCE[gpu]:
-                        statuses += await _at_once(app, each, images)
+                        await send(each, images)
                 end = time.monotonic() + SECONDS[gpu]
                 while time.monotonic() < end:
-                    statuses += await _at_once(app, kinds[0], AT_ONCE[gpu][-1])
+                    await send(kinds[0], AT_ONCE[gpu][-1])
     except TimeoutError:
         log.warning(
             "the warm-up did not end within %.0f s; the first requests are slower", PATIENCE
@@ -77,38 +92,13 @@ def _requests(*, labels: bool) -> list[Asked]:
     photo = encode(Image(pixels), ImageFormat.JPEG, Encoding(quality=90))
     full = encode(Image(pixels), ImageFormat.JPEG, Encoding(quality=90, chroma="444"))
     drawing = encode(Image(coarse[:100, :100]), ImageFormat.PNG)
-    blurred = ("/filter?name=gaussian_blur&sigma=2", "image/jpeg", photo, 1)
+    blurred = ("/filter?name=gaussian_blur&sigma=2", "image/jpeg", photo)
     if not labels:
-        return [blurred, ("/filter?name=invert", "image/png", drawing, 1)]
-    form = b"".join(
-        b'--%b\r\nContent-Disposition: form-data; name="files"; filename="a.jpg"\r\n\r\n%b\r\n'
-        % (_FORM, photo)
-        for _ in range(IN_A_FORM)
-    )
-    form += b"--%b--" % _FORM
+        return [blurred, ("/filter?name=invert", "image/png", drawing)]
     return [
-        ("/classify", "image/jpeg", photo, 1),
-        ("/classify", "image/jpeg", full, 1),
-        ("/classify", "image/png", drawing, 1),
-        ("/classify", f"multipart/form-data; boundary={_FORM.decode()}", form, IN_A_FORM),
+        ("/classify", "image/jpeg", photo),
+        ("/classify", "image/jpeg", full),
+        ("/classify", "image/png", drawing),
+        ("/classify", None, photo),
         blurred,
     ]
-
-
-async def _at_once(app: FastAPI, asked: Asked, images: int) -> Sequence[int]:
-    """Send so many equal requests together that they have `images` images; return the statuses."""
-    requests = -(-images // asked[3])
-    return await asyncio.gather(*(_status(app, asked) for _ in range(requests)))
-
-
-async def _status(app: FastAPI, asked: Asked) -> int:
-    """Call the application as the server does for a request; return the status of the answer."""
-    target, kind, body, _ = asked
-
-    async def rated(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, "rated": True}, receive, send)  # no rate of a client is charged
-
-    transport = httpx.ASGITransport(rated, client=("127.0.0.1", 0))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        reply = await client.post(target, content=body, headers={"content-type": kind})
-        return reply.status_code

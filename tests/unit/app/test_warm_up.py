@@ -39,14 +39,11 @@ def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
 
 
 async def test_a_warm_up_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
     monkeypatch.setattr(warm_up, "PATIENCE", 0.05)
-    monkeypatch.setattr(warm_up, "_requests", lambda **_: [("/classify", "image/jpeg", b"", 1)])
-
+    monkeypatch.setattr(warm_up, "_requests", lambda **_: [("/classify", "image/jpeg", b"")])
     async with served() as app:
-
-        async def never(*_: object) -> int:
-            await asyncio.Event().wait()
-            return 0
-
-        monkeypatch.setattr(warm_up, "_status", never)
+        app.middleware_stack = never
         assert await warm_up.warm_up(app) == []
