@@ -8,9 +8,8 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -30,10 +29,8 @@ ROOMS = ("server", "routes", "admission", "intake", "fetch", "pipeline", "worker
 FOLDERS = {"connections": "server", "processes": "server"}
 """Rooms of folders that do not have the name of their room."""
 
-PRODUCT = ("app", "models", "workers")
-
 HELD = "admission"
-"""The room whose permit an image holds until its end; calls back into it are reported only."""
+"""The room whose permit an image holds until its end; calls back into it are allowed."""
 
 VALUES = {
     "app/intake/inference/protocol.py",
@@ -75,26 +72,8 @@ def caller_of(frame: FrameType) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class Figures:
-    """Files, classes of objects, and Python calls of the product on the way of one image."""
-
-    files: set[str] = field(default_factory=set)
-    objects: set[str] = field(default_factory=set)
-    calls: int = 0
-
-    def note(self, frame: FrameType) -> None:
-        """Count one call if its function stands in the product."""
-        path = Path(frame.f_code.co_filename)
-        if ROOT in path.parents and path.relative_to(ROOT).parts[0] in PRODUCT:
-            self.calls += 1
-            self.files.add(str(path))
-            if "self" in frame.f_locals:
-                self.objects.add(type(frame.f_locals["self"]).__qualname__)
-
-
 @contextmanager
-def walking(figures: Figures | None = None) -> Iterator[list[Call]]:
+def walking() -> Iterator[list[Call]]:
     """Note calls between rooms on this thread.
 
     A coroutine that goes on is not called again. An asynchronous generator is not called either by
@@ -107,8 +86,6 @@ def walking(figures: Figures | None = None) -> Iterator[list[Call]]:
         if event != "call" or frame in seen:
             return
         seen.add(frame)
-        if figures is not None:
-            figures.note(frame)
         room = room_of(frame)
         if room is None or frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR:
             return
@@ -189,25 +166,3 @@ def test_inference_requests_walk_the_same_way() -> None:
 def test_a_call_back_is_seen() -> None:
     calls = [("routes", "responses"), ("responses", "pipeline"), ("pipeline", "workers")]
     assert backward(calls) == [("responses", "pipeline")]
-
-
-def test_the_figures_of_a_labelled_photo_are_reported(
-    record_property: Callable[[str, object], None],
-) -> None:
-    async def walk() -> tuple[Figures, list[Call]]:
-        figures = Figures()
-        async with served() as app:
-            with walking(figures) as calls:
-                assert await ask(app, "/classify", PHOTO, content_type="image/jpeg") == 200
-        return figures, calls
-
-    figures, calls = asyncio.run(walk())
-    back = sum(
-        called == HELD and ROOMS.index(caller) > ROOMS.index(HELD) for caller, called in calls
-    )
-    found = len(figures.files), len(figures.objects), figures.calls, back
-    names = "files", "objects", "calls", "calls back into admission"
-    for name, figure in zip(names, found, strict=True):
-        record_property(name, figure)
-        print(name, figure)
-    assert all(found[:3])

@@ -1,7 +1,7 @@
 """The number of connections, and which ones make room for others."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -10,21 +10,19 @@ import pytest
 from app.admission.counters import Counters, Key, Total
 from app.connections.limits import SPARE_DESCRIPTORS, ConnectionLimits, raise_limit
 from app.connections.table import MOST_REFUSED, ConnectionTable, Phase
-from models.domain.errors import ServiceError
 from models.settings import Settings
 from tests.connection import LIMITS
 
 
 @dataclass(eq=False)
 class Held:
-    """A connection."""
+    """A connection; `sent` says whether its client has sent something that was not read."""
 
     phase: Phase = Phase.IDLE
     client_key: Key | None = None
     evicted: bool = False
     expired: bool = False
     sent: bool = False
-    """Whether its client has sent something that was not read."""
 
     def evict(self) -> None:
         self.evicted = True
@@ -38,68 +36,44 @@ class Held:
     def look(self) -> None: ...
 
 
-@dataclass
 class House:
-    """A table, and the connections that came."""
+    """A table for few connections, and the connections that came."""
 
-    table: ConnectionTable
-    counters: Counters
-    ended: list[str]
-    time: list[float]
-    held: list[Held] = field(default_factory=list)
+    def __init__(self, counters: Counters | None = None, **limits: Any) -> None:
+        self.time, self.ended, self.held = 100.0, list[str](), list[Held]()
+        self.counters = counters or Counters()
+        found = replace(LIMITS, **{"connections": 4, "per_client": 2} | limits)
+        self.table = ConnectionTable(found, self.counters, self.ended.append, lambda: self.time)
 
-    def come(self, host: str, phase: Phase) -> ServiceError | None:
-        """Connect a client that stays in `phase`; return the refusal, if any."""
-        made = Held()
-        error = self.table.enter(made, host)
-        self.held.append(made)
+    def come(self, client: int, phase: Phase = Phase.WORKING, *, sent: bool = False) -> str:
+        """Connect a client that stays in `phase`; return the code of the refusal, if any."""
+        self.held.append(made := Held(sent=sent))
+        error = self.table.enter(made, f"192.0.2.{client}")
         if error is None:
             self.table.move(made, phase)
-        return error
+        return "" if error is None else error.code
 
     def evicted(self) -> list[int]:
         return [number for number, each in enumerate(self.held) if each.evicted]
 
 
-def house(counters: Counters | None = None, **limits: Any) -> House:
-    time, ended, counters = [100.0], list[str](), counters or Counters()
-    table = ConnectionTable(replace(LIMITS, **limits), counters, ended.append, lambda: time[0])
-    return House(table, counters, ended, time)
-
-
-@pytest.fixture
-def few() -> House:
-    return house(connections=4, per_client=2)
-
-
-def test_a_client_with_as_many_busy_connections_as_it_may_have_is_429(few: House) -> None:
-    assert few.come("192.0.2.1", Phase.WORKING) is None
-    assert few.come("192.0.2.1", Phase.WORKING) is None
-    error = few.come("192.0.2.1", Phase.WORKING)
-    assert error is not None
-    assert (error.status, error.code) == (429, "too_many_connections")
-    assert "as many as one client may have" in error.detail
-    assert few.come("192.0.2.2", Phase.WORKING) is None
-    assert few.ended == ["too_many_connections"]
-
-
-def test_a_server_with_as_many_busy_connections_as_it_may_have_is_503(few: House) -> None:
-    for n in range(4):
-        assert few.come(f"192.0.2.{n}", Phase.WORKING) is None
-    error = few.come("192.0.2.9", Phase.WORKING)
-    assert error is not None
-    assert (error.status, error.code) == (503, "connections_exhausted")
-    few.table.leave(few.held[4])  # the refused one was not counted
+def test_busy_connections_are_limited_for_a_client_and_in_all() -> None:
+    few = House()
+    assert [few.come(1) for _ in range(3)] == ["", "", "too_many_connections"]
+    assert [few.come(n) for n in (2, 3, 4)] == ["", "", "connections_exhausted"]
+    assert few.ended == ["too_many_connections", "connections_exhausted"]
+    few.table.leave(few.held[2])  # a refused connection was not counted
     assert few.counters.total(Total.CONNECTIONS) == 4
     few.table.leave(few.held[0])
     few.table.leave(few.held[0])
     assert few.counters.total(Total.CONNECTIONS) == 3
-    assert few.come("192.0.2.9", Phase.WORKING) is None
+    assert few.come(4) == ""
 
 
-def test_refused_connections_are_few(few: House) -> None:
+def test_refused_connections_are_few() -> None:
+    few = House()
     for n in range(4 + MOST_REFUSED + 1):
-        few.come(f"192.0.2.{n}", Phase.WORKING)
+        few.come(n)
     assert [each.expired for each in few.held[3:6]] == [False, True, False]
 
 
@@ -112,33 +86,35 @@ def test_refused_connections_are_few(few: House) -> None:
     ],
 )
 def test_connections_make_room_in_order(
-    few: House, phases: tuple[Phase, ...], seconds: float, order: list[int]
+    phases: tuple[Phase, ...], seconds: float, order: list[int]
 ) -> None:
+    few = House()
     for n, phase in enumerate(phases):
-        assert few.come(f"192.0.2.{n}", phase) is None
-    few.time[0] += seconds
+        few.come(n, phase)
+    few.time += seconds
     for n in range(len(order)):
-        assert few.come(f"192.0.2.{n + 4}", Phase.WORKING) is None
+        assert few.come(n + 4) == ""
         assert few.evicted() == sorted(order[: n + 1])
-    assert few.come("192.0.2.9", Phase.WORKING) is not None
+    assert few.come(9) == "connections_exhausted"
 
 
-def test_a_connection_whose_request_was_not_read_yet_makes_no_room(few: House) -> None:
+def test_a_connection_whose_request_was_not_read_yet_makes_no_room() -> None:
+    few = House()
     for n in range(4):
-        few.come(f"192.0.2.{n}", Phase.IDLE)
-        few.held[n].sent = n < 3
-    few.time[0] += 5
-    assert few.come("192.0.2.4", Phase.WORKING) is None
+        few.come(n, Phase.IDLE, sent=n < 3)
+    few.time += 5
+    assert few.come(4) == ""
     assert few.evicted() == [3]
-    assert few.come("192.0.2.5", Phase.WORKING) is not None
+    assert few.come(5) == "connections_exhausted"
 
 
-def test_a_clients_own_idle_connection_makes_room_for_its_next_one(few: House) -> None:
-    for host in ("192.0.2.2", "192.0.2.2", "192.0.2.1", "192.0.2.1"):
-        few.come(host, Phase.IDLE)
-    assert few.come("192.0.2.1", Phase.WORKING) is None
+def test_a_clients_own_idle_connection_makes_room_for_its_next_one() -> None:
+    few = House()
+    for client in (2, 2, 1, 1):
+        few.come(client, Phase.IDLE)
+    assert few.come(1) == ""
     assert few.evicted() == [2]
-    assert few.come("192.0.2.3", Phase.WORKING) is None
+    assert few.come(3) == ""
     assert few.evicted() == [0, 2]
 
 
@@ -146,27 +122,16 @@ def test_a_clients_own_idle_connection_makes_room_for_its_next_one(few: House) -
 def test_the_limits_are_those_of_all_front_ends_together() -> None:
     counters = Counters.create(2)
     assert counters.fd is not None
-    first, second = (
-        house(Counters.attach(counters.fd, 2), connections=4, per_client=2) for _ in range(2)
-    )
-    assert first.come("192.0.2.1", Phase.WORKING) is None
-    assert second.come("192.0.2.1", Phase.WORKING) is None
-    for each in (first, second):
-        error = each.come("192.0.2.1", Phase.WORKING)
-        assert error is not None
-        assert error.code == "too_many_connections"
-    assert first.come("192.0.2.2", Phase.WORKING) is None
-    assert second.come("192.0.2.3", Phase.WORKING) is None
-    error = second.come("192.0.2.4", Phase.WORKING)
-    assert error is not None
-    assert error.code == "connections_exhausted"
+    first, second = (House(Counters.attach(counters.fd, 2)) for _ in range(2))
+    assert (first.come(1), second.come(1)) == ("", "")
+    assert (first.come(1), second.come(1)) == ("too_many_connections",) * 2
+    assert (first.come(2), second.come(3), second.come(4)) == ("", "", "connections_exhausted")
     counters.close()
 
 
 def test_trusted_proxies_have_no_limit_of_their_own() -> None:
-    made = house(connections=4, per_client=1, trusted=(ip_network("192.0.2.0/24"),))
-    assert [made.come("192.0.2.1", Phase.WORKING) for _ in range(4)] == [None] * 4
-    assert made.come("192.0.2.1", Phase.WORKING) is not None
+    made = House(per_client=1, trusted=(ip_network("192.0.2.0/24"),))
+    assert [made.come(1) for _ in range(5)] == [*[""] * 4, "connections_exhausted"]
 
 
 @pytest.mark.parametrize(

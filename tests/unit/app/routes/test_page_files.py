@@ -44,12 +44,6 @@ def test_all_files_together_stay_below_200_kilobytes() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES
 
 
-def test_the_pictures_of_the_page_are_small() -> None:
-    pictures = sorted((FOLDER.parents[2] / "docs" / "page").iterdir())
-    assert len(pictures) == 7
-    assert all(path.stat().st_size < 150_000 for path in pictures)
-
-
 @pytest.mark.parametrize("path", TEXTS, ids=name)
 def test_a_file_names_no_address_of_another_server(path: Path) -> None:
     text = path.read_text().replace(NAMESPACE, "")

@@ -1,7 +1,6 @@
 """Readiness: what a canary, the load and the work that is done say together."""
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
 
 import numpy as np
@@ -55,10 +54,6 @@ def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
     return Canary(backend, [FakeOperation("a")], PIXEL, interval, clock), backend, clock
 
 
-def run(test: Coroutine[object, object, None]) -> None:
-    asyncio.run(test)
-
-
 def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
     record = ModelRecord(
         network=None,
@@ -98,12 +93,6 @@ async def test_one_canary_that_fails_is_enough_not_to_pass() -> None:
     assert found.problem == "internal_error: broken"
 
 
-def test_before_the_first_canary_nothing_is_ready() -> None:
-    canary, _, _ = made()
-    assert not canary.readiness().ready
-    assert not canary.started
-
-
 async def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
     canary, backend, _ = made()
     await canary.probe()
@@ -115,25 +104,22 @@ async def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
     assert not found.load.alive
 
 
-async def test_a_worker_that_is_back_must_pass_before_it_counts() -> None:
+@pytest.mark.parametrize("works", [False, True])
+async def test_a_worker_that_is_back_must_pass_or_do_other_work_before_it_counts(
+    works: bool,
+) -> None:
     canary, backend, _ = made()
+    assert not canary.readiness().ready
+    assert not canary.started
     await canary.probe()
     backend.now = replace(WORKING, alive=False)
     canary.readiness()
     backend.now = WORKING
     assert not canary.readiness().ready
-    await canary.probe()
-    assert canary.readiness().ready
-
-
-async def test_a_worker_that_is_back_counts_as_soon_as_it_does_other_work() -> None:
-    canary, backend, _ = made()
-    await canary.probe()
-    backend.now = replace(WORKING, alive=False)
-    canary.readiness()
-    backend.now = WORKING
-    assert not canary.readiness().ready
-    backend.now = replace(WORKING, progress=1.0)
+    if works:
+        backend.now = replace(WORKING, progress=1.0)
+    else:
+        await canary.probe()
     assert canary.readiness().ready
 
 

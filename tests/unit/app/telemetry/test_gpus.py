@@ -65,18 +65,13 @@ def values(visible: str | None) -> dict[tuple[str, str], float]:
     return {(s.name, s.labels["gpu"]): s.value for f in families for s in f.samples}
 
 
-def test_percent_and_milliwatts_become_base_units() -> None:
+def test_values_have_base_units_and_a_gpu_lacks_only_what_it_does_not_have() -> None:
     found = values(None)
     assert found["darkroom_gpu_utilization_ratio", "0"] == pytest.approx(0.42)
     assert found["darkroom_gpu_jpeg_utilization_ratio", "0"] == pytest.approx(0.3)
     assert found["darkroom_gpu_power_watts", "1"] == pytest.approx(350.5)
     assert found["darkroom_gpu_memory_used_bytes", "1"] == 3 << 30
-
-
-def test_a_gpu_lacks_only_the_value_that_it_does_not_have() -> None:
-    found = values(None)
     assert ("darkroom_gpu_jpeg_utilization_ratio", "1") not in found
-    assert found["darkroom_gpu_temperature_celsius", "1"] == 61
 
 
 def test_a_lost_gpu_takes_no_metric_of_the_others_away() -> None:

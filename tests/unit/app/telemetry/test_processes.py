@@ -74,7 +74,6 @@ def test_cpu_time_never_falls_when_processes_end(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_process_without_a_supervisor_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        collectors, "process_family", lambda root: iter([use(root, 1, ["darkroom"], 1.0)])
-    )
+    family = [use(os.getpid(), 1, ["darkroom"], 1.0)]
+    monkeypatch.setattr(collectors, "process_family", lambda _root: iter(family))
     assert cpu_seconds(collectors.Processes(os.getpid())) == {"server": 1.0}
