@@ -19,15 +19,6 @@ NICEST = 19
 """The lowest priority that there is."""
 
 
-class _Thread(threading.local):
-    """Whether the priority of this thread was lowered."""
-
-    yields = False
-
-
-_THREAD = _Thread()
-
-
 def lower_priority() -> bool:
     """Let the calling thread yield to further threads; return whether the system can do so.
 
@@ -41,17 +32,7 @@ def lower_priority() -> bool:
         os.setpriority(os.PRIO_PROCESS, thread, min(niceness, NICEST))
     except OSError:
         return False
-    _THREAD.yields = True
     return True
-
-
-def yields() -> bool:
-    """Return whether the calling thread has lowered its priority.
-
-    Threads beside it should not wait for a lock that it holds while it computes: that may take
-    several times as long as on a thread of the usual priority.
-    """
-    return _THREAD.yields
 
 
 @cache

@@ -15,10 +15,9 @@ from models.domain.job import Job
 from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
-from models.settings import Precision, Settings
+from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from models.usable_cpus import usable_cores
-from workers.engines.cpu.calibration import Calibration
 from workers.engines.cpu.engine import CpuEngine, CpuSlot, start_filter_threads
 from workers.kernels.cubins import CubinStore, folders
 from workers.malloc import keep_freed_memory, return_freed_memory
@@ -114,16 +113,8 @@ def _on_cpu(
     from workers.engines.cpu.network import CpuNetwork
     from workers.engines.model import State, load_models
 
-    kept = Calibration(_caches(settings), cores(settings))
-
     def build(spec: NetworkSpec, state: State) -> CpuNetwork:
-        if settings.precision is not Precision.AUTO:
-            return CpuNetwork(state, settings.precision, spec)
-        known = kept.find(spec.name)
-        network = CpuNetwork(state, Precision(known or Precision.AUTO), spec)
-        if known is None:
-            kept.add(spec.name, network.precision)
-        return network
+        return CpuNetwork(state, settings.precision, spec)
 
     loaded = load_models(settings, "cpu", build)
     networks = [each.network for each in loaded if each.network is not None]
@@ -150,7 +141,7 @@ def _cpu_worker(
 ) -> Worker[CpuSlot]:
     size = settings.max_batch_size or CPU_BATCH
     engine = CpuEngine(networks, size, cores(settings), full_batches=full_batches)
-    return_freed_memory()  # what loading and measuring took; the warm-up takes what serving needs
+    return_freed_memory()  # what loading took; the warm-up takes what serving needs
     engine.warm_up()
     limits = replace(_limits(settings, size), alone=_filters)
     if full_batches:

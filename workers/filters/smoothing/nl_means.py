@@ -1,9 +1,7 @@
 """The nl_means filter."""
 
 import struct
-import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import ClassVar, Literal
 
 import cv2
@@ -11,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from models.thread_priority import yields
 from workers.filters.arithmetic.borders import places
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter, Odd, number, odd
@@ -41,16 +38,6 @@ LEVELS_BITS = 12
 
 TILE = (256, 256)
 """Rows and columns of a tile, in pixels."""
-
-SHORT = 1 << 14
-"""Pixels of a tile up to which one is computed at a time. It takes about 4,400 steps of 6 µs, and
-two threads exchange the interpreter's lock at nearly each of them: an image of 120 × 90 took 34 ms
-of wall time and 52 of CPU time, and takes 32 and 32 (27 and 27 on one thread; two hyperthreads).
-From 160 × 120 on two threads do more."""
-
-_ONE_SHORT = {False: threading.Lock(), True: threading.Lock()}
-"""One for the threads of usual priority, one for those of the background: no request waits for a
-tile that is computed only when nothing else wants the core."""
 
 Weights = NDArray[np.float32]
 """Float32 that holds integers; sums of products are float64, so they are exact in any order."""
@@ -85,11 +72,9 @@ class PatchDistances:
                 columns = xs[left : left + TILE[1] + 2 * margin]
                 wide = colour[np.ix_(rows, columns)]
                 target = result[top : top + TILE[0], left : left + TILE[1]]
-                short = target.shape[0] * target.shape[1] <= SHORT
-                with _ONE_SHORT[yields()] if short else nullcontext():
-                    stop_if_late()  # a tile takes a fraction of a second
-                    planes = [np.ascontiguousarray(wide[..., n]) for n in range(channels)]
-                    target[:] = self._tile(planes)
+                stop_if_late()  # a tile takes a fraction of a second
+                planes = [np.ascontiguousarray(wide[..., n]) for n in range(channels)]
+                target[:] = self._tile(planes)
         return result
 
     def device_data(self) -> bytes:

@@ -1,9 +1,6 @@
 """Non-local means against its definition, pixel by pixel, and against OpenCV."""
 
-import threading
-import time
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -13,10 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from models.thread_priority import can_lower_priority, lower_priority
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
-from workers.filters.smoothing.nl_means import NlMeans, PatchDistances
+from workers.filters.smoothing.nl_means import NlMeans
 
 
 def windows(pixels: Pixels, patch: int, search: int) -> NDArray[np.float64]:
@@ -92,53 +88,3 @@ def test_memory_of_nl_means_is_bounded(shape: tuple[int, int, int]) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * pixels.nbytes + (16 << 20)
-
-
-def side_by_side(pixels: Pixels) -> None:
-    """Filter the pixels on two threads at the same time."""
-    with ThreadPoolExecutor(2) as pool:
-        for each in [pool.submit(NlMeans().apply, pixels) for _ in range(2)]:
-            each.result()
-
-
-def test_small_images_are_computed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = threading.Lock()
-
-    def tile(_self: PatchDistances, planes: list[Pixels]) -> Pixels:
-        assert inside.acquire(blocking=False), "another thread is inside"
-        time.sleep(0.05)
-        inside.release()
-        return np.zeros((64, 64, len(planes)), np.uint8)
-
-    monkeypatch.setattr(PatchDistances, "_tile", tile)
-    side_by_side(np.zeros((64, 64, 3), np.uint8))
-
-
-@pytest.mark.skipif(not can_lower_priority(), reason="the system has no priorities of threads")
-def test_small_images_do_not_wait_for_one_of_the_background(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    together = threading.Barrier(2, timeout=60)
-
-    def tile(_self: PatchDistances, planes: list[Pixels]) -> Pixels:
-        together.wait()  # raises BrokenBarrierError unless both are here
-        return np.zeros((64, 64, len(planes)), np.uint8)
-
-    monkeypatch.setattr(PatchDistances, "_tile", tile)
-    pixels = np.zeros((64, 64, 3), np.uint8)
-    with ThreadPoolExecutor(1, initializer=lower_priority) as background:
-        behind = background.submit(NlMeans().apply, pixels)
-        with ThreadPoolExecutor(1) as usual:
-            usual.submit(NlMeans().apply, pixels).result()
-        behind.result()
-
-
-def test_large_images_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    together = threading.Barrier(2, timeout=60)
-
-    def tile(_self: PatchDistances, planes: list[Pixels]) -> Pixels:
-        together.wait()  # raises BrokenBarrierError unless both are here
-        return np.zeros((200, 200, len(planes)), np.uint8)
-
-    monkeypatch.setattr(PatchDistances, "_tile", tile)
-    side_by_side(np.zeros((200, 200, 3), np.uint8))
