@@ -22,9 +22,6 @@ MAX_BYTES = 16 << 10
 MAX_TAGS = 100
 """Tags of a profile, at most; LittleCMS reads no more, and the profiles of photos have 9 to 17."""
 
-MAX_CURVE = 4096
-"""Numbers of a curve, at most; the profiles of photos have 1, 1024 or 4096."""
-
 _REMEMBERED = 16
 """Profiles that are remembered, of MAX_BYTES at most: most photos have one of few."""
 
@@ -54,12 +51,12 @@ _OTHER = frozenset(
 )
 """Tags that change no pixel, or only the white: texts, measurements, and what a display needs."""
 
-_PARAMETERS = (1, 3, 4, 5, 7)
-"""Parameters of a parametric curve, by its kind."""
-
 
 def is_matrix_profile(profile: bytes) -> bool:
-    """Return whether a profile is certain to convert pixels by a matrix and short curves alone."""
+    """Return whether a profile is certain to convert pixels by a matrix and short curves alone.
+
+    LittleCMS refuses tags of another type than their names have; curves are short in MAX_BYTES.
+    """
     return _TABLE <= len(profile) <= MAX_BYTES and _is_matrix(profile)
 
 
@@ -74,12 +71,7 @@ def _is_matrix(profile: bytes) -> bool:
         return False
     found = set()
     for name, start, size in _TAG.iter_unpack(profile[_TABLE:end]):
-        if name in found or start + size > len(profile):
-            return False
-        if name in needed:
-            if not _is_simple(name, profile[start : start + size]):
-                return False
-        elif name not in _OTHER:
+        if name in found or start + size > len(profile) or name not in needed | _OTHER:
             return False
         found.add(name)
     return found >= needed
@@ -95,21 +87,6 @@ def profile_cost(profile: bytes | None) -> float:
     table = (profile or b"")[_TABLE : _TABLE + _TAG.size * MAX_TAGS]
     names = (table[start : start + 3] for start in range(0, len(table), _TAG.size))
     return _SECONDS_OF_STAGES if b"D2B" in names else 0.0
-
-
-def _is_simple(name: bytes, tag: bytes) -> bool:
-    """Return whether a tag is a colour, or a curve of a bounded length."""
-    kind = tag[:4]
-    if name in _MATRIX:
-        return kind == b"XYZ " and len(tag) == 20
-    if len(tag) < 12:
-        return False
-    if kind == b"curv":
-        count = int.from_bytes(tag[8:12], "big")
-        return count <= MAX_CURVE and 12 + 2 * count <= len(tag)
-    number = int.from_bytes(tag[8:10], "big")
-    known = kind == b"para" and number < len(_PARAMETERS)
-    return known and 12 + 4 * _PARAMETERS[number] <= len(tag)
 
 
 # Profiles of code points. Highlights of PQ and HLG above their reference white of 203 cd/m² (ITU-R

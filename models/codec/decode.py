@@ -26,7 +26,6 @@ from models.codec.stripes import (
     convert_in_place,
     converted,
     loaded,
-    rows_of,
     upright,
 )
 from models.codec.tiff import layout_of
@@ -201,7 +200,7 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
             metadata = read_metadata(image)
             check_rows(data, image)
             if has_wide_transparency(data, image):
-                rows = rows_of(with_wide_transparency(image, open_image(data, format_)))
+                rows = with_wide_transparency(image, open_image(data, format_))
             else:
                 scale_transparency(image, depth=data[_PNG_DEPTH])
         # Pillow turns TIFFs while loading, unless their samples are unpacked here.

@@ -182,7 +182,7 @@ def _reduced(rows: PictureRows) -> PillowImage.Image:
     factor = max(1, max(width, height) // SIDE)
     small: PillowImage.Image | None = None
     for box in boxes(width, height, STRIPE, factor):
-        part = _plain(rows.part(box)).reduce(factor)
+        part = _plain(rows.crop(box)).reduce(factor)
         if small is None:
             small = PillowImage.new(part.mode, (-(-width // factor), -(-height // factor)))
             small.info = dict(part.info)

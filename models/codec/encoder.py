@@ -16,7 +16,7 @@ from models.codec.exif import kept
 from models.codec.formats import ENCODABLE, ImageFormat
 from models.codec.metadata import copyright_exif
 from models.codec.pillow import writing_at_once
-from models.codec.pillow_memory import picture
+from models.codec.rows import boxes
 from models.domain.errors import FieldError, InvalidParameter, Unprocessable
 from models.domain.image import Image, Jpeg, Pixels
 
@@ -107,7 +107,7 @@ def _of_another(_name: str, formats: tuple[ImageFormat, ...], chosen: ImageForma
 WHITE = (255, 255, 255)
 
 STRIPE = 1 << 20
-"""Pixels that are flattened at a time: Pillow takes 17 bytes for each of them meanwhile."""
+"""Pixels that are flattened or copied at a time: flattening takes 17 bytes for each of them."""
 
 
 def flatten(
@@ -298,8 +298,32 @@ def _by_pillow(
         _Borrowed(np.ascontiguousarray(pixels)).save(file, format_.name, **options)
         return file.getvalue()
     coloured = format_ is ImageFormat.WEBP  # which has no grey
-    picture(pixels, taken, coloured=coloured).save(file, format_.name, **options)
+    _picture(pixels, taken, coloured=coloured).save(file, format_.name, **options)
     return file.getvalue()
+
+
+LARGE = 8 << 20
+"""Pixels of an image that Pillow copies stripe by stripe."""
+
+
+def _picture(
+    pixels: Pixels, taken: Callable[[Pixels], None], *, coloured: bool = False
+) -> PillowImage.Image:
+    """Return pixels as a picture of Pillow; `taken` is called with rows that are needed no more.
+
+    Pillow copies pixels of several channels, so a large image is copied stripe by stripe.
+    `coloured`: a large grey image becomes RGB meanwhile, of which an encoder would make a copy.
+    """
+    height, width, channels = pixels.shape
+    shown = pixels[..., 0] if channels == 1 else pixels
+    if width * height < LARGE:
+        return PillowImage.fromarray(shown)
+    mode = {1: "RGB" if coloured else "L", 3: "RGB", 4: "RGBA"}[channels]
+    whole = PillowImage.new(mode, (width, height), None)
+    for left, top, right, bottom in boxes(width, height, STRIPE):
+        whole.paste(PillowImage.fromarray(shown[top:bottom, left:right]), (left, top))
+        taken(pixels[top:bottom, left:right])
+    return whole
 
 
 class _Borrowed(PillowImage.Image):

@@ -20,7 +20,7 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from models.codec.exif import affordable
-from models.codec.refusal import too_large, too_many, too_much_exif
+from models.codec.refusal import too_large, too_many
 from models.domain.errors import Undecodable
 from models.domain.image import Subsampling
 
@@ -423,10 +423,7 @@ def _cut() -> Undecodable:
     )
 
 
-# Bounds of cost: scans, segments, and bytes between segments.
-
-MAX_FILL = 4096
-"""Bytes between segments that belong to none, at most; parsers read them one by one."""
+# Bounds of cost. Pillow reads metadata in Python, on the event loop if a device decodes the file.
 
 MAX_SCANS = 100
 """Scans of a file, at most; encoders write 1 to 15."""
@@ -441,43 +438,36 @@ MAX_EXIF_SEGMENTS = 16
 """Segments of EXIF, at most; more than one is rare, and they are joined piece by piece."""
 
 _PER_PIXEL, _PER_SCAN = 12e-9, 4e-9
-
-
 _SEQUENTIAL_FRAMES = frozenset({0xC0, 0xC1, 0xC3, 0xC9})
 
 
 def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float:
-    """Return CPU seconds a pixel; raise Undecodable for a file that costs more than its pixels do.
+    """Return CPU seconds a pixel; raise for too many pixels, scans or metadata.
 
     `one_scan`: the caller has seen that there is a single scan; then its data are not searched.
     """
-    at, fill, segments, pixels, planes = 2, 0, 0, 0, 0
+    at, pixels, planes = 2, 0, 0
     exif: list[bytes] = []
     while (found := _MARKER.search(data, at)) is not None:
         marker, start = found[0][1], found.end()
-        fill += start - 2 - at
-        _check_fill(fill)
-        if (segments := segments + 1) > MAX_SEGMENTS:
-            raise _too_many_segments()
+        at = start
         if marker in _ALONE:
-            at = start
             continue
-        end = start + int.from_bytes(data[start : start + 2], "big")
-        if marker in (0xE1, 0xE2) and data.startswith((b"Exif\0\0", b"MPF\0"), start + 2):
-            _check_metadata(data[start + 2 : end], exif)
+        at = max(start + int.from_bytes(data[start : start + 2], "big"), start + 2)
+        body = data[start + 2 : min(at, start + 16)]
+        if marker in (0xE1, 0xE2) and body.startswith((b"Exif\0\0", b"MPF\0")):
+            _check_metadata(data[start + 2 : at], exif)
         elif marker in _FRAMES and not pixels:
-            pixels = _pixels(data[start + 3 : start + 7], max_pixels)
+            pixels = _pixels(body[1:5], max_pixels)
             # libjpeg stops after the first scan of such a file if that holds all planes
-            planes = (
-                data[start + 7] if marker in _SEQUENTIAL_FRAMES and start + 7 < len(data) else 0
-            )
+            planes = body[5] if marker in _SEQUENTIAL_FRAMES and len(body) > 5 else 0
         elif marker == _SOS:
-            _check_resources(data, start)
-            one_scan = one_scan or 0 < planes == int.from_bytes(data[start + 2 : start + 3], "big")
+            if (resources := data.count(b"8BIM", 0, start)) > MAX_RESOURCES:
+                allowed = f"at most {MAX_RESOURCES:,} are allowed"
+                raise too_many("JPEG", f"{resources:,} Photoshop resources", allowed)
+            one_scan = one_scan or 0 < planes == int.from_bytes(body[:1], "big")
             scans = 1 if one_scan else _scans(data, start, pixels, max_pixels)
             return _PER_PIXEL + _PER_SCAN * scans
-        at = max(end, start + 2)
-    _check_fill(fill + len(data) - at)
     return _PER_PIXEL
 
 
@@ -490,10 +480,7 @@ def _scans(data: bytes, start: int, pixels: int, max_pixels: int) -> int:
     """Return the number of scans up to the end of the image; the first header begins at `start`."""
     most = min(MAX_SCANS, MAX_SCAN_FRAMES * max_pixels // max(1, pixels))
     scans, at = 1, start
-    for _ in range(MAX_SEGMENTS):
-        found = _END_OF_SCAN.search(data, at)
-        if found is None or (marker := found[0][1]) == _EOI:
-            return scans
+    while (found := _END_OF_SCAN.search(data, at)) and (marker := found[0][1]) != _EOI:
         if marker == _SOS and (scans := scans + 1) > most:
             there = data.count(found[0], start) + 1
             allowed = f"at most {most} are allowed for that size"
@@ -501,18 +488,7 @@ def _scans(data: bytes, start: int, pixels: int, max_pixels: int) -> int:
         at = found.end()
         if marker not in _ALONE:
             at += max(2, int.from_bytes(data[at : at + 2], "big"))
-    raise _too_many_segments()
-
-
-def _check_fill(fill: int) -> None:
-    if fill > MAX_FILL:
-        allowed = f"at most {MAX_FILL:,} are allowed"
-        raise too_many("JPEG", f"{fill:,} bytes or more between its segments", allowed)
-
-
-def _too_many_segments() -> Undecodable:
-    allowed = f"at most {MAX_SEGMENTS:,} are allowed"
-    return too_many("JPEG", f"more than {MAX_SEGMENTS:,} segments", allowed)
+    return scans
 
 
 def _pixels(size: bytes, max_pixels: int) -> int:
@@ -528,19 +504,14 @@ def _check_metadata(segment: bytes, exif: list[bytes]) -> None:
     Pillow joins the segments of EXIF, so the directory may stand in any of them. It reads the
     directory of an MPF, an index of further images in the file, as it does EXIF's.
     """
-    if segment.startswith(b"Exif\0\0"):
-        exif.append(segment[6:])
-        if len(exif) > MAX_EXIF_SEGMENTS:
-            allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
-            raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
-        if not affordable(b"".join(exif)):
-            raise too_much_exif("JPEG")
-    elif segment.startswith(b"MPF\0") and not affordable(segment[4:]):
-        raise Undecodable("the index of images (MPF) of the JPEG has too many entries; remove it")
-
-
-def _check_resources(data: bytes, end: int) -> None:
-    found = data.count(b"8BIM", 0, end)
-    if found > MAX_RESOURCES:
-        allowed = f"at most {MAX_RESOURCES:,} are allowed"
-        raise too_many("JPEG", f"{found:,} Photoshop resources", allowed)
+    if segment.startswith(b"MPF\0"):
+        if not affordable(segment[4:]):
+            found = "the index of images (MPF) of the JPEG has too many entries; remove it"
+            raise Undecodable(found)
+        return
+    exif.append(segment[6:])
+    if len(exif) > MAX_EXIF_SEGMENTS:
+        allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
+        raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
+    if not affordable(b"".join(exif)):
+        raise Undecodable("the EXIF of the JPEG is too large or has too many entries; remove it")

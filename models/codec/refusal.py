@@ -14,8 +14,3 @@ def too_large(width: int, height: int, max_pixels: int) -> TooManyPixels:
         f"the image has {width} × {height} pixels, more than the {max_pixels:,} "
         "allowed here; send it smaller"
     )
-
-
-def too_much_exif(format: str) -> Undecodable:
-    """Return the error of a file whose EXIF block costs too much to read."""
-    return Undecodable(f"the EXIF of the {format} is too large or has too many entries; remove it")

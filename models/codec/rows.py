@@ -26,11 +26,8 @@ class PictureRows(Protocol):
     def mode(self) -> str:
         """Return Pillow's name for the pixels."""
 
-    def part(self, box: Box) -> PillowImage.Image:
+    def crop(self, box: Box) -> PillowImage.Image:
         """Return the pixels in a box."""
-
-    def release(self, pixels: int) -> None:
-        """Free the memory of the first `pixels` pixels, as far as possible; none is read again."""
 
 
 def boxes(width: int, height: int, most: int, cell: int = 1) -> Iterator[Box]:
@@ -69,14 +66,11 @@ class Cropped(NamedTuple):
         """Return Pillow's name for the pixels."""
         return self.rows.mode
 
-    def part(self, box: Box) -> PillowImage.Image:
+    def crop(self, box: Box) -> PillowImage.Image:
         """Return the pixels in a box."""
         left, top = self.shown.left, self.shown.top
         moved = Box(box.left + left, box.top + top, box.right + left, box.bottom + top)
-        return self.rows.part(moved)
-
-    def release(self, pixels: int) -> None:
-        """Do nothing: the rows of the picture are longer."""
+        return self.rows.crop(moved)
 
 
 class Framed(NamedTuple):
@@ -95,7 +89,7 @@ class Framed(NamedTuple):
         """Return Pillow's name for the pixels."""
         return "RGBA"
 
-    def part(self, box: Box) -> PillowImage.Image:
+    def crop(self, box: Box) -> PillowImage.Image:
         """Return the pixels in a box."""
         target = PillowImage.new("RGBA", (box.right - box.left, box.bottom - box.top))
         inner = Box(
@@ -105,10 +99,6 @@ class Framed(NamedTuple):
             min(box.bottom, self.frame.bottom),
         )
         if inner.left < inner.right and inner.top < inner.bottom:
-            pixels = self.rows.part(inner).convert("RGBA")
+            pixels = self.rows.crop(inner).convert("RGBA")
             target.paste(pixels, (inner.left - box.left, inner.top - box.top))
         return target
-
-    def release(self, pixels: int) -> None:
-        """Free the memory of the first `pixels` pixels."""
-        self.rows.release(pixels)

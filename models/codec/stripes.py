@@ -2,9 +2,8 @@
 
 Pillow keeps four bytes for each pixel of a colour image, and copies it once more for every
 conversion and twice to hand its pixels out. In stripes a single copy of the whole image exists
-beside the result, and the rows of a large picture are released as they are converted. A stripe has
-several rows, or a part of a row where rows are very long (`rows.py`). All conversions here work on
-each pixel by itself, so stripes do not change the result.
+beside the result. A stripe has several rows, or a part of a row where rows are very long
+(`rows.py`). All conversions here work on each pixel by itself, so stripes do not change the result.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +16,6 @@ from PIL.ImageFile import ImageFile
 
 from models.codec.channels import float_scale, is_grey, simplified
 from models.codec.colour import to_srgb
-from models.codec.pillow_memory import ReleasedRows, in_one_block
 from models.codec.rows import SHOWN, Box, Cropped, Framed, PictureRows, boxes
 from models.codec.tiff import Unpacked, layout_of
 from models.domain.image import Pixels
@@ -30,28 +28,6 @@ NewPixels = Callable[[tuple[int, int, int]], Pixels]
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The rows of a picture that Pillow has loaded."""
-
-    image: PillowImage.Image
-    memory: ReleasedRows
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.image.size
-
-    @property
-    def mode(self) -> str:
-        return self.image.mode
-
-    def part(self, box: Box) -> PillowImage.Image:
-        return self.image if box == (0, 0, *self.size) else self.image.crop(box)
-
-    def release(self, pixels: int) -> None:
-        self.memory.release(pixels)
-
-
-@dataclass(frozen=True, slots=True)
 class _Raw:
     """The rows of a picture whose decoder gave them as bytes, which Pillow would copy."""
 
@@ -61,7 +37,7 @@ class _Raw:
     raw_mode: str
     info: Mapping[str | tuple[int, int], Any]
 
-    def part(self, box: Box) -> PillowImage.Image:
+    def crop(self, box: Box) -> PillowImage.Image:
         width, height = self.size
         pixels = np.frombuffer(self.data, np.uint8).reshape(height, width, len(self.raw_mode))
         # No copy of whole rows, or of a part of one.
@@ -72,9 +48,6 @@ class _Raw:
         )
         image.info = dict(self.info)
         return image
-
-    def release(self, pixels: int) -> None:
-        """Do nothing: the bytes are a single object."""
 
 
 def loaded(image: ImageFile) -> PictureRows:
@@ -96,24 +69,15 @@ def loaded(image: ImageFile) -> PictureRows:
         image._decoder = None  # type: ignore[attr-defined]  # as above
         raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
         return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
-    width, height = image.size
     frame = frame_of(image)
-    read_growing(image)
-    with in_one_block(width * height):
-        image.load()
+    image.load()
     if image.format == "BMP" and image.mode == "RGBA":
         extremes: Any = image.getextrema()
         if extremes[3] == (0, 0):  # the program that wrote the file did not know of alpha
             image.putalpha(255)
-    rows = rows_of(image)
     if (layout := layout_of(image)) is not None:
-        return Unpacked(rows, layout)
-    return rows if frame is None else Framed(rows, frame)
-
-
-def rows_of(image: PillowImage.Image) -> PictureRows:
-    """Return the rows of a loaded image."""
-    return _Loaded(image, ReleasedRows(image))
+        return Unpacked(image, layout)
+    return image if frame is None else Framed(image, frame)
 
 
 def frame_of(image: ImageFile) -> Box | None:
@@ -137,10 +101,14 @@ def converted(
     width, height = rows.size
     grey = is_grey(rows.mode)
     floats = boxes(width, height, STRIPE) if rows.mode == "F" else ()
-    scale = max((float_scale(rows.part(each)) for each in floats), default=1.0)
+    scale = max((float_scale(rows.crop(each)) for each in floats), default=1.0)
 
     def pixels(box: Box) -> Pixels:
-        return plain(to_srgb(simplified(rows.part(box), scale), icc_profile, grey=grey))
+        if isinstance(rows, PillowImage.Image) and box == (0, 0, width, height):
+            part = rows  # without a copy
+        else:
+            part = rows.crop(box)
+        return plain(to_srgb(simplified(part, scale), icc_profile, grey=grey))
 
     target: Pixels | None = None
     for box in boxes(width, height, STRIPE):
@@ -152,7 +120,6 @@ def converted(
             target = new_pixels((*turned, stripe.shape[2]))
             stored = _as_stored(target, orientation)
         stored[box.top : box.bottom, box.left : box.right] = _items(stripe)
-        rows.release((box.bottom - 1) * width + box.right)
     assert target is not None
     return target
 
@@ -202,42 +169,3 @@ def _as_stored(target: Pixels, orientation: int) -> Any:
     if orientation in (2, 3, 6, 7):
         turned = turned[:, ::-1]
     return turned.T if orientation >= 5 else turned
-
-
-# Reading in pieces that grow, however the strips of a file lie. Pillow joins each piece to the
-# present row, and asks for as many bytes as lie between the beginnings of two strips, or for 64
-# KiB: a row of 30 MB took 3.6 s of copying, and strips that begin a byte apart took 10 s in a TIFF
-# of 60 kB.
-
-MOST = 1 << 20
-"""Bytes of a piece, at most, where Pillow asks for fewer."""
-
-_FORMATS = ("BMP", "TIFF")
-"""Formats whose pixels Pillow reads itself; a decoder of the others takes what it gets."""
-
-
-def read_growing(image: ImageFile) -> None:
-    """Let Pillow read the pixels of an image that has not been loaded in growing pieces."""
-    if image.format in _FORMATS:
-        pieces = _Pieces(image.fp)
-        hooks: Any = image
-        hooks.load_read, hooks.load_seek = pieces.read, pieces.seek
-
-
-class _Pieces:
-    """Reader of strips in turn: each piece has as many bytes as all before it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._read = 0
-
-    def seek(self, offset: int) -> None:
-        """Go to the beginning of a strip."""
-        self._file.seek(offset)
-        self._read = 0
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes: `size` at least, or more by what the strip has taken already."""
-        piece: bytes = self._file.read(max(size, min(self._read, MOST)))
-        self._read += len(piece)
-        return piece

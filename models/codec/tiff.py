@@ -1,4 +1,4 @@
-"""TIFF: bounds of cost, samples that Pillow does not read, and camera raw files.
+"""TIFF: its cost, samples that Pillow does not read, and camera raw files.
 
 Layout: TIFF 6.0, sections 2, 8, 14, 15 and 18.
 """
@@ -14,22 +14,12 @@ from PIL import Image as PillowImage
 from PIL import ImagePalette
 from PIL.ImageFile import ImageFile
 
-from models.codec.exif import MAX_ENTRIES, MAX_NUMBERS, first_directory, most_numbers
-from models.codec.refusal import too_many
+from models.codec.exif import MAX_ENTRIES, first_directory
 from models.codec.rows import Box, PictureRows, boxes
 from models.domain.errors import Undecodable
 
-MAX_CHUNKS = 1 << 16
-"""Strips or tiles, at most: each costs the decoder some 20 µs, and one a row is the finest use."""
-
-MAX_TILE = 1 << 22
-"""Pixels of a tile or strip that is larger than its image: tiles are 256 or 512 on a side."""
-
 MAX_SAMPLES = 32
-"""Samples of a pixel, at most; images have up to 5."""
-
-MAX_SCAN_FRAMES = 16
-"""The same limit as for JPEGs (`jpeg.py`)."""
+"""Samples of a pixel, at most, that are looked at; images have up to 5."""
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
 _ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
@@ -40,33 +30,16 @@ _INTEGERS = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 13: 4, 16: 8, 17: 8}
 
 _MOST_BITS = 64
 _RGBA = 4  # bytes of a pixel of a JPEG's strip, which libtiff converts
-_PER_PIXEL = 20e-9
+_PER_PIXEL, _PER_SCAN = 20e-9, 4e-9
+_SCAN = b"\xff\xda"
 
 
-def check_tiff(data: bytes, max_pixels: int) -> float:
-    """Return CPU seconds a pixel; raise for files that cost more than the image's pixels."""
+def tiff_cost(data: bytes) -> float:
+    """Return CPU seconds a pixel; each scan of a JPEG inside is a pass over its pixels."""
     entries = first_directory(data)
-    if entries is None:
+    if entries is None or _found(data, entries).get(_COMPRESSION) not in _JPEGS:
         return _PER_PIXEL
-    if len(entries) > MAX_ENTRIES:
-        allowed = f"at most {MAX_ENTRIES:,} are allowed"
-        raise too_many("TIFF", f"more than {MAX_ENTRIES:,} entries in its directory", allowed)
-    found = _found(data, entries)
-    numbers = {int(each["tag"]): int(each["number"]) for each in entries[::-1]}
-    chunks = max(numbers.get(_STRIPS, 0), numbers.get(_TILES, 0))
-    if chunks > MAX_CHUNKS:
-        kind = "tiles" if numbers.get(_TILES, 0) == chunks else "strips"
-        raise too_many("TIFF", f"{chunks:,} {kind}", f"at most {MAX_CHUNKS:,} are allowed")
-    if (values := most_numbers(entries)) > MAX_NUMBERS:
-        raise too_many(
-            "TIFF", f"{values:,} values of one tag", f"at most {MAX_NUMBERS:,} are allowed"
-        )
-    if (samples := found.get(_SAMPLES, 1)) > MAX_SAMPLES:
-        raise Undecodable(
-            f"the TIFF has {samples} samples a pixel, and at most {MAX_SAMPLES} are allowed"
-        )
-    _check_tiles(found)
-    return _PER_PIXEL + _check_scans(data, found, max(1, chunks), max_pixels)
+    return _PER_PIXEL + _PER_SCAN * data.count(_SCAN) / _chunks(entries)
 
 
 def tiff_buffers(data: bytes, pixels: int) -> int:
@@ -84,10 +57,14 @@ def tiff_buffers(data: bytes, pixels: int) -> int:
     samples = min(found.get(_SAMPLES, 1), MAX_SAMPLES)
     per_pixel = -(-samples * found[_BITS] // 8)
     if found.get(_COMPRESSION) in _JPEGS:
-        chunks = max([1, *(int(each["number"]) for each in entries if each["tag"] in _OFFSETS)])
-        coefficients = 2 * samples if data.count(b"\xff\xda") > chunks else 0
+        coefficients = 2 * samples if data.count(_SCAN) > _chunks(entries) else 0
         per_pixel = max(per_pixel, _RGBA) + coefficients
     return per_pixel * max(tile, width * min(found.get(_ROWS) or height, height))
+
+
+def _chunks(entries: NDArray[Any]) -> int:
+    """Return the number of strips or tiles."""
+    return max([1, *(int(each["number"]) for each in entries if each["tag"] in _OFFSETS)])
 
 
 def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]:
@@ -116,32 +93,6 @@ def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
     found = {tag: numbers[0] for tag, numbers in values.items() if len(numbers) == 1}
     told = values.get(_BITS, (_MOST_BITS if (entries["tag"] == _BITS).any() else 1,))
     return found | {_BITS: min(max(told), _MOST_BITS)}
-
-
-def _check_tiles(found: dict[int, int]) -> None:
-    pixels = found.get(_WIDTH, 0) * found.get(_HEIGHT, 0)
-    width, height = found.get(_TILE_WIDTH, 0), found.get(_TILE_HEIGHT, 0)
-    most = max(MAX_TILE, 4 * pixels)
-    if width * height > most:
-        raise too_many(
-            "TIFF",
-            f"tiles of {width} × {height} pixels in an image of {pixels:,}",
-            f"a tile may have at most {most:,}",
-        )
-
-
-def _check_scans(data: bytes, found: dict[int, int], chunks: int, max_pixels: int) -> float:
-    """Return CPU seconds a pixel for the scans of JPEGs inside."""
-    if found.get(_COMPRESSION) not in _JPEGS:
-        return 0.0
-    pixels = max(1, found.get(_WIDTH, 0) * found.get(_HEIGHT, 0))
-    tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0) or -(-pixels // chunks)
-    scans = data.count(b"\xff\xda")
-    most = max(4 * chunks, MAX_SCAN_FRAMES * max_pixels // max(1, tile))
-    if scans > most:
-        allowed = f"at most {most:,} are allowed for its size"
-        raise too_many("TIFF", f"{scans:,} scans in its JPEGs", allowed)
-    return 4e-9 * scans / chunks
 
 
 # Depths that Pillow reads in part or not at all, and colour maps of 8 bits. The directory of the
@@ -311,20 +262,17 @@ class Unpacked(NamedTuple):
         """Return Pillow's name for the pixels."""
         return self.layout.mode
 
-    def part(self, box: Box) -> PillowImage.Image:
+    def crop(self, box: Box) -> PillowImage.Image:
         """Return the pixels in a box."""
         width, height = box.right - box.left, box.bottom - box.top
         image = PillowImage.new(self.mode, (width, height))
         for rows in boxes(self.layout.width, height, max(_AT_A_TIME, self.layout.width)):
             top, bottom = box.top + rows.top, box.top + rows.bottom
-            packed = self.packed.part(Box(0, top, self.packed.size[0], bottom))
+            packed = self.packed.crop(Box(0, top, self.packed.size[0], bottom))
             pixels = _pixels(np.asarray(packed), self.layout)[:, box.left : box.right]
             stripe = np.ascontiguousarray(pixels if pixels.shape[2] > 1 else pixels[..., 0])
             image.paste(PillowImage.fromarray(stripe), (0, rows.top))
         return image
-
-    def release(self, pixels: int) -> None:
-        """Do nothing: the bytes are few."""
 
 
 def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8]:

@@ -1,30 +1,9 @@
-"""WebP: the canvas, which is allocated before anything is decoded, and the number of chunks."""
-
-from models.codec.exif import affordable
-from models.codec.refusal import too_large, too_many, too_much_exif
-
-MAX_CHUNKS = 20_000
-"""Animations have one chunk or two a frame, most files fewer than five."""
-
-_PER_PIXEL = 25e-9
+"""WebP: the canvas, which libwebp allocates when a file is opened."""
 
 
-def check_webp(data: bytes, max_pixels: int) -> float:
-    """Return CPU seconds a pixel; raise for too many pixels or chunks."""
-    at, end = 12, len(data) - 8
-    for _ in range(MAX_CHUNKS):
-        if at > end:
-            return _PER_PIXEL
-        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        width, height = size_in_chunk(name, data[at + 8 : at + 18])
-        if width * height > max_pixels:
-            raise too_large(width, height, max_pixels)
-        if name == b"EXIF" and not affordable(data[at + 8 : at + 8 + size]):
-            raise too_much_exif("WebP")
-        at += 8 + size + (size & 1)
-    raise too_many(
-        "WebP", f"more than {MAX_CHUNKS:,} chunks", f"at most {MAX_CHUNKS:,} are allowed"
-    )
+def canvas(data: bytes) -> tuple[int, int]:
+    """Return width and height by the first chunk of a file; 0 if it has none."""
+    return size_in_chunk(data[12:16], data[20:30])
 
 
 def size_in_chunk(name: bytes, head: bytes) -> tuple[int, int]:

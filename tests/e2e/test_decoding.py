@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -48,12 +49,11 @@ def send(number: signal.Signals, pids: set[int]) -> None:
 
 def test_a_hostile_file_fails_alone_in_a_request_of_several(client: httpx.Client) -> None:
     files = [
-        ("files", ("bad", hostile.tiff_of_one_giant_tile(12_000))),
+        ("files", ("bad", hostile.jpeg_of_scans())),
         ("files", ("good", hostile.small("PNG"))),
     ]
     first, second = client.post("/classify", files=files).json()["results"]
     assert first["error"]["code"] == "undecodable"
-    assert "tiles of 12000 × 12000 pixels" in first["error"]["detail"]
     assert second["status"] == "ok"
 
 
@@ -112,7 +112,7 @@ def test_an_encoding_that_would_take_minutes_is_refused_at_once(client: httpx.Cl
     assert decoders(client)["ended"] == before, "an encoder ran until its time was up"
 
 
-@pytest.mark.parametrize("kind", ["jpeg_with_fill", "gif_of_comments", "bmp_of_deltas"])
-def test_refusals_are_problems_of_the_image(client: httpx.Client, kind: str) -> None:
-    reply = classified(client, hostile.KINDS[kind]())
+@pytest.mark.parametrize("build", [hostile.jpeg_with_fill, hostile.bmp_of_deltas])
+def test_a_file_that_takes_long_is_ended(client: httpx.Client, build: Callable[[], bytes]) -> None:
+    reply = classified(client, build())
     assert (reply.status_code, reply.json()["code"]) == (422, "undecodable")

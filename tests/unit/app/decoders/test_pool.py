@@ -7,8 +7,6 @@ import io
 import os
 import signal
 import socket
-import struct
-import zlib
 from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +30,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image, Pixels
+from tests.chaos.hostile.more_images import avif_lying_size
 from tests.decoder_pool import LIMITS, run
 from tests.pictures import as_image, png
 from tests.server import PATIENCE, gone
@@ -170,22 +169,10 @@ def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered() ->
 def test_an_image_that_needs_memory_its_header_does_not_explain_is_refused() -> None:
     async def test(pool: DecoderPool) -> None:
         with pytest.raises(Undecodable):
-            await pixels(pool, tiled(64, 12_000))
+            await pixels(pool, avif_lying_size())
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
     run(test)
-
-
-def tiled(side: int, tile: int) -> bytes:
-    """Return a TIFF whose only tile is far larger than the image."""
-    body = zlib.compress(bytes(tile * tile), 1)
-    tags = [
-        *((256, 3, 1, side), (257, 3, 1, side), (258, 3, 1, 8), (259, 3, 1, 8)),
-        *((262, 3, 1, 1), (277, 3, 1, 1), (322, 4, 1, tile), (323, 4, 1, tile)),
-        *((324, 4, 1, 8 + 2 + 12 * 10 + 4), (325, 4, 1, len(body))),
-    ]
-    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
-    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + body
 
 
 def test_the_canvas_of_a_large_webp_may_be_allocated_when_it_is_opened() -> None:

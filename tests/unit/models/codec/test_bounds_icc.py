@@ -8,7 +8,7 @@ from PIL import Image, ImageCms
 
 from app.decoders import EXPENSIVE
 from models.codec import open_file, open_plain
-from models.codec.colour import MAX_BYTES, MAX_CURVE, MAX_TAGS, is_matrix_profile
+from models.codec.colour import MAX_BYTES, MAX_TAGS, is_matrix_profile
 from tests.chaos.hostile.profiles import of_stages
 from tests.pictures import drawing
 from tests.pictures import encoded as file_of
@@ -28,20 +28,8 @@ def entry(name: bytes) -> int:
     return SRGB.index(name, 128)
 
 
-def with_curve(body: bytes) -> bytes:
-    """Return sRGB with another red curve, which stands behind all else."""
-    place = struct.pack(">4sII", b"rTRC", len(SRGB), len(body))
-    return changed(entry(b"rTRC"), place) + body
-
-
-def curve(claimed: int, there: int) -> bytes:
-    return b"curv" + bytes(4) + struct.pack(">I", claimed) + bytes(2 * there)
-
-
 def test_a_matrix_with_curves_is_certain_to_be_cheap() -> None:
     assert is_matrix_profile(SRGB)
-    for body in (curve(0, 0), curve(1, 1), curve(MAX_CURVE, MAX_CURVE)):
-        assert is_matrix_profile(with_curve(body))
 
 
 @pytest.mark.parametrize("name", LATE)
@@ -67,12 +55,6 @@ def test_a_tag_of_tables_or_stages_is_a_doubt(name: bytes) -> None:
         changed(entry(b"rXYZ"), b"wtpt"),
         changed(entry(b"cprt"), b"rXYZ"),
         changed(entry(b"rTRC") + 4, struct.pack(">II", (1 << 32) - 1, (1 << 32) - 1)),
-        with_curve(curve(MAX_CURVE + 1, MAX_CURVE + 1)),
-        with_curve(curve(100, 50)),
-        with_curve(b"curv" + bytes(4)),
-        with_curve(b"para" + bytes(4) + struct.pack(">HH", 5, 0) + bytes(40)),
-        with_curve(b"para" + bytes(4) + struct.pack(">HH", 4, 0) + bytes(24)),
-        with_curve(b"mAB " + bytes(40)),
     ],
 )
 def test_whatever_else_is_a_doubt(profile: bytes) -> None:

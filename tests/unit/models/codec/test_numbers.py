@@ -1,18 +1,11 @@
-"""Tags of very many numbers are refused, or not read, before a library makes objects of them."""
+"""Tags of very many numbers are not read before a library makes objects of them."""
 
 import time
 from contextlib import suppress
 
-import pytest
-
 from models import codec
 from models.domain.errors import Undecodable
-from tests.chaos.hostile import png, tiff
-
-
-def test_a_tiff_tag_of_many_numbers_is_refused() -> None:
-    with pytest.raises(Undecodable, match="values of one tag"):
-        codec.probe(tiff.many_rationals(300_000), max_pixels=1_000_000)
+from tests.chaos.hostile import png
 
 
 def test_exif_of_many_numbers_costs_little() -> None:

@@ -8,7 +8,7 @@ import simplejpeg
 from PIL import Image as PillowImage
 
 from models import codec
-from models.codec import pillow_memory, stripes
+from models.codec import stripes
 from models.domain.image import Image, Pixels
 from tests.pictures import drawing
 
@@ -71,7 +71,6 @@ def test_stripes_give_the_same_pixels_as_the_whole(
 ) -> None:
     whole = decoded(FILES[name])
     monkeypatch.setattr(stripes, "STRIPE", stripe)
-    monkeypatch.setattr(pillow_memory, "LARGE", 1)
     in_stripes = decoded(FILES[name])
     assert in_stripes.shape == whole.shape
     assert np.array_equal(in_stripes, whole)

@@ -11,10 +11,9 @@ import pytest
 
 from models.domain.image import Image
 from models.domain.job import Job
-from models.settings import Precision, Settings
+from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from tests.server import PATIENCE
-from workers.engines.cpu.network import CpuNetwork
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.batch import Batch
@@ -56,27 +55,6 @@ def test_a_gpu_that_cannot_be_used_costs_no_load_on_the_cpu_where_nothing_may_st
     settings = Settings(weights="random")
     with pytest.raises(GpuUnusable, match=f"GPU {NO_SUCH_GPU} cannot be used"):
         start_worker(settings, lambda _batch, _result: None, gpu=NO_SUCH_GPU, stand_in=False)
-
-
-def test_a_second_start_takes_the_precision_that_the_first_one_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    measured: list[Precision] = []
-
-    def measure(_network: CpuNetwork, _prepared: object) -> Precision:
-        measured.append(Precision.FP32)
-        return Precision.FP32
-
-    monkeypatch.setattr(CpuNetwork, "_fastest", measure)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    settings = Settings(weights="random", max_batch_size=1, cache_folder=tmp_path)
-    for _ in range(2):
-        started = start_worker(settings, lambda _batch, _result: None)
-        started.worker.stop()
-        model = started.networks[0].model
-        assert model is not None
-        assert model.record.precision == "fp32"
-    assert measured == [Precision.FP32]
 
 
 def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
