@@ -20,7 +20,7 @@ _PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
 
 _DECODED = {
     ImageFormat.JPEG: (6.2, 9.0),
-    ImageFormat.PNG: (7.5, 9.0),
+    ImageFormat.PNG: (7.7, 9.2),
     ImageFormat.WEBP: (12.1, 12.1),
     ImageFormat.GIF: (6.0, 6.0),
     ImageFormat.BMP: (7.5, 9.0),
