@@ -15,8 +15,7 @@ from app.grpc_service.calls import SLOTS, Refusal, message_of, refused
 from app.grpc_service.messages import message_class
 from app.grpc_service.request import collect
 from app.http.request import ClientLeft, before
-from app.intake.inference.inference_request import InferenceRequest
-from app.intake.inference.protocol import InferenceModel, model_named
+from app.intake.inference import InferenceModel, InferenceRequest, model_named
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
 from app.responses.answers import MANY_LABELS

@@ -8,25 +8,17 @@ import numpy as np
 
 from app.admission import Permit
 from app.intake.body import BodyReader
-from app.intake.inference import protocol
-from app.intake.inference.inference_request import (
+from app.intake.inference import (
+    PREFIX,
     Content,
+    Document,
+    InferenceModel,
     InferenceRequest,
-    Read,
+    Layout,
     admitted,
     behind_json,
-)
-from app.intake.inference.protocol import (
-    PREFIX,
-    Document,
-    GivenOutput,
-    GivenTensor,
-    InferenceModel,
-    Layout,
-    Parameters,
-    check_size,
-    layout_of,
-    values_of,
+    checked,
+    document_of,
 )
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
@@ -51,11 +43,8 @@ async def collect(
         raise MalformedRequest(
             f"the request has more than {MOST_ENTRIES} outputs, parameters and lengths; send fewer"
         )
-    document = _document_of(message)
-    protocol.check(document)
-    layout = layout_of(protocol.the_input(document, model), model, settings)
-    found: Read = document, layout, await _contents(message, layout, settings)
-    return admitted(found, permit, model)
+    head = checked(_document_of(message), settings, model)
+    return admitted(head, await _contents(message, head.layout, settings), permit)
 
 
 async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Content]:
@@ -72,7 +61,7 @@ async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Co
     else:
         tensor = _elements(given.contents.bytes_contents, layout)
     size = sum(map(len, tensor))
-    check_size(size, layout, given.name)
+    layout.check_size(size, given.name)
     return await behind_json(BodyReader(_pieces(tensor)), size, layout, settings)
 
 
@@ -87,10 +76,11 @@ def _numbers(contents: Any, layout: Layout) -> bytes:
     """Return typed values as the bytes of their tensor."""
     name = "fp32_contents" if layout.preprocessed else "uint_contents"
     given = getattr(contents, name)
-    if len(given) != values_of(layout):
+    n_values = layout.n * layout.n_values
+    if len(given) != n_values:
         raise MalformedRequest(
-            f"{name} has {len(given)} values and the shape {values_of(layout)}; or send the "
-            "tensor in raw_input_contents"
+            f"{name} has {len(given)} values and the shape {n_values}; or send the tensor in "
+            "raw_input_contents"
         )
     if layout.preprocessed:
         return np.fromiter(given, np.float32, len(given)).tobytes()
@@ -108,21 +98,29 @@ async def _pieces(tensor: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
 
 def _document_of(message: Any) -> Document:
     """Return what a message says, as the JSON of the same request would say it."""
-    return Document(
-        [
-            GivenTensor(each.name, [*each.shape], each.datatype, _parameters_of(each.parameters))
-            for each in message.inputs
-        ],
-        [GivenOutput(each.name, _parameters_of(each.parameters)) for each in message.outputs],
-        message.id,
-        _parameters_of(message.parameters),
+    inputs = [
+        {
+            "name": each.name,
+            "shape": [*each.shape],
+            "datatype": each.datatype,
+            "parameters": _parameters_of(each.parameters),
+        }
+        for each in message.inputs
+    ]
+    outputs = [
+        {"name": each.name, "parameters": _parameters_of(each.parameters)}
+        for each in message.outputs
+    ]
+    return document_of(
+        {
+            "inputs": inputs,
+            "outputs": outputs,
+            "id": message.id,
+            "parameters": _parameters_of(message.parameters),
+        }
     )
 
 
-def _parameters_of(given: Mapping[str, Any]) -> Parameters:
-    found: Parameters = {}
-    for name, value in given.items():
-        chosen = value.WhichOneof("parameter_choice")
-        if chosen is not None:
-            found[name] = getattr(value, chosen)
-    return found
+def _parameters_of(given: Mapping[str, Any]) -> dict[str, object]:
+    chosen = {name: value.WhichOneof("parameter_choice") for name, value in given.items()}
+    return {name: getattr(given[name], kind) for name, kind in chosen.items() if kind}

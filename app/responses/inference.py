@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from app.http.negotiation import JSON
 from app.http.problems import inference_error, retry_after, shortened
-from app.intake.inference.inference_request import InferenceRequest
-from app.intake.inference.protocol import ERROR, SCORES, InferenceModel, WantedOutput
+from app.intake.inference import ERROR, SCORES, InferenceModel, InferenceRequest, WantedOutput
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings, server_timing
 from app.responses.answers import MANY_LABELS, PIECE, StreamedBody, in_turns

@@ -8,8 +8,14 @@ from fastapi.responses import JSONResponse, Response
 
 from app.admission import Permit
 from app.http.request import ClientLeft, Left, before
-from app.intake.inference.inference_request import InferenceRequest, collect
-from app.intake.inference.protocol import InferenceModel, TensorSpec, model_named, models_of
+from app.intake.inference import (
+    InferenceModel,
+    InferenceRequest,
+    TensorSpec,
+    collect,
+    model_named,
+    models_of,
+)
 from app.intake.stream import is_stream
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings

@@ -33,7 +33,7 @@ HELD = "admission"
 """The room whose permit an image holds until its end; calls back into it are allowed."""
 
 VALUES = {
-    "app/intake/inference/protocol.py",
+    "app/intake/inference.py",
     "app/intake/wanted.py",
     "app/intake/spool.py",
     "app/pipeline/results/encoded_files.py",

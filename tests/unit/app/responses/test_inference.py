@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app.http.problems import LONGEST_MESSAGE
-from app.intake.inference.protocol import WantedOutput
+from app.intake.inference import WantedOutput
 from app.intake.item import Item
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings

@@ -1,0 +1,612 @@
+"""Read a request of the Open Inference Protocol: its JSON, and the images of its one tensor.
+
+A network is a model, and its embedding another model. The JSON of a request is read strictly where
+it has a meaning here, and ignored elsewhere. A tensor behind the JSON is cut into its images as it
+arrives, each into a spool of its own, so large images go to disk, and no body is ever held whole.
+Sources: the protocol's `inference_rest.md`,
+https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md,
+and Triton's extension for binary tensor data,
+https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md.
+"""
+
+import math
+from codecs import BOM_UTF8
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from fastapi import Request
+
+from app.admission import Permit
+from app.intake.body import BodyReader, announced
+from app.intake.item import Item, check_count
+from app.intake.json_items import (
+    AT_ONCE,
+    check_tokens,
+    from_base64,
+    from_data_uri,
+    in_parsing_thread,
+    whole_json,
+)
+from app.intake.spool import Blob, keep
+from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted
+from models.domain.errors import (
+    MalformedRequest,
+    NotFound,
+    ServiceError,
+    TooLarge,
+    TooManyPixels,
+)
+from models.networks.registry import NETWORKS
+from models.networks.served import ServedNetwork
+from models.networks.spec import NetworkSpec
+from models.settings import Settings
+from workers.operations import Classify, FunctionToApply, NetworkOutput
+
+HEADER = "Inference-Header-Content-Length"
+"""The HTTP header with the bytes of the JSON, where tensors stand behind it."""
+
+MOST_TEXT = 4 << 20
+"""Largest JSON, in bytes, where tensors stand behind it."""
+
+EMBEDDING_SUFFIX = "_embedding"
+"""Ends the name of the model whose output is the embedding of a network."""
+
+VERSION_DIGITS = 12
+"""Hexadecimal digits of the weights' SHA-256 that are the version of a model."""
+
+ANY_VERSION = "1"
+"""The version by which a client names whatever weights are served."""
+
+LONGEST_NAME = 60
+"""Characters of a client's name that an error repeats."""
+
+PREFIX = 4
+"""Bytes of the length before each element of a BYTES tensor."""
+
+PIECE = 1 << 16
+"""Characters of numbers that are parsed at a time, in about a millisecond."""
+
+IMAGE, PIXELS, INPUT = "IMAGE", "PIXELS", "INPUT"
+SCORES, LOGITS, EMBEDDING, ERROR = "SCORES", "LOGITS", "EMBEDDING", "ERROR"
+
+Content = Blob | ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor of a model as its metadata describes it; -1 is a dimension of any size."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceModel:
+    """A network as a model of the protocol; `embeds` says which of its outputs it gives."""
+
+    served: ServedNetwork
+    embeds: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name in the URL."""
+        return self.served.name + (EMBEDDING_SUFFIX if self.embeds else "")
+
+    @property
+    def spec(self) -> NetworkSpec:
+        """Return the specification of the network."""
+        return NETWORKS[self.served.name]
+
+    @property
+    def version(self) -> str:
+        """Return the version, which changes with the weights; empty if there are none."""
+        return "" if self.served.model is None else self.served.model.record.sha256[:VERSION_DIGITS]
+
+    @property
+    def width(self) -> int:
+        """Return the number of values that an image has in an output."""
+        if self.embeds:
+            return self.spec.features
+        return 0 if self.served.model is None else self.served.model.record.n_classes
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Return the tensors of which a request has exactly one."""
+        side = self.spec.preprocessing.crop
+        return (
+            TensorSpec(IMAGE, "BYTES", (-1,)),
+            TensorSpec(PIXELS, "UINT8", (-1, -1, -1, 3)),
+            TensorSpec(INPUT, "FP32", (-1, 3, side, side)),
+        )
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Return the tensors that an answer has if the request names none."""
+        names = (EMBEDDING,) if self.embeds else (SCORES, LOGITS)
+        values = [TensorSpec(name, "FP32", (-1, self.width)) for name in names]
+        return (*values, TensorSpec(ERROR, "BYTES", (-1,)))
+
+
+def models_of(networks: Sequence[ServedNetwork]) -> list[InferenceModel]:
+    """Return all models of a server, also without weights."""
+    return [InferenceModel(each, embeds) for each in networks for embeds in (False, True)]
+
+
+def model_named(
+    networks: Sequence[ServedNetwork], name: str, version: str | None
+) -> InferenceModel:
+    """Return a model by the names of a URL; NotFound says which models there are."""
+    known = models_of(networks)
+    for each in known:
+        if each.name == name:
+            if version in (None, ANY_VERSION, each.version):
+                return each
+            raise NotFound(
+                f"the model {name} has no version {str(version)[:LONGEST_NAME]!r}; the version "
+                f"of its weights is {each.version or 'none'}"
+            )
+    allowed = ", ".join(each.name for each in known) or "none"
+    raise NotFound(f"there is no model {name[:LONGEST_NAME]!r} here; there are: {allowed}")
+
+
+Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A whole number of a request. The protocol has 64 bits; Python has larger numbers, but cannot
+divide the largest of them, and does not write 4,300 digits into a message."""
+
+_REFUSED = {
+    "sequence_id": "there are no sequences here: each image is answered by itself",
+    "priority": "there are no priorities here: clients take turns",
+    "shared_memory_region": "shared memory is not supported; send the data in the body",
+}
+"""Parameters whose meaning cannot be given, so that ignoring them would be wrong."""
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """The parameters that have a meaning here, of a request, an input or an output.
+
+    `classification` is a number of classes, 0 for all values. `timeout` is in microseconds.
+    """
+
+    binary_data_size: Whole | None = None
+    binary_data_output: bool = False
+    binary_data: bool | None = None
+    classification: Whole = 0
+    timeout: Whole = 0
+    sequence_id: bool | int | float | str = 0
+    priority: bool | int | float | str = 0
+    shared_memory_region: bool | int | float | str = ""
+
+    def __post_init__(self) -> None:
+        for name, reason in _REFUSED.items():
+            if getattr(self, name):
+                raise ValueError(f"the parameter {name}: {reason}")
+
+
+_NONE = Parameters()
+
+
+class GivenTensor(msgspec.Struct):
+    """An input as it stands in the JSON; `data` is not parsed yet."""
+
+    name: str
+    shape: list[Whole]
+    datatype: str
+    parameters: Parameters = _NONE
+    data: msgspec.Raw = msgspec.Raw()
+
+
+class GivenOutput(msgspec.Struct):
+    """An output that is asked for."""
+
+    name: str
+    parameters: Parameters = _NONE
+
+
+class Document(msgspec.Struct):
+    """The JSON of an inference request; its answer repeats the id."""
+
+    inputs: list[GivenTensor]
+    outputs: list[GivenOutput] = []
+    id: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    parameters: Parameters = _NONE
+
+
+_DECODER = msgspec.json.Decoder(Document)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The images of an input: `n` of them.
+
+    They are files if `height` is 0, else uint8 (height, width, 3) or, if `preprocessed`, float32
+    (3, height, width).
+    """
+
+    n: int
+    height: int = 0
+    width: int = 0
+    preprocessed: bool = False
+
+    @property
+    def n_values(self) -> int:
+        """Return the numbers of an image that is no file."""
+        return self.height * self.width * 3
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the bytes of an image that is no file."""
+        return self.n_values * (4 if self.preprocessed else 1)
+
+    def check_size(self, size: int, name: str) -> None:
+        """Raise MalformedRequest where an input cannot have `size` bytes."""
+        if self.height and size != self.n * self.n_bytes:
+            raise MalformedRequest(
+                f"binary_data_size of {name} is {size}, but its shape has {self.n * self.n_bytes} "
+                "bytes"
+            )
+        if not self.height and size < self.n * PREFIX:
+            raise MalformedRequest(
+                f"binary_data_size of {name} is {size}, but {self.n} elements have at least "
+                f"{self.n * PREFIX} bytes: each begins with its length in {PREFIX}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class WantedOutput:
+    """An output of the answer; `classes` of it as text, or 0 for all of its values.
+
+    `binary`: it stands behind the JSON.
+    """
+
+    name: str
+    binary: bool
+    classes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request that was checked as a whole, before its tensor is read."""
+
+    model: InferenceModel
+    document: Document
+    input: GivenTensor
+    layout: Layout
+    outputs: tuple[WantedOutput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """A request for one model: its images, the outputs of its answer, its id, and its timeout.
+
+    `takes_errors`: it names the output ERROR, so an image that fails is no error of the request.
+    The `timeout` is in seconds, from the arrival of the request; None if it names none.
+    """
+
+    images: ImageRequest
+    outputs: tuple[WantedOutput, ...]
+    takes_errors: bool
+    id: str
+    timeout: float | None
+
+
+async def collect(
+    request: Request, permit: Permit, settings: Settings, model: InferenceModel
+) -> InferenceRequest:
+    """Read a request, whose body is unpacked; `permit` grows by the images. Raises ServiceError."""
+    lengths = request.headers.getlist(HEADER)
+    if lengths:  # several must not be read as the first of them
+        head, contents = await _binary(request, ", ".join(lengths), settings, model)
+    else:
+        body = await whole_json(request.receive)
+        read = body, settings, model
+        at_once = body.size <= AT_ONCE
+        head, contents = _whole(*read) if at_once else await in_parsing_thread(_whole, *read)
+    return admitted(head, contents, permit)
+
+
+def admitted(head: Head, contents: list[Content], permit: Permit) -> InferenceRequest:
+    """Return the request that was read; its images are held by `permit` from now on."""
+    document, layout = head.document, head.layout
+    if layout.n > 1:
+        permit.grow(layout.n - 1, 0)
+    items = tuple(Item(index, content) for index, content in enumerate(contents))
+    asked = ImageRequest(items, wanted_of(layout, head.outputs, head.model))
+    errors = any(each.name == ERROR for each in document.outputs)
+    timeout = document.parameters.timeout / 1e6 or None
+    return InferenceRequest(asked, head.outputs, errors, document.id, timeout)
+
+
+async def _binary(
+    request: Request, length: str, settings: Settings, model: InferenceModel
+) -> tuple[Head, list[Content]]:
+    """Read JSON of `length` bytes and the tensor behind it."""
+    if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length)):
+        raise MalformedRequest(f"{HEADER} is the number of bytes of the JSON")
+    reader, size, whole = BodyReader(request.stream()), int(length), announced(request.scope)
+    if size > MOST_TEXT or (whole and size > whole):
+        most = min(MOST_TEXT, whole or MOST_TEXT)
+        raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
+    read = await _exactly(reader, size), settings, model
+    head = _head(*read) if size <= AT_ONCE else await in_parsing_thread(_head, *read)
+    name, behind = head.input.name, head.input.parameters.binary_data_size
+    if bytes(head.input.data):
+        raise MalformedRequest(f"the input {name} has its data behind the JSON and inside")
+    if behind is None:
+        raise MalformedRequest(f"the input {name} lacks the parameter binary_data_size")
+    head.layout.check_size(behind, name)
+    if whole and size + behind != whole:
+        raise MalformedRequest(
+            f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
+            f"the body has {whole}"
+        )
+    contents = await behind_json(reader, behind, head.layout, settings)
+    end = reader.place
+    if await reader.some(1):
+        raise MalformedRequest(f"the body goes on after its tensors, which end at byte {end}")
+    return head, contents
+
+
+def _whole(body: Blob, settings: Settings, model: InferenceModel) -> tuple[Head, list[Content]]:
+    """Read a body that is JSON alone, and close it."""
+    text = body.read()
+    body.close()
+    head = _head(text, settings, model)
+    given, layout = head.input, head.layout
+    if given.parameters.binary_data_size is not None:
+        raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
+    data = bytes(given.data)
+    if not data.startswith(b"["):
+        raise MalformedRequest(f"the input {given.name} needs `data`, an array")
+    if layout.height:
+        return head, numbers(data, given.shape, layout, settings)
+    return head, base64_files(data, layout.n, settings)
+
+
+def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
+    """Parse and check the whole JSON; nothing of the tensor has been read."""
+    text = text.removeprefix(BOM_UTF8)
+    # An array of numbers has commas and brackets alone, and stays one piece of text.
+    n_tokens = text.count(b'"') // 2 + text.count(b"{") + text.count(b":")
+    check_tokens(n_tokens, settings.max_images_per_request)
+    try:
+        document = _DECODER.decode(text)
+    except msgspec.ValidationError as error:
+        raise _wrong(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise MalformedRequest("the inference request is not valid JSON") from None
+    return checked(document, settings, model)
+
+
+def document_of(given: object) -> Document:
+    """Return a request that is given as what its JSON would be; raises MalformedRequest."""
+    try:
+        return msgspec.convert(given, Document)
+    except msgspec.ValidationError as error:
+        raise _wrong(error) from None
+
+
+def _wrong(error: msgspec.ValidationError) -> MalformedRequest:
+    return MalformedRequest(f"the inference request is wrong: {error}")
+
+
+def checked(document: Document, settings: Settings, model: InferenceModel) -> Head:
+    """Return a request whose input and outputs are tensors of its model; raises ServiceError."""
+    names = ", ".join(f"{each.name} ({each.datatype})" for each in model.inputs)
+    if len(document.inputs) != 1:
+        raise MalformedRequest(
+            f"the request has {len(document.inputs)} inputs; send exactly one of {names}"
+        )
+    (given,) = document.inputs
+    spec = next((each for each in model.inputs if each.name == given.name), None)
+    if spec is None:
+        raise MalformedRequest(
+            f"there is no input {given.name[:LONGEST_NAME]!r}; send exactly one of {names}"
+        )
+    if spec.datatype != given.datatype:
+        raise MalformedRequest(
+            f"the input {spec.name} has the datatype {spec.datatype}, not {given.datatype[:20]!r}"
+        )
+    outputs = _wanted_outputs(document, model)
+    return Head(model, document, given, _layout_of(given, spec, settings), outputs)
+
+
+def _layout_of(given: GivenTensor, spec: TensorSpec, settings: Settings) -> Layout:
+    """Return the layout of an input.
+
+    Raises MalformedRequest for a shape that the input cannot have, TooLarge for too many images,
+    and TooManyPixels.
+    """
+    shape = given.shape
+    if spec.name == IMAGE and shape[1:] == [1]:
+        shape = shape[:1]
+    fits = len(shape) == len(spec.shape) and all(
+        want in (-1, length) for want, length in zip(spec.shape, shape, strict=True)
+    )
+    if not fits:
+        raise MalformedRequest(
+            f"the input {spec.name} has the shape {_shown(spec.shape)}, where -1 is any size; "
+            f"the request says {_shown(given.shape)}"
+        )
+    if shape[0] == 0:
+        raise MalformedRequest(f"the input {spec.name} has no images; its shape begins with 0")
+    check_count(shape[0], settings)
+    if spec.name == IMAGE:
+        return Layout(shape[0])
+    if spec.name == INPUT:
+        return Layout(shape[0], shape[2], shape[3], preprocessed=True)
+    n, height, width, _ = shape
+    if 0 in (height, width):
+        raise MalformedRequest("the images of PIXELS have no pixels")
+    if height * width > settings.max_pixels:
+        raise TooManyPixels(
+            f"an image has {height * width:,} pixels; one has at most {settings.max_pixels:,} "
+            "(DARKROOM_MAX_PIXELS)"
+        )
+    return Layout(n, height, width)
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape[:8]))}{', …' if len(shape) > 8 else ''}]"
+
+
+def _wanted_outputs(document: Document, model: InferenceModel) -> tuple[WantedOutput, ...]:
+    """Return the outputs of the answer: all of the model if the request names none."""
+    known = [each.name for each in model.outputs]
+    found: dict[str, WantedOutput] = {}
+    for each in document.outputs or [GivenOutput(name) for name in known]:
+        classes, binary = each.parameters.classification, each.parameters.binary_data
+        if each.name not in known:
+            raise MalformedRequest(
+                f"the model {model.name} has no output {each.name[:LONGEST_NAME]!r}; "
+                f"it has {', '.join(known)}"
+            )
+        if classes and each.name in (EMBEDDING, ERROR):
+            raise MalformedRequest(f"the output {each.name} has no classes")
+        if each.name in found:
+            raise MalformedRequest("an output is asked for more than once")
+        if binary is None:
+            binary = document.parameters.binary_data_output
+        found[each.name] = WantedOutput(each.name, binary, min(classes, model.width))
+    return tuple(found.values())
+
+
+def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: InferenceModel) -> Wanted:
+    """Return what is wanted of each image: as little as the outputs need.
+
+    Classes of one output are labels, which are computed in batches; all values are a vector.
+    """
+    values = [each for each in outputs if each.name != ERROR]
+    name, preprocessed = model.served.name, layout.preprocessed
+    if model.embeds:
+        output = NetworkOutput.EMBEDDING
+    else:
+        all_values = len(values) > 1 or any(not each.classes for each in values)
+        output = NetworkOutput.LOGITS if all_values else NetworkOutput.LABELS
+    top_k, function = 1, FunctionToApply.SOFTMAX
+    if output is NetworkOutput.LABELS and values:
+        top_k = values[0].classes
+        if values[0].name == LOGITS:
+            function = FunctionToApply.NONE
+    operation = Classify(top_k, function, name, output, preprocessed)
+    if not layout.height:
+        return operation
+    return ClassifyTensors(operation, layout.height, layout.width)
+
+
+_SPACES = bytes.maketrans(b"[]", b"  ")
+_LEVELS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=255)]])
+_FLOATS = msgspec.json.Decoder(list[float])
+
+
+async def behind_json(
+    reader: BodyReader, size: int, layout: Layout, settings: Settings
+) -> list[Content]:
+    """Return the images of a tensor of `size` bytes: samples, or files each after its length.
+
+    A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches
+    beyond the tensor.
+    """
+    missing = partial(_cut_off, reader)
+    if layout.height:
+        length = layout.n_bytes
+        return [await reader.file(length, length, missing) for _ in range(layout.n)]
+    found, left = list[Content](), size
+    for index in range(layout.n):
+        left -= PREFIX
+        length = int.from_bytes(await _exactly(reader, PREFIX), "little") if left >= 0 else 0
+        left -= length
+        if left < 0:
+            raise MalformedRequest(
+                f"element {index} reaches {-left} bytes beyond the {size} of binary_data_size"
+            )
+        found.append(await reader.file(length, settings.max_image_bytes, missing))
+    if left:
+        raise MalformedRequest(f"{left} of the {size} bytes of binary_data_size are no element")
+    return found
+
+
+def base64_files(data: bytes, n: int, settings: Settings) -> list[Content]:
+    """Return the files that the strings of a JSON array hold as base64, or as data URIs.
+
+    One that is no base64, or over the limit of a file, is an error of its own.
+    """
+    strings = _flat(msgspec.json.decode(data))
+    if len(strings) != n:
+        raise MalformedRequest(f"`data` has {len(strings)} strings; the shape has {n}")
+    return [_file(each, settings) for each in strings]
+
+
+def _flat(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise MalformedRequest("`data` is no array of strings")
+    return [string for each in value for string in _flat(each)]
+
+
+def _file(text: str, settings: Settings) -> Content:
+    try:
+        if text.lstrip()[:5].lower() == "data:":
+            return keep(from_data_uri(text), settings)
+        return keep(from_base64(text.encode(errors="replace"), "the element"), settings)
+    except (MalformedRequest, TooLarge) as error:
+        return error.with_traceback(None)
+
+
+def numbers(data: bytes, shape: Sequence[int], layout: Layout, settings: Settings) -> list[Content]:
+    """Return the images of a JSON array of numbers: uint8, or float32 if preprocessed.
+
+    The numbers stand in one list, or in lists as the shape has them. A parser makes an object of
+    every number, 32 bytes for two characters, so PIECE characters are parsed at a time. Raises
+    MalformedRequest.
+    """
+    lists = [math.prod(shape[:depth]) for depth in range(len(shape))]
+    if data.count(b"[") not in (1, sum(lists)):
+        raise MalformedRequest("the lists in `data` do not have the given shape")
+    text, found, start = data.translate(_SPACES), bytearray(), 0
+    while start < len(text):
+        end = text.find(b",", start + PIECE)
+        end = len(text) if end < 0 else end
+        found += _parsed(text[start:end], whole=not layout.preprocessed)
+        start = end + 1
+    size = layout.n_bytes
+    if len(found) != layout.n * size:
+        more = "more" if len(found) > layout.n * size else "fewer"
+        raise MalformedRequest(
+            f"the tensor has {more} values than its shape, which are {layout.n * size} bytes"
+        )
+    starts = range(0, len(found), size)
+    return [keep(bytes(found[start : start + size]), settings, size) for start in starts]
+
+
+def _parsed(piece: bytes, *, whole: bool) -> bytes:
+    text = b"[" + piece + b"]"
+    try:
+        if whole:
+            return bytes(_LEVELS.decode(text))
+        with np.errstate(over="ignore"):  # infinite values are found where images are checked
+            return np.asarray(_FLOATS.decode(text), np.float32).astype("<f4").tobytes()
+    except msgspec.DecodeError as error:
+        kind = "whole numbers from 0 to 255" if whole else "numbers"
+        reason = str(error).partition(" - at ")[0]
+        if not isinstance(error, msgspec.ValidationError):
+            reason = "it is not valid JSON"
+        raise MalformedRequest(f"`data` has to be {kind}: {reason}") from None
+
+
+async def _exactly(reader: BodyReader, count: int) -> bytes:
+    found = await reader.exactly(count)
+    if len(found) < count:
+        raise _cut_off(reader, count - len(found))
+    return found
+
+
+def _cut_off(reader: BodyReader, left: int) -> MalformedRequest:
+    return MalformedRequest(
+        f"the body ends after {reader.place} bytes, {left} before the end of its tensors"
+    )
