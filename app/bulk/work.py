@@ -10,7 +10,7 @@ import msgspec
 
 from app.bulk.report import json_line, readable
 from app.bulk.sources.source import Source
-from app.intake.wanted import FixedFormat, Version
+from app.intake.wanted import Version
 from darkroom_client import Client, Image, ImageResult, Network, Problem
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
@@ -124,7 +124,7 @@ class Filtering:
         output, plain = self.version.output, Encoding()
         given: Any = {each.name: getattr(output.encoding, each.name) for each in fields(Encoding)}
         given = {name: each for name, each in given.items() if each != getattr(plain, name)}
-        if isinstance(output.format, FixedFormat):
+        if output.format.format is not None:
             given["format"] = output.format.format.value
         return client.filter(images, ops, **given)
 

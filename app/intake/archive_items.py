@@ -7,12 +7,11 @@ Each open archive needs a place, also between two pieces of its work: an open on
 for its decompressor, and the threads are shared fairly by sharing the places.
 """
 
-import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from typing import BinaryIO, cast
+
+from fastapi import Request
 
 from app.admission import Permit
 from app.admission.semaphore import FairSemaphore
@@ -25,8 +24,10 @@ from app.archives.reading import (
     on_thread,
     open_archive,
 )
+from app.http.request import ClientLeft, unless_left
+from app.intake.item import Found
 from app.intake.spool import Blob, keep
-from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import BadArchive, MalformedRequest, TooLarge
 from models.settings import Settings
 
 MEDIA_TYPES = (
@@ -51,33 +52,37 @@ REQUESTS = ThreadPoolExecutor(THREADS, "archives")
 PLACES = FairSemaphore(THREADS)
 """Places for the archives of requests; one client leaves at least one to the others."""
 
-Unpacked = tuple[Blob | ServiceError, str | None]
-"""The content of a member or its error, and its name."""
-
 
 def is_archive(media_type: str | None, filename: str | None) -> bool:
     """Return whether a file of a form is taken apart, by its type or the end of its name."""
     return media_type in MEDIA_TYPES or bool(filename and filename.lower().endswith(SUFFIXES))
 
 
-async def unpacked(
-    packed: Blob, permit: Permit, settings: Settings, already: int
-) -> list[Unpacked]:
+async def images_of(
+    request: Request, packed: Blob, permit: Permit, settings: Settings, already: int = 0
+) -> list[Found]:
+    """Return the images in an archive, as `unpacked`; raises Cancelled if the client leaves."""
+    work = unpacked(packed, permit, settings, already)
+    left = ClientLeft(request)  # without a departure, waiting for it would read the body
+    return await (unless_left(left, work) if left.departure else work)
+
+
+async def unpacked(packed: Blob, permit: Permit, settings: Settings, already: int) -> list[Found]:
     """Return the files in an archive, in its order, and close it.
 
     `already` is the number of images before them in the request; `permit` grows by their bytes. A
     member that cannot be read is an error of its own, as is what comes after a damage. Waits while
-    others read as many archives as there are places. Raises BadArchive for an archive that cannot
-    be read at all, TooLarge for too many images, and Overloaded.
+    other requests read as many archives as there are places. Raises BadArchive for an archive that
+    cannot be read at all, TooLarge for too many images, and Overloaded.
     """
-    found: list[Unpacked] = []
+    found: list[Found] = []
     most = settings.max_images_per_request
     limits = ArchiveLimits(members=most + ENTRIES, memory=XZ_MEMORY_OF_REQUESTS)
     on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
     try:
         async with PLACES.hold(permit.client):
             with (
-                _file(packed) as file,
+                packed.opened() as file,
                 await on_archive_thread(partial(open_archive, file, limits)) as archive,
             ):
                 unpacking = partial(_next, archive, archive.members(), settings)
@@ -97,24 +102,13 @@ async def unpacked(
     return found
 
 
-def _next(archive: Archive, members: Iterator[Member], settings: Settings) -> Unpacked | None:
+def _next(archive: Archive, members: Iterator[Member], settings: Settings) -> Found | None:
     """Return the next file with its name, or the error of the rest, or None at the end."""
     name = None
     try:
         if (member := next(members, None)) is None:
             return None
         name = member.name
-        return keep(archive.read(member, settings.max_image_bytes), settings), name
+        return keep(archive.read(member, settings.max_image_bytes), settings), name, None
     except (BadArchive, TooLarge) as error:
-        return error.with_traceback(None), name
-
-
-@contextmanager
-def _file(packed: Blob) -> Iterator[BinaryIO]:
-    """Provide the archive as a seekable file; one on disk is not read into memory."""
-    with packed.shown() as content:
-        if isinstance(content, bytes):
-            yield io.BytesIO(content)
-            return
-        with open(content, "rb", buffering=0, closefd=False) as file:
-            yield cast(BinaryIO, file)
+        return error.with_traceback(None), name, None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.intake.spool import Blob
-from app.urls import MAX_URL, parse_url
+from app.urls import MAX_URL
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
@@ -31,17 +31,6 @@ Found = tuple[Blob | Url | ServiceError, str | None, str | None]
 
 Options = list[tuple[str, Any]]
 """Names and values in the order of the request."""
-
-
-def url_content(url: str) -> Url | ServiceError:
-    """Return the image at a URL, or the error of a URL that is too long to be fetched."""
-    if len(url) <= MAX_URL:
-        return Url(url)
-    try:
-        parse_url(url)
-    except ServiceError as error:
-        return error.with_traceback(None)
-    raise AssertionError("unreachable: it is too long")
 
 
 def shown_url(url: str | None) -> str | None:

@@ -19,7 +19,7 @@ from starlette.types import Receive
 
 from app.http.problems import invalid
 from app.intake.body import spooled
-from app.intake.item import Found, Options, Url, check_count, shown_url, url_content
+from app.intake.item import Found, Options, Url, check_count, shown_url
 from app.intake.spool import Blob, keep
 from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
@@ -167,7 +167,7 @@ def _items(body: Blob, settings: Settings) -> tuple[list[Found], Options]:
         (_content(f"images[{index}]", image, settings), shown_url(image.url), image.id)
         for index, image in enumerate(given.images)
     ]
-    found.extend((url_content(url), shown_url(url), None) for url in given.urls)
+    found.extend((Url(url), shown_url(url), None) for url in given.urls)
     return found, [*(given.model_extra or {}).items()]
 
 
@@ -195,7 +195,7 @@ def _content(path: str, image: JsonImage, settings: Settings) -> Blob | Url | Se
         wrong = FieldError(path, "exactly one of `url` and `data` is needed")
         raise InvalidParameter(f"{path}: {wrong.message}".removeprefix(": "), [wrong])
     if image.url is not None:
-        return url_content(image.url)
+        return Url(image.url)
     try:
         return keep(from_data_uri(image.data or ""), settings)
     except (TooLarge, MalformedRequest) as error:

@@ -1,11 +1,10 @@
-"""Read a multipart/form-data body (RFC 7578) part by part as it arrives: text fields and files.
+"""Read the images and options of a multipart/form-data body (RFC 7578), part by part.
 
 Each file is written to a spool of its own, so a file that is too large fails alone.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message
@@ -20,9 +19,12 @@ from multipart import (
     parse_options_header,
 )
 
-from app.intake.archive_items import is_archive
+from app.admission import Permit
+from app.intake.archive_items import images_of, is_archive
+from app.intake.item import Found, Options, Url, shown_url
 from app.intake.spool import Blob, Spool
 from models.domain.errors import (
+    BadArchive,
     FieldError,
     InvalidParameter,
     MalformedRequest,
@@ -49,9 +51,6 @@ CHARSETS |= dict.fromkeys(("latin-1", "latin1", "iso-8859-1"), "latin-1")
 """The text codecs that a field may have, by name. All take linear time; other codecs of Python do
 not: decoding one megabyte of punycode takes a minute."""
 
-DEFAULT_CHARSET = "_charset_"
-"""The field that names the codec of the fields after it (RFC 7578, section 4.6)."""
-
 FIELDS = 100
 """Largest number of parts of a form besides one for each image."""
 
@@ -59,60 +58,55 @@ FILES = ("files", "file")
 """Names of the fields that hold images, with or without a filename. All other fields hold text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field with text, also where a client sent the text as a file."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """An uploaded file, or the error that refuses it; `filename` is the client's name of it.
-
-    An `archive` has images inside; its size is bounded by that of the body.
-    """
-
-    filename: str | None
-    content: Blob | ServiceError
-    archive: bool = False
-
+URLS = ("urls", "url")
+"""Names of the fields that hold the address of an image."""
 
 Events = AsyncIterator[MultipartSegment | bytes | None]
 """Events of the parser: for each part its head, pieces of its body, and None at its end."""
 
 
-async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | File]:
-    """Yield the parts in order, without the file inputs that were left empty.
+async def form_items(
+    request: Request, permit: Permit, settings: Settings
+) -> tuple[list[Found], Options]:
+    """Return the images and options of a form, without the inputs that were left empty.
 
-    Raises MalformedRequest, TooLarge (number or size of parts), and InvalidParameter for a file
-    that is neither an image field nor text.
+    A file that is an archive gives the images in it. Raises MalformedRequest, TooLarge (number or
+    size of parts), and InvalidParameter for a file that is neither an image field nor text.
     """
+    found: list[Found] = []
+    options: Options = []
+    left = LONGEST_TEXT
     events = segments(request, settings.max_images_per_request + FIELDS)
-    texts = _Texts()
-    try:
-        async for head in events:
-            assert isinstance(head, MultipartSegment)
-            name = _utf8(head.name)
-            if name in FILES:
-                filename = filename_of(head)
-                archive = is_archive(head.content_type, filename)
-                most = settings.max_body_bytes if archive else settings.max_image_bytes
-                content = await _file(events, most)
-                # A browser sends a file input without a file as an empty file without a name.
-                if filename or not isinstance(content, Blob) or content.size:
-                    yield File(filename or None, content, archive)
-            elif (field := await texts.read(events, name, head)) is not None:
-                yield field
-    except ParserLimitReached as error:
-        raise TooLarge(f"multipart body: {error.args[0]}") from None
-    except MultipartError as error:
-        raise MalformedRequest(f"multipart body: {error.args[0]}") from None
+    async for head in events:
+        assert isinstance(head, MultipartSegment)
+        name = _utf8(head.name)
+        if name in FILES:
+            filename = filename_of(head)
+            packed = is_archive(head.content_type, filename)
+            most = settings.max_body_bytes if packed else settings.max_image_bytes
+            content = await _file(events, most)
+            if packed and isinstance(content, Blob):
+                try:
+                    found += await images_of(request, content, permit, settings, len(found))
+                except (BadArchive, MalformedRequest) as error:
+                    found.append((error.with_traceback(None), filename or None, None))
+            # A browser sends a file input without a file as an empty file without a name.
+            elif filename or not isinstance(content, Blob) or content.size:
+                found.append((content, filename or None, None))
+            continue
+        size, text = await _text(events, name, head, left)
+        left -= size
+        if not text.strip():
+            continue  # a field of an HTML form that a person left empty
+        if name in URLS:
+            found.append((Url(text.strip()), shown_url(text.strip()), None))
+        else:
+            options.append((name, text))
+    return found, options
 
 
 async def segments(request: Request, most: int) -> Events:
-    """Yield the events of a form of at most `most` parts; raises MalformedRequest."""
+    """Yield the events of a form of at most `most` parts; raises MalformedRequest and TooLarge."""
     _, options = parse_options_header(request.headers["content-type"])
     boundary = options.get("boundary", "")
     if not 1 <= len(boundary) <= LONGEST_BOUNDARY:
@@ -120,11 +114,17 @@ async def segments(request: Request, most: int) -> Events:
             "multipart body: its Content-Type must name a boundary of 1 to "
             f"{LONGEST_BOUNDARY} characters"
         )
-    with PushMultipartParser(boundary, max_segment_count=most, header_charset="latin-1") as parser:
-        async for chunk in request.stream():
-            if chunk:
-                for event in parser.parse(chunk):
-                    yield event
+    parser = PushMultipartParser(boundary, max_segment_count=most, header_charset="latin-1")
+    try:
+        with parser:
+            async for chunk in request.stream():
+                if chunk:
+                    for event in parser.parse(chunk):
+                        yield event
+    except ParserLimitReached as error:
+        raise TooLarge(f"multipart body: {error.args[0]}") from None
+    except MultipartError as error:
+        raise MalformedRequest(f"multipart body: {error.args[0]}") from None
 
 
 def _utf8(text: str | None) -> str:
@@ -168,57 +168,35 @@ def _extended_name(disposition: str) -> str | None:
         return None  # an unknown codec, or parts without an order
 
 
-class _Texts:
-    """Reader of the text fields of one form, which share a codec and a limit of bytes."""
-
-    def __init__(self) -> None:
-        self._default = "utf-8"
-        self._left = LONGEST_TEXT
-
-    async def read(self, events: Events, name: str, head: MultipartSegment) -> Field | None:
-        """Return the next field; None for `_charset_`, which sets the codec of later fields."""
-        is_file = head.filename is not None
-        if (head.content_type or "").startswith("image/"):
-            raise _unknown_file(name)
-        codec = self._default if head.charset is None else _codec(name, head.charset)
-        try:
-            text = (await self._content(events, name)).decode(codec)
-        except UnicodeError:
-            if is_file:
-                raise _unknown_file(name) from None
-            raise MalformedRequest(f"the field {_short(name)} is not {codec.upper()}") from None
-        except TooLarge:
-            if is_file:
-                raise _unknown_file(name) from None
-            raise
-        if name == DEFAULT_CHARSET:
-            self._default = _codec(name, text)
-            return None
-        return Field(name, text.removeprefix("\ufeff"))
-
-    async def _content(self, events: Events, name: str) -> bytes:
-        content = bytearray()
-        async for piece in events:
-            if not isinstance(piece, bytes):
-                break
-            content += piece
-            if len(content) > LONGEST_FIELD:
-                raise TooLarge(f"the field {_short(name)} has more than {LONGEST_FIELD} bytes")
-            if len(content) > self._left:
-                raise TooLarge(f"the text fields have more than {LONGEST_TEXT} bytes together")
-        self._left -= len(content)
-        return bytes(content)
-
-
-def _codec(name: str, charset: str) -> str:
-    """Return the Python codec of a charset; raises MalformedRequest if a field may not have it."""
+async def _text(events: Events, name: str, head: MultipartSegment, left: int) -> tuple[int, str]:
+    """Return the bytes and the text of a field, of which all fields have at most `left` more."""
+    charset = "utf-8" if head.charset is None else head.charset
     codec = CHARSETS.get(charset.strip().lower())
+    is_file = head.filename is not None
+    if (head.content_type or "").startswith("image/"):
+        raise _unknown_file(name)
     if codec is None:
         raise MalformedRequest(
             f"the field {_short(name)} has the charset {_short(charset)}; "
             "utf-8, ascii and latin-1 are read"
         )
-    return codec
+    content = bytearray()
+    async for piece in events:
+        if not isinstance(piece, bytes):
+            break
+        content += piece
+        if len(content) > LONGEST_FIELD:
+            if is_file:
+                raise _unknown_file(name)
+            raise TooLarge(f"the field {_short(name)} has more than {LONGEST_FIELD} bytes")
+        if len(content) > left:
+            raise TooLarge(f"the text fields have more than {LONGEST_TEXT} bytes together")
+    try:
+        return len(content), content.decode(codec).removeprefix("\ufeff")
+    except UnicodeError:
+        if is_file:
+            raise _unknown_file(name) from None
+        raise MalformedRequest(f"the field {_short(name)} is not {codec.upper()}") from None
 
 
 def _unknown_file(name: str) -> InvalidParameter:

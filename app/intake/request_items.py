@@ -9,23 +9,14 @@ from typing import Any
 from fastapi import Request
 
 from app.admission import Permit
-from app.http.request import ClientLeft, content_type, media_type, unless_left
-from app.intake import archive_items, multipart
+from app.http.request import content_type, media_type
+from app.intake.archive_items import MEDIA_TYPES, images_of
 from app.intake.body import announced, spooled
-from app.intake.item import Found, Item, Options, check_count, shown_url, url_content
+from app.intake.item import Item, Options, check_count
 from app.intake.json_items import json_items
-from app.intake.spool import Blob
-from models.domain.errors import (
-    BadArchive,
-    FieldError,
-    InvalidParameter,
-    MalformedRequest,
-    UnsupportedMedia,
-)
+from app.intake.multipart import form_items
+from models.domain.errors import FieldError, InvalidParameter, UnsupportedMedia
 from models.settings import Settings
-
-URLS = ("urls", "url")
-"""Names of the fields of a form that hold the address of an image."""
 
 MOST_OPTIONS = 100
 """Largest number of options of one request, more than twice as many as exist."""
@@ -48,16 +39,16 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     """Read the body of a request; `permit` grows by the images found. Raises ServiceError."""
     kind = media_type(content_type(request.scope))
     if kind == "multipart/form-data":
-        found, options = await _multipart(request, permit, settings)
+        found, options = await form_items(request, permit, settings)
     elif kind == "application/json" or kind.endswith("+json"):
         found, options = await json_items(request.receive, settings)
     elif kind.startswith("image/") or kind == "application/octet-stream":
         size = announced(request.scope)
         image = await spooled(request.receive, settings.max_image_bytes, size)
         found, options = [(image, None, None)], []
-    elif kind in archive_items.MEDIA_TYPES:
+    elif kind in MEDIA_TYPES:
         packed = await spooled(request.receive, settings.max_body_bytes)
-        found, options = await _unpacked(request, packed, permit, settings), []
+        found, options = await images_of(request, packed, permit, settings), []
     else:
         raise UnsupportedMedia(
             f"Content-Type is {kind or 'missing'}; send an image as image/* or "
@@ -88,42 +79,3 @@ def _once(options: Options) -> dict[str, Any]:
             raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
         known[name] = value
     return known
-
-
-async def _unpacked(
-    request: Request, packed: Blob, permit: Permit, settings: Settings, already: int = 0
-) -> list[Found]:
-    """Return the images in an archive; raises Cancelled if the client leaves meanwhile."""
-    work = archive_items.unpacked(packed, permit, settings, already)
-    left = ClientLeft(request)  # without a departure, waiting for it would read the body
-    files = await (unless_left(left, work) if left.departure else work)
-    return [(content, name, None) for content, name in files]
-
-
-async def _of_file(
-    request: Request, file: multipart.File, permit: Permit, settings: Settings, already: int
-) -> list[Found]:
-    """Return the image that a file of a form is, or those of an archive, or its error."""
-    if isinstance(file.content, Blob) and file.archive:
-        try:
-            return await _unpacked(request, file.content, permit, settings, already)
-        except (BadArchive, MalformedRequest) as error:
-            return [(error.with_traceback(None), file.filename, None)]
-    return [(file.content, file.filename, None)]
-
-
-async def _multipart(
-    request: Request, permit: Permit, settings: Settings
-) -> tuple[list[Found], Options]:
-    found: list[Found] = []
-    options: Options = []
-    async for part in multipart.parts(request, settings):
-        if isinstance(part, multipart.File):
-            found += await _of_file(request, part, permit, settings, len(found))
-        elif not (text := part.text.strip()):
-            continue  # a field of an HTML form that a person left empty
-        elif part.name in URLS:
-            found.append((url_content(text), shown_url(text), None))
-        else:
-            options.append((part.name, part.text))
-    return found, options

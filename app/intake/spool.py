@@ -7,6 +7,7 @@ files have no names, so nothing stays on disk after a cancelled request or a kil
 import asyncio
 import errno
 import hashlib
+import io
 import os
 import threading
 from collections.abc import Iterator
@@ -124,13 +125,8 @@ class Blob:
         86 µs for 110 kB.
         """
         if self._digest is None:
-            with self.shown() as content:
-                if isinstance(content, bytes):
-                    digest = hashlib.sha256(content, usedforsecurity=False)
-                else:
-                    with open(content, "rb", buffering=0, closefd=False) as file:
-                        digest = hashlib.file_digest(file, "sha256")
-            self._digest = digest.digest()
+            with self.opened() as file:
+                self._digest = hashlib.file_digest(file, "sha256").digest()
         return self._digest
 
     @contextmanager
@@ -147,6 +143,16 @@ class Blob:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def opened(self) -> Iterator[io.BytesIO | io.FileIO]:
+        """Provide the bytes as a seekable file; a blob on disk is not read into memory."""
+        with self.shown() as content:
+            if isinstance(content, bytes):
+                yield io.BytesIO(content)
+                return
+            with open(content, "rb", buffering=0, closefd=False) as file:
+                yield file
 
     def close(self) -> None:
         """Release the bytes or the file; may be called again."""

@@ -4,7 +4,7 @@
 filtered version (`Version`), `/process` several parts of both kinds (`Parts`), and `/info` a
 description (`Describe`). The format of a filtered image may depend on that of its source, which is
 known only once the image has been read: all else that the format depends on, the option `format`
-and the Accept header, becomes one of three small values here.
+and the Accept header, becomes a small value here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,58 +44,33 @@ LEAST_PIXELS, TYPICAL_PIXELS = 1 << 16, 1 << 20
 """Pixels from which work follows the pixels, and those of an image of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FixedFormat:
-    """The format that the option `format` names, whatever the source is."""
-
-    format: ImageFormat
-
-    def of(self, _source: ImageFormat) -> ImageFormat:
-        """Return the format of the answer."""
-        return self.format
+_ALL = frozenset(ENCODABLE)
+_WILDCARDS = ("image/*", "*/*")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFormat:
-    """The format of the source, or PNG where the source's format cannot be encoded.
+class OutputFormat:
+    """The format of filtered images: that of the source if it is one of `kept`, else `format`.
 
-    `refused` are the formats that Accept rules out.
+    Without a `format`, other sources are refused. A source that cannot be encoded counts as PNG.
     """
 
-    refused: frozenset[ImageFormat] = frozenset()
-
-    def of(self, source: ImageFormat) -> ImageFormat:
-        """Return the format of the answer; raises NotAcceptable if Accept rules it out."""
-        own = _encodable(source)
-        if own in self.refused:
-            raise NotAcceptable(
-                f"images are encoded as {', '.join(f.media_type for f in ENCODABLE)}"
-            )
-        return own
-
-
-@dataclass(frozen=True, slots=True)
-class PreferredFormat:
-    """The format that Accept names with the highest quality.
-
-    `kept` are the formats that Accept allows beside a wildcard: an image whose source has one of
-    them keeps it.
-    """
-
-    format: ImageFormat
+    format: ImageFormat | None
     kept: frozenset[ImageFormat] = frozenset()
 
     def of(self, source: ImageFormat) -> ImageFormat:
-        """Return the format of the answer."""
-        own = _encodable(source)
-        return own if own in self.kept else self.format
+        """Return the format of the answer; raises NotAcceptable if Accept rules it out."""
+        own = source if source in ENCODABLE else ImageFormat.PNG
+        if own in self.kept:
+            return own
+        if self.format is None:
+            raise NotAcceptable(
+                f"images are encoded as {', '.join(f.media_type for f in ENCODABLE)}"
+            )
+        return self.format
 
 
-OutputFormat = FixedFormat | SourceFormat | PreferredFormat
-
-_AS_SOURCE = SourceFormat()
-_ALL = frozenset(ENCODABLE)
-_WILDCARDS = ("image/*", "*/*")
+AS_SOURCE = OutputFormat(None, _ALL)
 
 
 def output_format(
@@ -111,36 +86,24 @@ def output_format(
     the images (a ZIP, JSON Lines), because then it says nothing about the images in it.
     """
     if asked is not None:
-        return FixedFormat(named_format(asked))
+        return OutputFormat(named_format(asked))
     if accept.takes_all:
-        return _AS_SOURCE
-    named = [f for f in reversed(ENCODABLE) if accept.names(f.media_type)]
-    if named:
-        return _preferred(named, accept)
+        return AS_SOURCE
+    types = {f.media_type: f for f in reversed(ENCODABLE) if accept.names(f.media_type)}
+    allowed = frozenset(f for f in ENCODABLE if accept.best([f.media_type]) is not None)
+    if types:
+        best = accept.best([*types])
+        assert best is not None  # each of them is named with a quality above 0
+        kept = allowed if any(map(accept.names, _WILDCARDS)) else frozenset()
+        return AS_SOURCE if kept == _ALL else OutputFormat(types[best], kept)
     if not strict or any(map(accept.names, STREAMS)):
-        return _AS_SOURCE
-    return SourceFormat(frozenset(f for f in ENCODABLE if accept.best([f.media_type]) is None))
+        return AS_SOURCE
+    return OutputFormat(None, allowed)
 
 
 def named_format(name: str) -> ImageFormat:
     """Return the format of a name that clients use; `jpg` is `jpeg`."""
     return ImageFormat("jpeg" if name == "jpg" else name)
-
-
-def _preferred(named: list[ImageFormat], accept: Accept) -> OutputFormat:
-    """Return the format of the highest quality among `named`, or the source's beside a wildcard."""
-    wild = any(map(accept.names, _WILDCARDS))
-    kept = frozenset(f for f in ENCODABLE if wild and accept.best([f.media_type]) is not None)
-    if kept == _ALL:
-        return _AS_SOURCE
-    types = {f.media_type: f for f in named}
-    best = accept.best([*types])
-    assert best is not None  # each of them is named with a quality above 0
-    return PreferredFormat(types[best], kept)
-
-
-def _encodable(source: ImageFormat) -> ImageFormat:
-    return source if source in ENCODABLE else ImageFormat.PNG
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +359,7 @@ def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> V
     format_ = own.format or shared.format
     encoding = encoding_of(own, shared)
     chain = encoded_there(chain_of(options), encoding, format_)
-    chosen = unnamed if format_ is None else FixedFormat(named_format(format_))
+    chosen = unnamed if format_ is None else OutputFormat(named_format(format_))
     return Version(chain, Output(chosen, encoding), id_)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import aiofiles
 from fastapi import Request
-from multipart import MultipartError, MultipartSegment, ParserLimitReached
+from multipart import MultipartSegment
 
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
@@ -188,23 +188,18 @@ class Receiver:
     async def _form(self, request: Request) -> None:
         """Save the parts of a form."""
         events = segments(request, MOST_PARTS)
-        try:
-            async for head in events:
-                assert isinstance(head, MultipartSegment)
-                if head.name not in PARTS or (self.folder / PARTS[head.name]).exists():
-                    text = "a form has one `manifest` and one `archive`; options are in the query"
-                    raise InvalidParameter(text, [FieldError(str(head.name)[:60], text)])
-                self._digest.update(head.name.encode())
-                path = self.folder / PARTS[head.name]
-                await self._save(path, _content(events))
-                if not path.stat().st_size and not filename_of(head):
-                    path.unlink()  # a file input of an HTML form that a person left empty
-            if not (self.folder / ARCHIVE).exists():
-                raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
-        except ParserLimitReached as error:
-            raise TooLarge(f"multipart body: {error.args[0]}") from None
-        except MultipartError as error:
-            raise MalformedRequest(f"multipart body: {error.args[0]}") from None
+        async for head in events:
+            assert isinstance(head, MultipartSegment)
+            if head.name not in PARTS or (self.folder / PARTS[head.name]).exists():
+                text = "a form has one `manifest` and one `archive`; options are in the query"
+                raise InvalidParameter(text, [FieldError(str(head.name)[:60], text)])
+            self._digest.update(head.name.encode())
+            path = self.folder / PARTS[head.name]
+            await self._save(path, _content(events))
+            if not path.stat().st_size and not filename_of(head):
+                path.unlink()  # a file input of an HTML form that a person left empty
+        if not (self.folder / ARCHIVE).exists():
+            raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
 
     async def _save(self, path: Path, content: AsyncIterator[bytes]) -> None:
         async with aiofiles.open(path, "wb", opener=private) as file:

@@ -17,7 +17,7 @@ from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
 from app.bulk.work import Filtering, Task
 from app.cli.flags import source_flags
-from app.intake.wanted import FixedFormat, Version
+from app.intake.wanted import Version
 from models.codec import ImageFormat
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -177,7 +177,5 @@ class _InFolder:
 
 def _wanted(asked: Asked, sources: Sources) -> Iterator[tuple[Source, str]]:
     """Yield every image with the file for its result, relative to the folder of results."""
-    format_ = asked.version.output.format
-    fixed = format_.format if isinstance(format_, FixedFormat) else None
-    places = Places(fixed, one_folder=sources.is_one_folder)
+    places = Places(asked.version.output.format.format, one_folder=sources.is_one_folder)
     return ((source, places.target(source.place)) for source in sources)

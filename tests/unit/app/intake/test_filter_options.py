@@ -10,7 +10,6 @@ from app.http.problems import MOST_ERRORS
 from app.intake import wanted
 from app.intake.json_items import parsed_json
 from app.intake.wanted import (
-    FixedFormat,
     OutputFormat,
     chain_of,
     encoded_there,
@@ -121,7 +120,7 @@ def test_all_versions_without_a_format_share_one_choice(monkeypatch: pytest.Monk
     named = {"ops": [{"name": "invert"}], "format": "png"}
     found = versions_of([*plain, named], EncodingOptions(), parse("image/webp, image/avif;q=0.1"))
     assert [each.output.format for each in found[:63]] == made * 63
-    assert found[63].output.format == FixedFormat(ImageFormat.PNG)
+    assert found[63].output.format == OutputFormat(ImageFormat.PNG)
 
 
 def test_few_of_many_wrong_parameters_are_told() -> None:

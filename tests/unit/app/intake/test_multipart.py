@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.intake.multipart import Field, File, parts
+from app.admission import Admission, Limits
+from app.intake.item import Found, Options, Url
+from app.intake.multipart import form_items
 from app.intake.spool import Blob
 from models.domain.errors import InvalidParameter, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
@@ -32,23 +34,40 @@ def body(*made: bytes, end: bytes = b"--\r\n") -> bytes:
 
 def read(
     content: bytes, step: int = 1 << 16, kind: str = KIND, settings: Settings | None = None
-) -> list[Field | File]:
+) -> tuple[list[Found], Options]:
     pieces = [content[n : n + step] for n in range(0, len(content), step)] or [b""]
 
     async def receive() -> Message:
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
-    async def scenario() -> list[Field | File]:
+    async def scenario() -> tuple[list[Found], Options]:
         request = Request({"type": "http", "headers": [(b"content-type", kind.encode())]}, receive)
-        return [part async for part in parts(request, settings or Settings())]
+        permit = Admission(Limits(images=8, bytes=1 << 20, arriving=1 << 20)).enter()
+        return await form_items(request, permit, settings or Settings())
 
     return asyncio.run(scenario())
 
 
-def content_of(part: Field | File) -> bytes | ServiceError:
-    assert isinstance(part, File)
-    return part.content.read() if isinstance(part.content, Blob) else part.content
+def options(content: bytes) -> Options:
+    """Return the options of a form without images."""
+    found, given_options = read(content)
+    assert not found
+    return given_options
+
+
+def files(content: bytes) -> list[tuple[str | None, bytes | ServiceError]]:
+    """Return the names and contents of the files of a form without options."""
+    found, given_options = read(content)
+    assert not given_options
+    return [(source, content_of(content)) for content, source, _ in found]
+
+
+def content_of(content: object) -> bytes | ServiceError:
+    if isinstance(content, Blob):
+        return content.read()
+    assert isinstance(content, ServiceError)
+    return content
 
 
 @given(st.integers(1, 200), st.lists(st.binary(max_size=80), max_size=4))
@@ -56,28 +75,25 @@ def test_files_and_fields_come_in_order_however_the_body_is_cut(
     step: int, contents: list[bytes]
 ) -> None:
     contents = [*contents, b"\r\n--", BOUNDARY]
-    found = read(body(field("top_k", b"3"), *map(file, contents), field("urls", b"x")), step)
-    assert found[0] == Field("top_k", "3")
-    assert found[-1] == Field("urls", "x")
-    assert [content_of(part) for part in found[1:-1]] == contents
+    made = body(field("top_k", b"3"), *map(file, contents), field("urls", b"x"))
+    found, given_options = read(made, step)
+    assert given_options == [("top_k", "3")]
+    assert found.pop() == (Url("x"), "x", None)
+    assert [content_of(content) for content, _, _ in found] == contents
 
 
-def test_a_file_keeps_its_name() -> None:
-    (found,) = read(body(file(b"x", "päckchen 1.jpg")))
-    assert isinstance(found, File)
-    assert found.filename == "päckchen 1.jpg"
-
-
-def test_a_part_of_an_image_s_type_is_a_file_without_a_filename() -> None:
+def test_a_file_needs_no_type_and_no_filename() -> None:
     head = b'Content-Disposition: form-data; name="files"\r\nContent-Type: image/png\r\n\r\n'
-    (found,) = read(body(head + b"png"))
-    assert content_of(found) == b"png"
+    assert files(body(head + b"png", field("files", b"\xff\xd8"))) == [
+        (None, b"png"),
+        (None, b"\xff\xd8"),
+    ]
 
 
 def test_a_file_that_is_too_large_is_its_own_error() -> None:
     settings = Settings(max_image_bytes=1024)
-    found = read(body(file(b"a"), file(bytes(5000)), file(b"b")), 100, settings=settings)
-    first, large, last = map(content_of, found)
+    found, _ = read(body(file(b"a"), file(bytes(5000)), file(b"b")), 100, settings=settings)
+    first, large, last = (content_of(content) for content, _, _ in found)
     assert (first, last) == (b"a", b"b")
     assert isinstance(large, TooLarge)
 
@@ -114,28 +130,8 @@ def test_names_of_any_bytes_are_read_and_utf_8_is_what_they_are_taken_for() -> N
         head = b'Content-Disposition: form-data; name="files"; filename="%s"\r\n\r\nx'
         return body(head % filename)
 
-    (utf8,), (latin1,) = read(named("é.jpg".encode())), read(named("é.jpg".encode("latin-1")))
-    assert isinstance(utf8, File)
-    assert utf8.filename == "é.jpg"
-    assert isinstance(latin1, File)
-    assert latin1.filename == "\N{REPLACEMENT CHARACTER}.jpg"
-
-
-@pytest.mark.parametrize(
-    ("kind", "content", "text"),
-    [
-        ("text/plain; charset=iso-8859-1", b"\xe9", "é"),
-        ("application/json", b"[]", "[]"),
-    ],
-)
-def test_a_field_may_say_its_type_and_charset(kind: str, content: bytes, text: str) -> None:
-    head = f'Content-Disposition: form-data; name="ops"\r\nContent-Type: {kind}\r\n\r\n'
-    assert read(body(head.encode() + content)) == [Field("ops", text)]
-
-
-def test_files_without_a_filename_are_files() -> None:
-    (found,) = read(body(field("files", b"\xff\xd8")))
-    assert content_of(found) == b"\xff\xd8"
+    assert files(named("é.jpg".encode())) == [("é.jpg", b"x")]
+    assert files(named("é.jpg".encode("latin-1"))) == [("\N{REPLACEMENT CHARACTER}.jpg", b"x")]
 
 
 def text(content: bytes, kind: str) -> bytes:
@@ -153,19 +149,14 @@ def test_a_codec_that_is_not_on_the_list_is_malformed_before_it_runs(charset: st
 
 @pytest.mark.parametrize("charset", ["UTF-8", "utf8", "us-ascii", "ISO-8859-1", "latin1"])
 def test_the_allowed_codecs_have_their_usual_names(charset: str) -> None:
-    assert read(body(text(b"[]", f"text/plain; charset={charset}"))) == [Field("ops", "[]")]
-
-
-def test_a_form_may_name_the_codec_of_its_fields() -> None:
-    found = read(body(field("_charset_", b"iso-8859-1"), field("name", b"\xe9")))
-    assert found == [Field("name", "é")]
-    with pytest.raises(MalformedRequest, match="punycode"):
-        read(body(field("_charset_", b"punycode"), field("name", b"a")))
+    assert options(body(text(b"[]", f"text/plain; charset={charset}"))) == [("ops", "[]")]
+    latin = body(text(b"\xe9", "text/plain; charset=iso-8859-1"), text(b"[]", "application/json"))
+    assert options(latin) == [("ops", "é"), ("ops", "[]")]
 
 
 def test_all_text_fields_together_are_bounded() -> None:
     long = [field(f"a{n}", bytes(1 << 20)) for n in range(5)]
-    assert len(read(body(*long[:4]))) == 4
+    assert len(options(body(*long[:4]))) == 4
     with pytest.raises(TooLarge, match="together"):
         read(body(*long))
 
@@ -173,9 +164,7 @@ def test_all_text_fields_together_are_bounded() -> None:
 def test_a_boundary_and_a_filename_are_of_ordinary_length() -> None:
     with pytest.raises(MalformedRequest, match="boundary"):
         read(body(file(b"x")), kind=f"multipart/form-data; boundary={'b' * 300}")
-    (found,) = read(body(file(b"x", "n" * 3000)))
-    assert isinstance(found, File)
-    assert len(found.filename or "") == 1000
+    assert files(body(file(b"x", "n" * 3000))) == [("n" * 1000, b"x")]
 
 
 def test_a_folded_header_is_read_and_a_form_of_them_refused() -> None:
@@ -183,7 +172,7 @@ def test_a_folded_header_is_read_and_a_form_of_them_refused() -> None:
         head = b'Content-Disposition: form-data; name="ops"' + b"\r\n a" * times
         return body(head + b"\r\n\r\n[]")
 
-    assert read(folded(10)) == [Field("ops", "[]")]
+    assert options(folded(10)) == [("ops", "[]")]
     with pytest.raises(TooLarge, match="header"):
         read(folded(3000))
 
@@ -214,9 +203,7 @@ def test_a_folded_header_is_read_and_a_form_of_them_refused() -> None:
 )
 def test_a_name_is_read_in_each_form_that_clients_send(disposition: str, name: str) -> None:
     head = f'Content-Disposition: form-data; name="files"; {disposition}\r\n\r\nx'
-    (found,) = read(body(head.encode()))
-    assert isinstance(found, File)
-    assert found.filename == name
+    assert files(body(head.encode())) == [(name, b"x")]
 
 
 @pytest.mark.parametrize("kind", ["application/octet-stream", "image/jpeg", "text/plain", ""])
@@ -224,13 +211,11 @@ def test_a_name_is_read_in_each_form_that_clients_send(disposition: str, name: s
 def test_a_file_input_that_was_left_empty_is_nothing(name: str, kind: str) -> None:
     head = f'Content-Disposition: form-data; name="{name}"; filename=""\r\n'
     typed = f"Content-Type: {kind}\r\n" if kind else ""
-    assert read(body((head + typed + "\r\n").encode())) == []
-    assert read(body(field(name, b""))) == []
+    assert read(body((head + typed + "\r\n").encode(), field(name, b""))) == ([], [])
 
 
 def test_an_empty_file_with_a_name_is_a_file() -> None:
-    (found,) = read(body(file(b"")))
-    assert content_of(found) == b""
+    assert files(body(file(b"", "päckchen 1.jpg"))) == [("päckchen 1.jpg", b"")]
 
 
 @pytest.mark.parametrize("filename", ["blob", "ops.json", ""])
@@ -240,7 +225,7 @@ def test_an_empty_file_with_a_name_is_a_file() -> None:
 def test_an_option_may_come_as_a_file_of_text(filename: str, kind: str) -> None:
     head = f'Content-Disposition: form-data; name="ops"; filename="{filename}"\r\n'
     whole = body(f"{head}Content-Type: {kind}\r\n\r\n".encode() + b"\xef\xbb\xbf[]")
-    assert read(whole) == [Field("ops", "[]")]
+    assert options(whole) == [("ops", "[]")]
 
 
 @pytest.mark.parametrize(

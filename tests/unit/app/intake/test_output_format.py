@@ -3,13 +3,7 @@
 import pytest
 
 from app.http.negotiation import parse
-from app.intake.wanted import (
-    FixedFormat,
-    OutputFormat,
-    PreferredFormat,
-    SourceFormat,
-    output_format,
-)
+from app.intake.wanted import AS_SOURCE, OutputFormat, output_format
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import NotAcceptable
 
@@ -27,20 +21,20 @@ IMAGE_OF_SAFARI = "image/webp,image/avif,image/heic,video/*;q=0.8,image/*;q=0.8,
 @pytest.mark.parametrize(
     ("asked", "accept", "chosen"),
     [
-        ("webp", "image/png", FixedFormat(WEBP)),
-        ("jpg", None, FixedFormat(JPEG)),
-        (None, None, SourceFormat()),
-        (None, "*/*", SourceFormat()),
-        (None, "image/*", SourceFormat()),
-        (None, "image/png", PreferredFormat(PNG)),
-        (None, "image/png, image/avif", PreferredFormat(AVIF)),
-        (None, "image/png, image/avif;q=0.5", PreferredFormat(PNG)),
-        (None, "image/webp, image/*", SourceFormat()),
-        (None, "image/webp;q=0.5, image/*", SourceFormat()),
-        (None, "image/webp, */*;q=0.1", SourceFormat()),
-        (None, "image/webp, */*;q=0", PreferredFormat(WEBP)),
-        (None, "image/webp, */*, image/jpeg;q=0", PreferredFormat(WEBP, ALL - {JPEG})),
-        (None, "text/html", SourceFormat()),
+        ("webp", "image/png", OutputFormat(WEBP)),
+        ("jpg", None, OutputFormat(JPEG)),
+        (None, None, AS_SOURCE),
+        (None, "*/*", AS_SOURCE),
+        (None, "image/*", AS_SOURCE),
+        (None, "image/png", OutputFormat(PNG)),
+        (None, "image/png, image/avif", OutputFormat(AVIF)),
+        (None, "image/png, image/avif;q=0.5", OutputFormat(PNG)),
+        (None, "image/webp, image/*", AS_SOURCE),
+        (None, "image/webp;q=0.5, image/*", AS_SOURCE),
+        (None, "image/webp, */*;q=0.1", AS_SOURCE),
+        (None, "image/webp, */*;q=0", OutputFormat(WEBP)),
+        (None, "image/webp, */*, image/jpeg;q=0", OutputFormat(WEBP, ALL - {JPEG})),
+        (None, "text/html", AS_SOURCE),
     ],
 )
 def test_the_option_wins_then_what_accept_names_then_the_source(
@@ -60,12 +54,11 @@ def test_a_browser_gets_the_format_that_it_sent(accept: str, source: ImageFormat
 @pytest.mark.parametrize(
     ("chosen", "source", "made"),
     [
-        (FixedFormat(WEBP), JPEG, WEBP),
-        (SourceFormat(), JPEG, JPEG),
-        (SourceFormat(), GIF, PNG),
-        (PreferredFormat(WEBP), JPEG, WEBP),
-        (PreferredFormat(WEBP, frozenset({JPEG})), JPEG, JPEG),
-        (PreferredFormat(WEBP, frozenset({PNG})), GIF, PNG),
+        (AS_SOURCE, JPEG, JPEG),
+        (AS_SOURCE, GIF, PNG),
+        (OutputFormat(WEBP), JPEG, WEBP),
+        (OutputFormat(WEBP, frozenset({JPEG})), JPEG, JPEG),
+        (OutputFormat(WEBP, frozenset({PNG})), GIF, PNG),
     ],
 )
 def test_a_format_follows_from_the_choice_and_the_source(
@@ -82,7 +75,7 @@ def test_a_strict_choice_refuses_what_accept_rules_out() -> None:
 
 
 def test_accept_that_names_a_container_says_nothing_about_the_images_in_it() -> None:
-    assert output_format(None, parse("application/zip"), strict=True) == SourceFormat()
+    assert output_format(None, parse("application/zip"), strict=True) == AS_SOURCE
 
 
 def test_without_strictness_nothing_is_refused() -> None:

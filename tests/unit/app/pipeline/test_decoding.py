@@ -11,7 +11,7 @@ from PIL import Image
 
 from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
 from app.intake.spool import Blob
-from app.intake.wanted import FixedFormat, Output, Version
+from app.intake.wanted import Output, OutputFormat, Version
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decoding import AHEAD, DECODING, SPARE, TYPICAL, IdleCores
@@ -76,7 +76,7 @@ def padded(data: bytes, size: int = LARGE_FILE) -> bytes:
 def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
     ops: list[dict[str, Any]], format_: ImageFormat, opaque: int, with_alpha: int
 ) -> None:
-    output = Output(FixedFormat(format_), Encoding())
+    output = Output(OutputFormat(format_), Encoding())
     version, pool = Version(FilterChain(parse_chain(ops)), output), Pool()
 
     async def scenario() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.admission.counters import Counters, Total
 from app.decoders import SMALL, Seen
-from app.intake.wanted import FixedFormat, Output, Parts, Version
+from app.intake.wanted import Output, OutputFormat, Parts, Version
 from app.pipeline.memory import (
     LEAST,
     PER_PROCESS,
@@ -166,7 +166,7 @@ def seen(mode: str = "RGB", memory: int = 0) -> Seen:
 
 
 def version(*ops: dict[str, object], format_: ImageFormat = ImageFormat.JPEG) -> Version:
-    output = Output(FixedFormat(format_), Encoding())
+    output = Output(OutputFormat(format_), Encoding())
     return Version(FilterChain(parse_chain(ops)), output)
 
 
