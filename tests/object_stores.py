@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx
 
+from app.storage import buckets
 from tests.ports import free_port
 from tests.server import NO_TLS, PATIENCE
 
@@ -96,7 +97,11 @@ def _make_container(endpoint: str) -> None:
 
 @contextmanager
 def _running(port: int, *command: str, environment: dict[str, str] | None = None) -> Iterator[None]:
-    """Run a server in a process of its own until the block ends."""
+    """Run a server in a process of its own until the block ends.
+
+    This process forgets the clients of buckets that an earlier server had.
+    """
+    buckets._store.cache_clear()
     process = subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,56 +41,48 @@ def installed() -> bool:
     return find_spec("obstore") is not None
 
 
-class Buckets:
-    """One client for each bucket, made at its first use and kept."""
+async def pieces(location: Location, limit: int) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of an object; raise NotFound, TooLarge and OriginFailed."""
+    store = _connected(location)
+    import obstore
 
-    def __init__(self) -> None:
-        self._stores: dict[str, ObjectStore] = {}
+    with _explained(location):
+        reply = await obstore.get_async(store, location.key)
+        size = reply.meta["size"]
+    if size > limit:
+        raise too_large(location, size, limit)
+    left = limit
+    stream = reply.stream(min_chunk_size=PIECE).__aiter__()
+    while (piece := await _step(location, stream)) is not None:
+        left -= len(piece)
+        if left < 0:
+            raise too_large(location, limit + 1, limit)
+        yield bytes(piece)
 
-    async def pieces(self, location: Location, limit: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of an object; raise NotFound, TooLarge and OriginFailed."""
-        import obstore
 
-        with _explained(location):
-            reply = await obstore.get_async(self._store(location), location.key)
-            size = reply.meta["size"]
-        if size > limit:
-            raise too_large(location, size, limit)
-        left = limit
-        stream = reply.stream(min_chunk_size=PIECE).__aiter__()
-        while (piece := await _step(location, stream)) is not None:
-            left -= len(piece)
-            if left < 0:
-                raise too_large(location, limit + 1, limit)
-            yield bytes(piece)
+async def entries(location: Location) -> AsyncGenerator[Entry, None]:
+    """Yield the objects below a prefix in the store's order, a page at a time.
 
-    async def entries(self, location: Location) -> AsyncGenerator[Entry, None]:
-        """Yield the objects below a prefix in the store's order, a page at a time.
+    Objects of names that begin with a dot, and those that mark folders, are left out.
+    """
+    store = _connected(location)
+    import obstore
 
-        Objects of names that begin with a dot, and those that mark folders, are left out.
-        """
-        import obstore
+    pages = obstore.list(store, location.key or None, chunk_size=AT_ONCE)
+    while (page := await _step(location, pages)) is not None:
+        for each in page:
+            name = _name_below(location, each["path"])
+            if name and not any(part.startswith(".") for part in name.split("/")):
+                yield Entry(name, each["size"])
 
-        pages = obstore.list(self._store(location), location.key or None, chunk_size=AT_ONCE)
-        while (page := await _step(location, pages)) is not None:
-            for each in page:
-                name = _name_below(location, each["path"])
-                if name and not any(part.startswith(".") for part in name.split("/")):
-                    yield Entry(name, each["size"])
 
-    async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
-        """Make or replace an object completely or not at all, in several parts if it is large."""
-        import obstore
+async def write(location: Location, content: bytes | AsyncIterable[bytes]) -> None:
+    """Make or replace an object completely or not at all, in several parts if it is large."""
+    store = _connected(location)
+    import obstore
 
-        with _explained(location):
-            await obstore.put_async(self._store(location), location.key, content)
-
-    def _store(self, location: Location) -> "ObjectStore":
-        store = self._stores.get(location.root)
-        if store is None:
-            with _explained(location):
-                store = self._stores[location.root] = _connected(location)
-        return store
+    with _explained(location):
+        await obstore.put_async(store, location.key, content)
 
 
 def names_below(location: Location) -> Iterator[str]:
@@ -121,12 +114,19 @@ def _name_below(location: Location, path: str) -> str:
 
 
 def _connected(location: Location) -> "ObjectStore":
+    """Return the client of a bucket, made at its first use and kept; raises InternalError."""
     if not installed():
         raise InternalError(MISSING)
+    with _explained(location):
+        return _store(location.scheme, location.bucket)
+
+
+@cache
+def _store(scheme: str, bucket: str) -> "ObjectStore":
     from obstore import store
 
     kinds: dict[str, Any] = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}
-    made: ObjectStore = kinds[location.scheme](location.bucket, retry_config=_RETRIES)
+    made: ObjectStore = kinds[scheme](bucket, retry_config=_RETRIES)
     return made
 
 

@@ -187,15 +187,13 @@ def check_folder(folder: Location, root: Location) -> None:
         try:
             with walked(root, folder.parts[len(root.parts) :]):
                 pass
-        except NotADirectoryError as error:
-            name = os.fsencode(error.filename).decode("utf-8", "replace")
-            raise InvalidParameter(
-                f"{folder}: {name} is no folder; choose another address (links are not followed)"
-            ) from None
         except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
+            if error.errno not in (errno.ENOTDIR, errno.ENAMETOOLONG):
                 raise
-            raise InvalidParameter(f"{folder}: a name in it is too long for the disk") from None
+            raise InvalidParameter(
+                f"{folder}: a part of it is no folder, or has too long a name; choose another "
+                "address (links are not followed)"
+            ) from None
 
 
 def remove_abandoned(folder: Location, root: Location) -> None:

@@ -6,7 +6,6 @@ that. The others are written as their own tools write them: a key stands as it i
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
@@ -107,20 +106,3 @@ def _parts(path: str, scheme: str, text: str) -> tuple[str, ...]:
 def _invalid(wrong: str, given: str) -> InvalidParameter:
     shown = given[:200].encode("utf-8", "replace").decode()
     return InvalidParameter(f"storage address: {wrong}", [FieldError("url", wrong, shown)])
-
-
-class AllowList:
-    """The prefixes that the operator allows; `setting` names the variable that holds them."""
-
-    def __init__(self, prefixes: Sequence[Location], setting: str) -> None:
-        self.prefixes = tuple(prefixes)
-        self._setting = setting
-
-    def containing(self, location: Location) -> Location | None:
-        """Return the first prefix that `location` is in, or None."""
-        return next((each for each in self.prefixes if location.within(each)), None)
-
-    @property
-    def hint(self) -> str:
-        """Return what the operator can do to allow a location."""
-        return f"not allowed here; the operator allows prefixes with {self._setting}"

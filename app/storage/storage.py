@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncIterable,
     Callable,
     Generator,
+    Mapping,
     Sequence,
 )
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +21,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from app.storage import local_files
-from app.storage.buckets import MISSING, Buckets, installed
+from app.storage import buckets, local_files
 from app.storage.local_files import Entry
-from app.storage.location import AllowList, Location, parse
+from app.storage.location import Location, parse
 from models.domain.errors import AddressRefused, OriginTimedOut, ServiceError
 from models.settings import Settings
 
@@ -37,6 +37,10 @@ PIECES = 2
 """Pieces of a file that a thread reads before it hands them over; a small file takes one thread."""
 
 T = TypeVar("T")
+
+
+READ, WRITE = "DARKROOM_STORAGE_ALLOW", "DARKROOM_STORAGE_ALLOW_WRITE"
+"""The settings with the prefixes that may be read and listed, and written to."""
 
 
 class _Steps(Generic[T]):
@@ -64,40 +68,40 @@ class _Steps(Generic[T]):
 
 
 class Storage:
-    """Reads, lists and writes below allowed prefixes; `timeout` bounds reading one file, in
-    seconds, and waiting for one page of a listing.
+    """Reads, lists and writes below prefixes that are allowed by setting (READ and WRITE).
+
+    `timeout` bounds reading one file, in seconds, and waiting for one page of a listing.
     """
 
-    def __init__(self, readable: AllowList, writable: AllowList, timeout: float = 20.0) -> None:
-        self._readable = readable
-        self._writable = writable
+    def __init__(self, allowed: Mapping[str, Sequence[Location]], timeout: float = 20.0) -> None:
+        self._allowed = allowed
         self._timeout = timeout
-        self._buckets = Buckets()
         self._threads = ThreadPoolExecutor(THREADS, "storage")
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Storage":
         """Return the storage that the operator allows; ValueError states what is wrong with it."""
-        folder = settings.data_folder
-        readable = _allowed(settings.storage_allow, "DARKROOM_STORAGE_ALLOW", folder)
-        writable = _allowed(settings.storage_allow_write, "DARKROOM_STORAGE_ALLOW_WRITE", folder)
-        return cls(readable, writable, settings.fetch_total_timeout)
+        given = {READ: settings.storage_allow, WRITE: settings.storage_allow_write}
+        allowed = {
+            setting: [_prefix(text, setting, settings.data_folder) for text in prefixes]
+            for setting, prefixes in given.items()
+        }
+        return cls(allowed, settings.fetch_total_timeout)
 
     def readable(self, address: str) -> Location:
         """Return the location of an address that may be read or listed.
 
         Raises InvalidParameter for what is no address, and AddressRefused.
         """
-        return _checked(address, self._readable)
+        location = parse(address)
+        self._root(location, READ)
+        return location
 
     def writable(self, address: str) -> Location:
         """Return the location of an address that may be written to, with the same errors."""
-        return _checked(address, self._writable)
-
-    async def read(self, location: Location, limit: int) -> bytes:
-        """Return a file of at most `limit` bytes; errors are those of `pieces`."""
-        async with aclosing(self.pieces(location, limit)) as pieces:
-            return b"".join([piece async for piece in pieces])
+        location = parse(address)
+        self._root(location, WRITE)
+        return location
 
     async def pieces(self, location: Location, limit: int) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file, about 1 MiB at a time.
@@ -105,12 +109,12 @@ class Storage:
         Raises AddressRefused, NotFound, TooLarge for more than `limit` bytes, OriginFailed, and
         OriginTimedOut. The time in which the caller holds a piece does not count.
         """
-        root = _root(location, self._readable)
+        root = self._root(location, READ)
         if location.scheme == "file":
             files = local_files.pieces(location, root, limit)
             source = self._on_thread(files, PIECES)
         else:
-            source = self._buckets.pieces(location, limit)
+            source = buckets.pieces(location, limit)
         async with aclosing(self._in_time(source, location)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -121,11 +125,11 @@ class Storage:
         Raises AddressRefused, NotFound (local folders only; a bucket has no empty folders),
         OriginFailed and OriginTimedOut.
         """
-        root = _root(location, self._readable)
+        root = self._root(location, READ)
         if location.scheme == "file":
             source = self._on_thread(local_files.entries(location, root), AT_ONCE)
         else:
-            source = self._buckets.entries(location)
+            source = buckets.entries(location)
         async with aclosing(self._in_time(source, location)) as entries:
             async for entry in entries:
                 yield entry
@@ -135,9 +139,9 @@ class Storage:
 
         Raises AddressRefused, StorageFull for a full disk, and OriginFailed.
         """
-        root = _root(location, self._writable)
+        root = self._root(location, WRITE)
         if location.scheme != "file":
-            await self._buckets.write(location, content)
+            await buckets.write(location, content)
             return
         steps = _Steps(local_files.writing(location, root))
         try:
@@ -158,7 +162,7 @@ class Storage:
 
         Raises AddressRefused, OriginFailed and OriginTimedOut too. Buckets have no folders.
         """
-        root = _root(folder, self._writable)
+        root = self._root(folder, WRITE)
         if folder.scheme == "file":
             try:
                 async with asyncio.timeout(self._timeout):  # a client waits for this
@@ -172,7 +176,7 @@ class Storage:
         Once for many files, because it takes as long as to write one. Buckets need it not. Raises
         AddressRefused, NotFound, StorageFull and OriginFailed.
         """
-        root = _root(folder, self._writable)
+        root = self._root(folder, WRITE)
         if folder.scheme == "file":
             await self._run(partial(local_files.sync, folder, root))
 
@@ -181,13 +185,23 @@ class Storage:
 
         Files that changed within a day stay. Raises AddressRefused and OriginFailed.
         """
-        root = _root(folder, self._writable)
+        root = self._root(folder, WRITE)
         if folder.scheme == "file":
             await self._run(partial(local_files.remove_abandoned, folder, root))
 
     def close(self) -> None:
         """Accept no more work; threads finish what they have, such as removing unfinished files."""
         self._threads.shutdown(wait=False)
+
+    def _root(self, location: Location, setting: str) -> Location:
+        """Return the first allowed prefix that a location is in; raises AddressRefused."""
+        for prefix in self._allowed[setting]:
+            if location.within(prefix):
+                return prefix
+        raise AddressRefused(
+            f"{location.root}: this storage address is not allowed here; the operator allows "
+            f"prefixes with {setting}"
+        )
 
     async def _run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
@@ -228,44 +242,29 @@ class Storage:
         return OriginTimedOut(f"{location.root} did not answer for {self._timeout:g} seconds")
 
 
-def _allowed(prefixes: Sequence[str], setting: str, data_folder: Path | None) -> AllowList:
-    """Return the prefixes of a setting; ValueError states which of them is wrong.
+def _prefix(text: str, setting: str, data_folder: Path | None) -> Location:
+    """Return a prefix of a setting; ValueError states what is wrong with it.
 
-    None may contain the data folder or lie in it: that has the images and results of all clients.
+    No prefix may contain the data folder or lie in it: that has the images and results of all
+    clients.
     """
-    found = []
-    for text in prefixes:
-        try:
-            location = parse(text)
-        except ServiceError as error:
-            raise ValueError(f"{setting}: {text!r}: {error.detail}") from None
-        if location.scheme == "file" and not location.parts:
-            raise ValueError(f"{setting}: {text!r} is all of the disk; name a folder")
-        if location.scheme == "file" and data_folder and _overlap(location, data_folder):
-            raise ValueError(
-                f"{setting}: {text!r} overlaps DARKROOM_DATA_FOLDER {data_folder}, where the "
-                "images of all clients are; choose folders beside each other"
-            )
-        if location.scheme != "file" and not installed():
-            raise ValueError(f"{setting}: {MISSING}")
-        found.append(location)
-    return AllowList(found, setting)
+    try:
+        location = parse(text)
+    except ServiceError as error:
+        raise ValueError(f"{setting}: {text!r}: {error.detail}") from None
+    if location.scheme != "file" and not buckets.installed():
+        raise ValueError(f"{setting}: {buckets.MISSING}")
+    if location.scheme == "file" and not location.parts:
+        raise ValueError(f"{setting}: {text!r} is all of the disk; name a folder")
+    if location.scheme == "file" and data_folder and _overlap(location, data_folder):
+        raise ValueError(
+            f"{setting}: {text!r} overlaps DARKROOM_DATA_FOLDER {data_folder}, where the "
+            "images of all clients are; choose folders beside each other"
+        )
+    return location
 
 
 def _overlap(location: Location, folder: Path) -> bool:
     """Return whether one of two folders is in the other, or is the same; links are followed."""
     allowed, kept = Path("/", location.key).resolve(), folder.resolve()
     return allowed.is_relative_to(kept) or kept.is_relative_to(allowed)
-
-
-def _checked(address: str, allowed: AllowList) -> Location:
-    location = parse(address)
-    _root(location, allowed)
-    return location
-
-
-def _root(location: Location, allowed: AllowList) -> Location:
-    root = allowed.containing(location)
-    if root is None:
-        raise AddressRefused(f"{location.root}: this storage address is {allowed.hint}")
-    return root

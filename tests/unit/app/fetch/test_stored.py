@@ -7,7 +7,7 @@ import pytest
 from app.admission.clients import LOCAL
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.intake.spool import THRESHOLD, Blob
-from app.storage.location import AllowList, Location, parse
+from app.storage.location import Location, parse
 from app.storage.storage import Storage
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, InvalidParameter, NotFound, ServiceError, TooLarge
@@ -70,8 +70,7 @@ class SlowStorage(Storage):
     """Storage whose files come once they are `released`; `begun` has their addresses."""
 
     def __init__(self) -> None:
-        nothing = AllowList((), "none")
-        super().__init__(nothing, nothing)
+        super().__init__({})
         self.begun: list[str] = []
         self.released = asyncio.Event()
 
