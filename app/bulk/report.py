@@ -1,15 +1,19 @@
 """Write the record of an image: a line of JSON for programs, words for a person at a terminal."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from app.system.terminal import Style, printable, styled
-from darkroom_client import ImageResult
+
+if TYPE_CHECKING:
+    from darkroom_client import ImageResult  # httpx takes time, which `--help` has not
 
 SHOWN = 5
 """Labels on a line for people."""
 
 
-def json_line(record: ImageResult, **more: str) -> bytes:
+def json_line(record: "ImageResult", **more: str) -> bytes:
     """Return a record as one line of JSON: the members of a server's record, then `more` texts."""
     line = msgspec.json.encode(record)
     if more:

@@ -1,4 +1,4 @@
-"""The command line: `darkroom COMMAND`. `app.cli.catalogue` lists the commands.
+"""The command line: `darkroom COMMAND`. `app.cli.parser` lists the commands.
 
 This module imports almost nothing, so that Ctrl-C ends the process without a traceback at any time.
 """

@@ -6,19 +6,15 @@ the space of the results.
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from zipfile import ZipFile, ZipInfo
 
-from app.archives.zip_writer import ZipWriter
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.outputs import atomic_file
 from app.bulk.outputs.records import beside, unfinished
 from app.bulk.report import readable
 from app.bulk.sources.walk import Choice, walk
-
-PIECE = 1 << 20
-"""Bytes of a result that are in memory at a time."""
 
 ALL = Choice(include=("*", ".*"), exclude=(".darkroom-*.tmp",))
 """All files of the folder but temporary ones, which a command that was killed may have left."""
@@ -100,7 +96,13 @@ def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:
     """Pack a folder into the file `temporary`, and give it the name `target`."""
     try:
         with temporary.open("wb") as file:
-            _write(folder, file)
+            with ZipFile(file, "w") as packed:  # images are compressed already
+                for inner in walk(str(folder), ALL) if folder.is_dir() else ():
+                    entry = ZipInfo(readable(inner))  # has no time, so equal results are equal ZIPs
+                    entry.external_attr = 0o644 << 16
+                    entry.file_size = (folder / inner).stat().st_size
+                    with (folder / inner).open("rb") as image, packed.open(entry, "w") as member:
+                        shutil.copyfileobj(image, member)
             file.flush()
             os.fsync(file.fileno())
         if replaces:
@@ -110,22 +112,3 @@ def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:
     except BaseException:  # re-raised
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _write(folder: Path, file: BinaryIO) -> None:
-    with ZipWriter() as writer:
-        for inner in walk(str(folder), ALL) if folder.is_dir() else ():
-            path = folder / inner
-            file.write(writer.begin(readable(inner), path.stat().st_size))
-            for piece in _pieces(path):
-                writer.add(piece)
-                file.write(piece)
-            file.write(writer.end())
-        for piece in writer.finish():
-            file.write(piece)
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            yield piece

@@ -18,10 +18,8 @@ from app.bulk.run import GOES_ON, JournalSink, Progress, RecordPrinter, Run, tas
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
 from app.bulk.work import Classification
-from app.cli.flags import source_flags
-from app.cli.flags.offered_values import complete_files, complete_with
-from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
-from app.cli.flags.source_flags import JSON, SourceFlags
+from app.cli.flags import LOCAL, WEIGHTS, add_settings, complete_files, complete_with
+from app.cli.image_flags import JSON, add_sources, counted, sources_of
 from app.cli.standard_output import show
 from app.http.problems import read
 from app.routes.network_choice import asked
@@ -45,8 +43,7 @@ MAY_DIFFER = ("max_pixels", "cache_folder")
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    source_flags.declare(parser)
-    source_flags.declare_servers(parser)
+    add_sources(parser)
     parser.add_argument("--top-k", type=int, metavar="N", help="classes per image (default: 5)")
     output = parser.add_argument(
         "--output",
@@ -69,18 +66,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     complete_files(out)
     parser.add_argument("--force", action="store_true", help="replace an existing --out")
-    source_flags.declare_retry(parser)
     parser.add_argument("--json", dest="as_json", action="store_true", help=JSON)
     add_settings(parser, WEIGHTS + LOCAL)
 
 
 def run(
     settings: Settings,
-    files: Sequence[str],
-    include: Sequence[str],
-    exclude: Sequence[str],
-    lists: Sequence[str],
-    nul: bool,
     out: str | None,
     force: bool,
     retry_failed: bool,
@@ -89,9 +80,10 @@ def run(
 ) -> int:
     """Print or write the records; the exit code is FAILED when any image failed.
 
-    `options` are the servers, if there are any, and the options of `POST /classify`.
+    `options` are the sources, the servers, if there are any, and the options of `POST /classify`.
     """
-    servers, settings = options.pop("servers"), buckets.allowed(settings, files)
+    servers, settings = options.pop("servers"), buckets.allowed(settings, options["files"])
+    sources = sources_of(options)
     given = {name: value for name, value in options.items() if value is not None}
     work = Classification(given, timing=out is None)
     try:
@@ -101,8 +93,7 @@ def run(
         flag = wrong.path.replace("_", "-")
         meant = f"; did you mean --out {wrong.given}?" if flag == "output" else ""
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given}){meant}") from None
-    sources = SourceFlags(files, include, exclude, lists, nul).sources()
-    total = source_flags.counted(sources)
+    total = counted(sources)
     answering = Run(settings, work, servers, total)
     if out is None and retry_failed:
         raise WrongUsage("--retry-failed: name the finished file with --out")

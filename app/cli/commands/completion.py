@@ -4,7 +4,7 @@ import argparse
 import shlex
 
 from app.bulk.errors import WrongUsage
-from app.cli.flags.offered_values import OFFERED
+from app.cli.flags import OFFERED
 from app.cli.standard_output import show
 from models.exit_codes import ExitCode
 

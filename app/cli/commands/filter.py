@@ -14,10 +14,8 @@ from app.bulk.sources import buckets
 from app.bulk.work import Filtering, Task
 from app.cli.commands import filter_folder, targets
 from app.cli.commands.targets import Target
-from app.cli.flags import chain, source_flags
-from app.cli.flags.offered_values import complete_files
-from app.cli.flags.settings_flags import LOCAL, add_settings
-from app.cli.flags.source_flags import JSON, SourceFlags
+from app.cli.flags import LOCAL, add_settings, complete_files
+from app.cli.image_flags import JSON, add_chain, add_sources, counted, given_chain, sources_of
 from app.http.problems import read
 from app.intake.wanted import Output, Version, encoded_there, encoding_of, output_format
 from models.api.schemas import EncodingOptions
@@ -36,9 +34,8 @@ EXAMPLES = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
-    source_flags.declare(parser)
-    source_flags.declare_servers(parser)
-    chain.declare(parser, required=True)
+    add_sources(parser)
+    add_chain(parser)
     output = parser.add_argument(
         "-o",
         "--output",
@@ -52,7 +49,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace existing files; otherwise none is replaced"
     )
-    source_flags.declare_retry(parser)
     parser.add_argument("--json", dest="as_json", action="store_true", help=JSON)
     names = [each.value for each in OUTPUT_FORMATS]
     group = parser.add_argument_group("encoding of the results")
@@ -70,10 +66,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(
     settings: Settings,
     files: Sequence[str],
-    include: Sequence[str],
-    exclude: Sequence[str],
-    lists: Sequence[str],
-    nul: bool,
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -89,16 +81,16 @@ def run(
     servers, if there are any.
     """
     servers, settings = encoding.pop("servers"), buckets.allowed(settings, files)
-    flags = SourceFlags(files, include, exclude, lists, nul)
     packs = zip_file.is_zip(output)
-    sources = flags.sources(results=str(zip_file.collected(Path(output))) if packs else output)
-    filters = chain.given_chain(ops, op)
-    assert filters is not None  # argparse requires one of the flags
+    results = str(zip_file.collected(Path(output))) if packs else output
+    encoding["files"] = files
+    sources = sources_of(encoding, results)
+    filters = given_chain(ops, op)
     if packs or not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
         asked = filter_folder.Asked(settings, version, output, force, servers, retry_failed)
         depends_on = {"ops": [ops, op], "retry": retry_failed, **encoding}
-        return filter_folder.run(asked, sources, flags.files, depends_on)
+        return filter_folder.run(asked, sources, files, depends_on)
     if retry_failed:
         raise WrongUsage("--retry-failed: name the folder or list of the command that failed")
     target = targets.target_of(output, len(files), force)
@@ -106,7 +98,7 @@ def run(
     targets.check(target, files, version.output.format.of)
     work = Filtering(version, _Named(target), timing=True)
     printer = RecordPrinter(sys.stderr, sys.stderr.write, as_json=as_json)
-    total = source_flags.counted(sources)
+    total = counted(sources)
     return Run(settings, work, servers, total).answer(tasks_of(iter(sources)), printer)
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import records, zip_file
-from app.bulk.outputs.folder import ResultsFolder
+from app.bulk.outputs.folder import Places, ResultsFolder
 from app.bulk.outputs.journal import Journal, Origin, partial_of
-from app.bulk.outputs.places import Places
 from app.bulk.outputs.records import Records
 from app.bulk.run import GOES_ON, JournalSink, Progress, Run
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.source import Source
 from app.bulk.work import Filtering, Task
-from app.cli.flags import source_flags
+from app.cli.image_flags import counted
 from app.intake.wanted import Version
 from models.codec import ImageFormat
 from models.exit_codes import ExitCode
@@ -144,7 +143,7 @@ def _answered(
     if asked.retry:
         total = records.check_present(file, (each.name for each in sources))
     else:
-        total = source_flags.counted(sources)
+        total = counted(sources)
         if goes_on:
             first = sum(not is_left(*each) for each in _wanted(asked, sources))
     tasks = (

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from app.bulk.errors import WrongUsage
-from app.cli.flags.offered_values import complete_with
+from app.cli.flags import complete_with
 from app.cli.standard_output import show
 from models.did_you_mean import hint
 from models.exit_codes import ExitCode

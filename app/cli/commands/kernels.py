@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from app.bulk.errors import WrongUsage
-from app.cli.flags.settings_flags import add_settings
+from app.cli.flags import add_settings
 from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.settings import Settings

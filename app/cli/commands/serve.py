@@ -7,7 +7,7 @@ import socket
 import sys
 
 from app.bulk.errors import WrongUsage
-from app.cli.flags.settings_flags import add_settings
+from app.cli.flags import add_settings
 from models.exit_codes import ExitCode
 from models.settings import Settings
 

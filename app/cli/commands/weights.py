@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from app.cli.flags.settings_flags import add_settings
+from app.cli.flags import add_settings
 from models.did_you_mean import hint
 from models.exit_codes import ExitCode
 from models.networks.registry import CATALOGUE, NETWORKS, qualified_name

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.catalogue import COMMANDS
-from app.cli.parser import complete_parser, run
+from app.cli.parser import COMMANDS, complete_parser, run
 from models.exit_codes import ExitCode
 from models.settings import SECTIONS, Settings
 
@@ -68,7 +67,10 @@ def test_help_of_serve_groups_all_settings_with_their_defaults(
     [
         (["serv"], "no command 'serv'; did you mean 'serve'?"),
         (["serve", "--prot", "1"], "there is no flag --prot; did you mean --port?"),
-        (["filter", "a.png", "--formt", "png"], "did you mean --format?"),
+        (
+            ["filter", "a.png", "--op", "sepia", "-o", "b", "--formt", "png"],
+            "did you mean --format?",
+        ),
         (["filter", "--format", "jpg", "a"], "no choice 'jpg'; did you mean 'jpeg'?"),
         (["filters", "gausian_blur"], "did you mean 'gaussian_blur'?"),
         (["classify", "a.png", "--networks", "resnet19"], "did you mean 'resnet18'?"),

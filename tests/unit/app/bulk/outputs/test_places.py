@@ -1,6 +1,6 @@
 """The names of results below a folder."""
 
-from app.bulk.outputs.places import Places
+from app.bulk.outputs.folder import Places
 from models.codec import ImageFormat
 
 

@@ -128,7 +128,7 @@ def test_a_zip_that_could_not_be_packed_is_packed_by_the_same_command(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(zip_file, "_write", full)
+        patch.setattr(zip_file, "ZipFile", full)
         assert filtered(sources, archive) == ExitCode.CANNOT_WRITE
     assert "No space left on device; the same command goes on" in capfd.readouterr().err
     assert not archive.exists()
@@ -153,7 +153,7 @@ def test_a_command_that_goes_on_replaces_no_zip_that_was_made_meanwhile(
 ) -> None:
     sources, archive = photos(tmp_path), tmp_path / "made.zip"
     with monkeypatch.context() as patch:
-        patch.setattr(zip_file, "_write", stopped)
+        patch.setattr(zip_file, "ZipFile", stopped)
         with pytest.raises(KeyboardInterrupt):
             filtered(sources, archive)
     archive.write_text("mine")

@@ -3,7 +3,7 @@
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.cli.flags.chain import given_chain
+from app.cli.image_flags import given_chain
 
 JSON = '[{"name": "gaussian_blur", "sigma": 2}, {"name": "sepia"}]'
 
@@ -19,10 +19,6 @@ JSON = '[{"name": "gaussian_blur", "sigma": 2}, {"name": "sepia"}]'
 )
 def test_all_spellings_make_the_same_chain(ops: str | None, op: list[str]) -> None:
     assert given_chain(ops, op) == given_chain(JSON, [])
-
-
-def test_without_flags_there_is_no_chain() -> None:
-    assert given_chain(None, []) is None
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
-"""A flag for each setting, as several commands have them."""
+"""A flag for each setting, from its declaration in `models.settings`; values that shells offer."""
 
 import argparse
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from app.cli.flags.offered_values import complete_files, complete_with
 from models.networks.registry import NETWORKS
 from models.settings import PREFIX, Settings, in_sections
+
+OFFERED = "darkroom_offered"
+"""The attribute of an action that holds the values that shells offer; None stands for files."""
 
 LOCAL = (
     "threads",
@@ -67,6 +69,16 @@ VALUES = {
     "log_level": ("debug", "info", "warning", "error"),
 }
 """Values that shells offer for settings whose type is text."""
+
+
+def complete_with(action: argparse.Action, values: Sequence[str]) -> None:
+    """Let shells offer these values; others stay allowed. `completion.py` reads the mark."""
+    vars(action)[OFFERED] = tuple(values)
+
+
+def complete_files(action: argparse.Action) -> None:
+    """Let shells offer the names of files."""
+    vars(action)[OFFERED] = None
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
