@@ -143,7 +143,7 @@ def test_a_zip_of_results_appears_whole_or_not_at_all(
 def test_a_large_zip_is_never_in_memory_as_a_whole(
     kind: str, archive: Path, tmp_path: Path
 ) -> None:
-    size, block = 64 << 20, bytes(1 << 20)
+    size, block = 16 << 20, bytes(1 << 20)
 
     def large(exchange: Exchange) -> None:
         exchange.head(200, "application/zip")
