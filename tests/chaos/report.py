@@ -1,7 +1,7 @@
-"""Write the tables of `docs/reliability.md` from the catalogue of attacks and the measured file.
+"""Write `tests/bench/results/attacks.md` from the catalogue of attacks and the measured file.
 
-`python -m tests.chaos.report` replaces what stands between the page's markers, so that no figure is
-typed by hand. A unit test compares the page with the file.
+`python -m tests.chaos.report` writes the page, so that no figure is typed by hand. A unit test
+compares the page with the file.
 """
 
 import json
@@ -13,9 +13,8 @@ from typing import Any
 from tests.chaos.attacks.catalogue import ATTACKS
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
 RESULTS = ROOT / "tests" / "bench" / "results" / "attacks.json"
-BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
+PAGE = RESULTS.with_suffix(".md")
 
 _HEAD = (
     "| attack | promise | `/livez`, worst | neighbours in time | memory | CPU | broken |",
@@ -31,26 +30,25 @@ def load(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def table(report: Mapping[str, Any]) -> str:
-    """Return the table, below a line that states where and when its figures were measured."""
+def page(report: Mapping[str, Any]) -> str:
+    """Return the page: where and when its figures were measured, and a row for each attack."""
     measured = {each["attack"]: each for each in report["attacks"]}
     note = f", {report['note']}" if report.get("note") else ""
     return "\n".join(
         [
+            "# Attacks",
+            "",
+            "`python -m tests.chaos.report` writes this page. "
+            "[Reliability](../../../docs/reliability.md) has the promises and the method.",
+            "",
             f"Commit `{report['commit']}`, {report['cores']} cores ({report['machine']}{note}), "
             f"{report['when']}:",
             "",
             *_HEAD,
             *(_row(name, measured.get(name)) for name in ATTACKS),
+            "",
         ]
     )
-
-
-def page(text: str, content: str) -> str:
-    """Return the page with `content` between its markers."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{content}\n\n{END}{tail}"
 
 
 def _row(name: str, result: Result | None) -> str:
@@ -71,8 +69,8 @@ def _row(name: str, result: Result | None) -> str:
 
 
 def main() -> int:
-    """Rewrite the page; the exit code is 0."""
-    PAGE.write_text(page(PAGE.read_text(), table(load(RESULTS))))
+    """Write the page; the exit code is 0."""
+    PAGE.write_text(page(load(RESULTS)))
     return 0
 
 
