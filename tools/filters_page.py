@@ -20,14 +20,12 @@ BEFORE = "before"
 """Name of the picture that all filters are applied to."""
 
 ALPHA = {
-    "point": "kept; colours are filtered without regard to it",
     "premul": "filtered too; colours are weighted by their opacity",
     "plane": "filtered as one more plane",
     "keep": "kept as it is",
     "drop": "dropped",
 }
 RESULT = {
-    "same": "the size and channels of the image",
     "colour": "RGB, for grey images too",
     "no alpha": "no alpha",
     "turned": "width and height may be swapped",
@@ -36,15 +34,27 @@ RESULT = {
 HEAD = """# Filters
 
 `make docs` generates this page from the filters; do not edit it. A running server returns the same
-as JSON at `GET /filters`, and a picture of each filter at `GET /filters/{name}/thumbnail`.
+as JSON at `GET /filters`, and a picture of each filter at `GET /filters/{{name}}/thumbnail`.
 
 A request names one filter, `POST /filter?name=gaussian_blur&sigma=2`, or a chain of them as `ops`.
 A parameter that is left out has its default; the error for a wrong one states what is allowed.
-Images have 8 bits a channel and are grey, RGB, or RGB with alpha. The tolerance is the largest
-distance of pixels from those of the reference in the tests. All filters have GPU kernels: a chain
-runs on the GPU if there is one.
+Images have 8 bits a channel and are grey, RGB, or RGB with alpha. All filters have GPU kernels: a
+chain runs on the GPU if there is one.
+
+Unless the section of a filter says something else, the result has the size and the channels of the
+image, alpha is kept and has no influence on colours, and pixels are exactly those of the reference
+in the tests. A tolerance is the largest distance from them. All pictures are made of this image:
+
+![before](filters/before.webp)
+
+Each section ends with an example for `ops`:
+
+```sh
+{curl} -F 'ops=[{{"name": "grayscale"}}]'
+```
 """
 
+USUAL = {"Alpha": "point", "Result": "same", "Tolerance": "exact"}
 
 CURL = "curl localhost:8000/filter -F files=@photo.jpg -o filtered.jpg"
 
@@ -52,36 +62,39 @@ CURL = "curl localhost:8000/filter -F files=@photo.jpg -o filtered.jpg"
 def page() -> str:
     """Return the whole page as Markdown."""
     names = ", ".join(f"[{name}](#{name})" for name in FILTERS)
-    return "\n".join([HEAD, names, "", *(section(name) for name in FILTERS)])
+    return "\n".join([HEAD.format(curl=CURL), names, "", *(section(name) for name in FILTERS)])
 
 
 def section(name: str) -> str:
     """Return the section of one filter: description, pictures, parameters, rules, a request."""
     filter_, described = FILTERS[name], describe(FILTERS[name])
     rules = {
-        "Alpha": ALPHA.get(described["alpha"], described["alpha"]),
+        "Alpha": _unusual("Alpha", described["alpha"], ALPHA),
         "Border": described["border"],
-        "Result": RESULT.get(described["result_shape"], described["result_shape"]),
-        "Tolerance": described["tolerance"],
-        "GPU kernels": "yes" if filter_.passes else "no",
+        "Result": _unusual("Result", described["result_shape"], RESULT),
+        "Tolerance": _unusual("Tolerance", described["tolerance"], {}),
+        "GPU kernels": "" if filter_.passes else "no",
     }
+    told = " · ".join(f"{rule}: {text}" for rule, text in rules.items() if text)
     return "\n".join(
         [
             f"## {name}",
             "",
             described["description"],
             "",
-            f"![{BEFORE}](filters/{BEFORE}.webp) ![{name}](filters/{name}.webp)",
+            f"![{name}](filters/{name}.webp)",
             "",
             *_parameters(described["parameters"]),
-            " · ".join(f"{rule}: {text}" for rule, text in rules.items() if text),
-            "",
-            "```sh",
-            f"{CURL} -F 'ops={json.dumps([described['example']])}'",
-            "```",
+            *([told, ""] if told else []),
+            f"`{json.dumps([described['example']])}`",
             "",
         ]
     )
+
+
+def _unusual(rule: str, value: str, texts: dict[str, str]) -> str:
+    """Return the text of a rule, or an empty one if the head of the page says the same."""
+    return "" if value == USUAL[rule] else texts.get(value, value)
 
 
 def write() -> None:
