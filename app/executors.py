@@ -4,7 +4,6 @@ This module is part of the composition root; `app.main` puts the other parts aro
 """
 
 import asyncio
-import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from app.pipeline.memory import Memory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend, Load
-from models.domain.job import ReleaseReason
 from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
-from workers.ipc.frames import Batched, Welcome, decode_network
+from workers.ipc.frames import Batched, Welcome
 from workers.malloc import return_freed_memory
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
@@ -114,10 +112,9 @@ async def remote_executor(
     backend = ProcessBackend(
         workers.addresses,
         BYTES_PER_PIXEL * pixels,
+        counters.work_of(len(workers.addresses)),
         settings.drain_timeout,
         _counted(metrics),
-        on_other=lambda: signal.raise_signal(signal.SIGTERM),
-        work=counters.work_of(len(workers.addresses)),
     )
     try:
         welcome = await backend.welcome(workers.patience)
@@ -179,13 +176,12 @@ def image_memory(settings: Settings, counters: Counters) -> Memory:
 
 
 def _computing(welcome: Welcome) -> Computing:
-    return Computing(tuple(map(decode_network, welcome.networks)), welcome.degraded)
+    return Computing(welcome.networks, welcome.degraded)
 
 
 def _counted(metrics: Metrics) -> Callable[[Batched], None]:
     def count(batched: Batched) -> None:
-        reason = ReleaseReason(batched.reason)
-        metrics.on_batch(batched.operation, batched.network, batched.size, reason)
+        metrics.on_batch(batched.operation, batched.network, batched.size, batched.reason)
         metrics.on_device(batched.device, batched.size, batched.seconds)
 
     return count

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Subsampling
 from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
+from workers.operations import Classify
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.ticket import Ticket
 
@@ -31,17 +32,6 @@ class FakeClock:
         self.now += seconds
 
 
-@dataclass(frozen=True, slots=True)
-class FakeOperation:
-    """An operation with a batch key and no other content."""
-
-    key: str
-
-    @property
-    def batch_key(self) -> Hashable:
-        return self.key
-
-
 def fake_job(
     number: int = 0,
     key: str = "a",
@@ -51,14 +41,14 @@ def fake_job(
 ) -> Job:
     """Return a job whose image's first sample is `number`, from 0 to 255."""
     image = Image(np.full((1, n_pixels, 1), number, np.uint8))
-    return Job(FakeOperation(key), image, deadline, lane)
+    return Job(Classify(network=key), image, deadline, lane)
 
 
 def fake_jpeg(number: int, n_bytes: int = 5000) -> Job:
     """Return a job whose image is a file that begins with `number` and ends with 255 - `number`."""
     data = np.full(n_bytes, number, np.uint8)
     data[-1] = 255 - number
-    return Job(FakeOperation("a"), Jpeg(data, 30, 20, 6, Subsampling.S420))
+    return Job(Classify(network="a"), Jpeg(data, 30, 20, 6, Subsampling.S420))
 
 
 def number_of(job: Job) -> int:

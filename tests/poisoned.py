@@ -8,7 +8,7 @@ import sys
 from models.domain.errors import ServiceError
 from models.domain.job import Job, Result
 from tests.fakes import FakeEngine, first_sample, number_of
-from tests.worker_fixture import WELCOME, decode_fake
+from tests.worker_fixture import WELCOME
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -30,7 +30,7 @@ def answer(job: Job) -> Result | ServiceError:
 
 async def main(address: str) -> None:
     """Serve front ends at an abstract address until the process is killed."""
-    host = WorkerServer(decode_fake)
+    host = WorkerServer()
     limits = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30)
     worker = Worker(FakeEngine(answer=answer), limits, on_batch=host.on_batch)
     worker.start()

@@ -4,31 +4,49 @@ import asyncio
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
-from models.domain.job import Operation
-from tests.fakes import GUARD, FakeEngine, FakeOperation, FakeSlot, Gate
-from workers.ipc.frames import EncodedNetwork, Welcome
+from models.networks.served import ServedNetwork
+from tests.fakes import GUARD, FakeEngine, FakeSlot, Gate
+from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Worker
 
 ARENA = 1 << 20
 """Bytes of an arena."""
 
-WELCOME = Welcome("fake", [EncodedNetwork("resnet18", problem="a fake has no weights")])
+WELCOME = Welcome("fake", (ServedNetwork("resnet18", problem="a fake has no weights"),))
 
 
-def encode_fake(operation: Operation) -> object:
-    """Encode a fake operation for a frame."""
-    return operation.batch_key
+class OwnWork:
+    """The work that one front end alone has given to `workers` workers."""
+
+    def __init__(self, workers: int) -> None:
+        self._totals = [0] * workers
+
+    def add(self, worker: int, pixels: int) -> None:
+        """Add to a worker's work."""
+        self._totals[worker] += pixels
+
+    def totals(self) -> Sequence[int]:
+        """Return the work of each worker."""
+        return self._totals
 
 
-def decode_fake(said: object) -> Operation:
-    """Decode a fake operation from a frame."""
-    return FakeOperation(str(said))
+class CountingWorker(Worker[FakeSlot]):
+    """A worker that counts the jobs which were submitted to it."""
+
+    submitted = 0
+
+    def submit(self, *arguments: Any, **named: Any) -> Ticket:
+        """Count the job and submit it."""
+        self.submitted += 1
+        return super().submit(*arguments, **named)
 
 
 async def wait_until(claim: Callable[[], bool]) -> None:
@@ -44,7 +62,7 @@ class RunningWorker:
 
     address: str
     host: WorkerServer
-    worker: Worker[FakeSlot]
+    worker: CountingWorker
     engine: FakeEngine
     gate: Gate
 
@@ -58,9 +76,9 @@ def running_worker(
 ) -> Iterator[RunningWorker]:
     """Run a worker at an abstract address; it and its connections end with the block."""
     address = address or f"\0darkroom-test-{secrets.token_hex(8)}"
-    gate, host = Gate(is_open=True), WorkerServer(decode_fake)
+    gate, host = Gate(is_open=True), WorkerServer()
     made = engine(on_collect=gate)
-    worker = Worker(made, limits, on_batch=host.on_batch)
+    worker = CountingWorker(made, limits, on_batch=host.on_batch)
     worker.start()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -72,6 +90,9 @@ def running_worker(
         try:
             yield RunningWorker(address, host, worker, made, gate)
         finally:
+            for session in [*host._sessions]:  # a process that was killed marks no job as finished
+                for ticket in [*session._tickets.values()]:
+                    ticket.on_device = None
             loop.call_soon_threadsafe(serving.cancel)
             thread.join()
             gate.open()

@@ -30,11 +30,10 @@ from models.domain.errors import (
 )
 from models.domain.job import Completed, Job
 from models.networks.served import ServedNetwork
-from workers.backends.absence import Absence
+from workers.backends.absence import Absence, combined
 from workers.backends.in_process import LocalBackend
 from workers.backends.quarantine import Quarantine
-from workers.ipc import conversion
-from workers.ipc.frames import EncodedError, encode_network
+from workers.ipc.frames import EncodedError, decode_error, encode_error, encode_source
 from workers.operations import most_result_bytes
 from workers.scheduling.worker import Worker
 
@@ -78,7 +77,7 @@ class Offer:
     @property
     def identity(self) -> str:
         """Return a text that differs where networks, weights or labels do."""
-        found = repr([encode_network(each).identity for each in self.networks])
+        found = repr([each.identity for each in self.networks])
         return hashlib.sha256(found.encode()).hexdigest()[:16]
 
 
@@ -113,7 +112,7 @@ class Replica:
         try:
             done = await self.backend.run(replace(job, deadline=deadline), alone=alone)
         except ServiceError as error:
-            return conversion.encode_error(error), 0.0
+            return encode_error(error), 0.0
         return done, time.monotonic() - done.trace.launched_at
 
     async def report(self) -> Report:
@@ -189,18 +188,14 @@ class RayBackend:
         Baseline JPEGs are always taken encoded: a file is a tenth of its pixels on the network.
         """
         loads = [each.load for _, each in self._reports.values()]
-        alive = bool(loads) and not self._closing.is_set()
-        return Load(
-            device=", ".join(sorted({each.device for each in loads})),
-            queued_jobs=sum([each.queued_jobs for each in loads]),
-            queued_pixels=sum([each.queued_pixels for each in loads]),
-            running_jobs=sum([each.running_jobs for each in loads]),
-            service_rate=self._absence.rate(sum([each.service_rate for each in loads]), alive),
-            alive=alive,
+        closing = self._closing.is_set()
+        device = ", ".join(sorted({each.device for each in loads}))
+        load = combined(loads, [] if closing else loads, device)
+        return replace(
+            load,
+            service_rate=self._absence.rate(load.service_rate, load.alive),
             takes_jpegs=True,
-            decoding=min([each.decoding for each in loads], default=0.0),
-            back_in=None if self._closing.is_set() else self.absence(),
-            progress=sum([each.progress for each in loads]),
+            back_in=None if closing else self.absence(),
         )
 
     async def aclose(self) -> None:
@@ -230,7 +225,7 @@ class RayBackend:
         """Return the answer of the replica that Ray Serve chooses; raise _Lost or ServiceError."""
         left = Deadline(job.deadline.at - time.monotonic())
         sent = replace(job, deadline=left, owned=False)
-        n_bytes = max(conversion.content_of(job.image).nbytes, most_result_bytes(job))
+        n_bytes = max(encode_source(job.image)[0].nbytes, most_result_bytes(job))
         compute = self._by_grpc if n_bytes <= MOST_GRPC_BYTES else self._by_ray
         response = compute.remote(sent, alone=alone)
         try:
@@ -245,7 +240,7 @@ class RayBackend:
         if isinstance(outcome, Completed):
             trace = replace(outcome.trace, launched_at=time.monotonic() - age)
             return Completed(outcome.result, trace)
-        failed = conversion.decode_error(outcome)
+        failed = decode_error(outcome)
         if isinstance(failed, Draining | WorkerLost):
             raise _Lost(counts=isinstance(failed, WorkerLost))
         raise failed

@@ -21,7 +21,7 @@ from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.heartbeat import Heartbeat
 from models.settings import Settings
-from workers.ipc.frames import Welcome, encode_network
+from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.malloc import keep_freed_memory
 from workers.scheduling.worker import Worker
@@ -154,9 +154,8 @@ def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> S
 
 
 def _welcome(started: Started) -> Welcome:
-    load = started.worker.load()
-    networks = [encode_network(each) for each in started.networks]
-    return Welcome(load.device, networks, load.takes_jpegs, started.degraded, _age())
+    device = started.worker.load().device
+    return Welcome(device, started.networks, started.degraded, _age())
 
 
 def _age() -> float:

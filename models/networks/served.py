@@ -40,3 +40,9 @@ class ServedNetwork:
     name: str
     model: Model | None = None
     problem: str | None = None
+
+    @property
+    def identity(self) -> object:
+        """Return what must not change in a server's life: the weights and their labels."""
+        weights = None if self.model is None else (self.model.record.sha256, self.model.labels)
+        return self.name, weights, self.problem

@@ -49,13 +49,15 @@ from app.telemetry.metrics import FOLDER_PREFIX, METRICS_FOLDER
 from models.api.schemas import ModelRecord
 from models.domain.image import Image
 from models.domain.job import Job, Labels
+from models.labels import LabelSet
+from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import answers
 from tests.fakes import FakeEngine
-from workers.ipc.frames import EncodedNetwork, Welcome
+from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.operations import Classify
 from workers.scheduling.batcher import BatchLimits
@@ -87,7 +89,7 @@ def worker(listener: socket.socket) -> None:
     found = Labels(tuple(range(5)), (0.5, 0.2, 0.1, 0.05, 0.01))
     filtered = Image(np.zeros((1, 1, 3), np.uint8))
     wnids: list[str | None] = [None] * CLASSES
-    labels = ("fake", [f"label {n}" for n in range(CLASSES)], wnids)
+    labels = LabelSet("fake", tuple(f"label {n}" for n in range(CLASSES)), tuple(wnids))
 
     def answer(job: Job) -> Labels | Image:
         """Answer the filters too that a front end asks for before it is ready."""
@@ -97,8 +99,7 @@ def worker(listener: socket.socket) -> None:
         engine = FakeEngine(slots=3, answer=answer, takes_jpegs=True)
         made = Worker(engine, BatchLimits(64, 1 << 40))
         made.start()
-        networks = [EncodedNetwork("resnet18", MODEL.model_dump(), labels)]
-        welcome = Welcome("fake", networks, takes_jpegs=True)
+        welcome = Welcome("fake", (ServedNetwork("resnet18", Model(MODEL, labels)),))
         await WorkerServer().serve(listener, made, welcome)
 
     uvloop.run(serve())

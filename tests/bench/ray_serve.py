@@ -37,7 +37,7 @@ from models.domain.backend import Backend
 from models.domain.image import Jpeg
 from models.domain.job import Job, Operation
 from models.settings import Settings
-from tests.fakes import FakeOperation, first_sample
+from tests.fakes import first_sample
 from tests.pictures import drawing, encoded
 from tests.ray_cluster import HeldReplica, running_ray
 from tests.worker_fixture import wait_until
@@ -157,7 +157,7 @@ async def transported(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
     """Return what one front end can send to a device that computes nothing."""
     backend = RayBackend(handle)
     await wait_until(lambda: backend.load().alive)
-    jobs = [Job(FakeOperation("a"), each) for each in photos()]
+    jobs = [Job(Classify(network="a"), each) for each in photos()]
     found = {}
     for images in (1, IMAGES, 64):
         cpu = time.process_time()

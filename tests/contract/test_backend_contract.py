@@ -26,7 +26,7 @@ from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
 from tests.ray_cluster import deploy_held, ray_rig, running_ray
-from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
+from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.scheduling.batcher import BatchLimits
@@ -116,7 +116,7 @@ class ProcessRig(LocalRig):
     def __init__(self, running_worker: RunningWorker) -> None:
         self._hosted = running_worker
         self._gate, self._engine = running_worker.gate, running_worker.engine
-        self._process = ProcessBackend([running_worker.address], ARENA, encode=encode_fake)
+        self._process = ProcessBackend([running_worker.address], ARENA, OwnWork(1))
         self.backend = self._process
 
     async def ready(self) -> None:
@@ -124,7 +124,7 @@ class ProcessRig(LocalRig):
 
     async def accepted(self) -> None:
         await asyncio.sleep(0)
-        await wait_until(lambda: self._hosted.host.decoded == self._process.submitted)
+        await wait_until(lambda: self._hosted.worker.submitted == self._process.submitted)
 
 
 @asynccontextmanager

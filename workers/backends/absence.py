@@ -1,13 +1,30 @@
-"""Measure how long no worker has been running, and predict when one returns; uses no sockets."""
+"""The load of several workers together, and when a worker returns that has gone; no sockets."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from models.domain.backend import Load
 
 HANDOVER = 1.0
 """Seconds in which the successor of a worker that leaves takes over: it can work before that."""
 
 UNKNOWN_START = 5.0
 """Seconds that a worker's start takes, before a worker has reported its own."""
+
+
+def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
+    """Return the load of all workers together, of which those `up` accept jobs."""
+    return Load(
+        device=device,
+        queued_jobs=sum([each.queued_jobs for each in loads]),
+        queued_pixels=sum([each.queued_pixels for each in loads]),
+        running_jobs=sum([each.running_jobs for each in loads]),
+        service_rate=sum([each.service_rate for each in up]),
+        alive=bool(up),
+        takes_jpegs=any([each.takes_jpegs for each in up]),
+        decoding=min([each.decoding for each in up], default=0.0),
+        progress=sum([each.progress for each in loads]),
+    )
 
 
 class Absence:

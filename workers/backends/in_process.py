@@ -4,18 +4,17 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded
 from models.domain.job import Completed, Failed, Job, Outcome
-from workers.scheduling.ticket import Mailbox, Ticket
+from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Worker
 
 
 class LocalBackend:
-    """Backend on a started worker of this process; any number of event loops may use it.
+    """Backend on a started worker of this process; one event loop uses it at a time.
 
     `drain_timeout`: seconds that `aclose` gives the accepted jobs; None waits for all of them.
     """
@@ -23,15 +22,13 @@ class LocalBackend:
     def __init__(self, worker: Worker[Any], drain_timeout: float | None = None) -> None:
         self._worker = worker
         self._drain_timeout = drain_timeout
-        self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
 
     async def run(self, job: Job, *, alone: bool = False) -> Completed:
         """Return the answer of one job; enforce the deadline here, so that a hung engine answers
         504. A job that is `alone` shares the device with no other.
         """
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Outcome] = loop.create_future()
-        ticket = self._worker.submit(job, self._mailbox(loop), waiter, alone=alone)
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        ticket = self._worker.submit(job, _deliver, waiter, alone=alone)
         expire = partial(self._expire, ticket, waiter)
         # A request that is given up cancels this call; the images of jobs go on.
         alarm = alarms().set(job.deadline, expire, ends_early=False)
@@ -57,30 +54,18 @@ class LocalBackend:
         """Refuse new jobs, finish the accepted ones, then stop."""
         await asyncio.to_thread(self._worker.stop, self._drain_timeout)
 
-    def _mailbox(self, loop: asyncio.AbstractEventLoop) -> Mailbox:
-        """Return the mailbox of a loop: a batch then costs each loop one wake-up, not one a job."""
-        mailbox = self._mailboxes.get(loop)
-        if mailbox is None:
-            # A value with a strong reference to its key would keep a weak dictionary from ever
-            # dropping the loop.
-            alive = ref(loop)
-
-            def mailbox(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-                if (target := alive()) is not None:
-                    target.call_soon_threadsafe(_resolve, outcomes)
-
-            self._mailboxes[loop] = mailbox
-        return mailbox
-
     def _expire(self, ticket: Ticket, waiter: asyncio.Future[Outcome]) -> None:
         if not waiter.done():
             self._worker.cancel(ticket)
             waiter.set_result(Failed(DeadlineExceeded("the request's deadline passed")))
 
 
+def _deliver(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
+    """Hand the outcomes of a batch to their loop: they cost the loop one wake-up, not one a job."""
+    outcomes[0][0].tag.get_loop().call_soon_threadsafe(_resolve, outcomes)
+
+
 def _resolve(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
     for ticket, outcome in outcomes:
-        waiter = ticket.tag
-        assert isinstance(waiter, asyncio.Future)
-        if not waiter.done():
-            waiter.set_result(outcome)
+        if not ticket.tag.done():
+            ticket.tag.set_result(outcome)

@@ -11,13 +11,17 @@ slot begins there is given to the device: after a crash the front end reads whic
 guilty.
 """
 
+import asyncio
 import bisect
 import mmap
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from models.domain.deadline import Deadline
+from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
+from models.domain.fair_queue import FairQueue, Lack
 from models.domain.image import Pixels
 
 PAGE = mmap.PAGESIZE
@@ -25,8 +29,7 @@ LARGE = 4 << 20
 """Bytes from which a free slot's memory is given back to the kernel, which costs page faults."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaSlot:
+class ArenaSlot(NamedTuple):
     """A piece of an arena, in bytes."""
 
     offset: int
@@ -34,7 +37,7 @@ class ArenaSlot:
 
 
 class Arena:
-    """The memory itself, mapped by every process that has its file descriptor `fd`."""
+    """The memory itself, mapped by every process that has been given its file descriptor `fd`."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -117,3 +120,44 @@ class ArenaAllocator:
             end += self._free[last][1]
             last += 1
         self._free[index:last] = [(start, end - start)]
+
+
+class ArenaSlots:
+    """Queue for the slots of an arena, first come, first served; belongs to one event loop."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._room = ArenaAllocator(arena.size)
+        self._queue = FairQueue[int, ArenaSlot](
+            lambda n_bytes, _: self._room.take(n_bytes) or Lack.ALL, self._returned
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Return how many jobs wait for a slot."""
+        return len(self._queue)
+
+    async def take(self, n_bytes: int, deadline: Deadline) -> ArenaSlot:
+        """Return a slot of at least `n_bytes` bytes; wait for it, at most until the deadline."""
+        if n_bytes > self._room.size:
+            raise TooManyPixels(f"an image of {n_bytes:,} bytes has no room on this server")
+        if (slot := self._queue.take_now(None, n_bytes)) is not None:
+            return slot  # without the 5 µs of a timeout
+        try:
+            async with asyncio.timeout_at(deadline.alarm):
+                return await self._queue.take(None, n_bytes)
+        except TimeoutError:
+            raise DeadlineExceeded("the request's deadline passed") from None
+
+    def free(self, slot: ArenaSlot) -> None:
+        """Take a slot back; large slots give their memory back to the kernel."""
+        self._returned(slot)
+        self._queue.wake()
+
+    def refuse(self, error: ServiceError) -> None:
+        """Raise an error in every job that still waits."""
+        self._queue.refuse(error)
+
+    def _returned(self, slot: ArenaSlot) -> None:
+        self._arena.forget(slot)
+        self._room.give_back(slot)

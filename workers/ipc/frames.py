@@ -1,7 +1,7 @@
 """The messages between front ends and workers, in MessagePack, and their way over a Unix socket.
 
-Pixels never travel here, they are in the arena; nothing is pickled. A frame on a socket is its
-length in bytes, uint32 little-endian, and MessagePack.
+Pixels never travel here, they are in the arena; nothing is pickled. A message on a socket is its
+length in bytes, uint32 little-endian, and the MessagePack of a list of frames.
 """
 
 import asyncio
@@ -9,84 +9,64 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar, cast
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
+import numpy as np
 
-from models.api.schemas import ModelRecord
-from models.labels import LabelSet
-from models.networks.served import Model, ServedNetwork
+from models.domain import errors
+from models.domain.backend import Load
+from models.domain.errors import FieldError, InternalError, ServiceError
+from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
+from models.domain.job import Labels, Lane, Operation, ReleaseReason, Trace
+from models.networks.served import ServedNetwork
+from workers.filters.registry import parse_chain
+from workers.ipc.arena import ArenaSlot
+from workers.operations import (
+    Classify,
+    DeviceJpeg,
+    FilterChain,
+    FunctionToApply,
+    NetworkOutput,
+)
 
 log = logging.getLogger("darkroom.wire")
 
 Shape = tuple[int, int, int]
 
 
-class EncodedNetwork(msgspec.Struct, frozen=True, array_like=True):
-    """A network that a worker serves: its record and its labels, or the problem instead.
+class JpegHeader(NamedTuple):
+    """The header of a JPEG in a slot: its size in pixels, its orientation and its subsampling."""
 
-    `labels` are the name of the set, the names of the classes in order, and their WordNet ids.
-    """
-
-    name: str
-    model: dict[str, Any] | None = None
-    labels: tuple[str, list[str], list[str | None]] | None = None
-    problem: str | None = None
-
-    @property
-    def identity(self) -> object:
-        """Return what must not change in a server's life: the weights and their labels."""
-        return self.name, self.labels, (self.model or {}).get("sha256"), self.problem
+    height: int
+    width: int
+    orientation: int
+    subsampling: Subsampling
 
 
-def encode_network(network: ServedNetwork) -> EncodedNetwork:
-    """Return a served network as MessagePack can carry it."""
-    model = network.model
-    if model is None:
-        return EncodedNetwork(network.name, problem=network.problem)
-    labels = (model.labels.name, list(model.labels.labels), list(model.labels.wnids))
-    return EncodedNetwork(network.name, model.record.model_dump(), labels, network.problem)
-
-
-def decode_network(network: EncodedNetwork) -> ServedNetwork:
-    """Reverse `encode_network`."""
-    model = None
-    if network.model is not None and network.labels is not None:
-        name, labels, wnids = network.labels
-        label_set = LabelSet(name, tuple(labels), tuple(wnids))
-        model = Model(ModelRecord.model_validate(network.model), label_set)
-    return ServedNetwork(network.name, model, network.problem)
+EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
+"""An error's code and text, and the path, message and value of each wrong field."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Base class of all frames."""
 
 
-EncodedJpeg = tuple[int, int, int, str]
-"""Height, width, orientation and subsampling of a JPEG."""
-
-Times = tuple[float, float, float, float, float, int, int, str, float, str]
-"""The fields of a trace, in order."""
-
-EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
-"""An error's code and text, and the path, message and value of each wrong field."""
-
-
 class Submit(Frame, frozen=True):
     """A front end hands over a job and its slot. `deadline` is on the host's monotonic clock.
 
-    The content of the slot has this `shape`; with `jpeg` it is a file, (bytes, 1, 1).
+    The content of the slot has this `shape`; with `jpeg` it is a file, (bytes, 1, 1). `operation`
+    is the text of `encode_operation`.
     """
 
     number: int
-    offset: int
-    size: int
+    slot: ArenaSlot
     shape: Shape
-    operation: Any
+    operation: bytes
     deadline: float
-    lane: str
-    jpeg: EncodedJpeg | None = None
+    lane: Lane
+    jpeg: JpegHeader | None = None
     alone: bool = False
     """True if it must be computed with no other job on the device: a worker died with it."""
     counted: bool = True
@@ -106,48 +86,31 @@ class Welcome(Frame, frozen=True):
     """
 
     device: str
-    networks: list[EncodedNetwork]
-    takes_jpegs: bool = False
+    networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
     start: float = 0.0
-
-    @property
-    def identity(self) -> object:
-        """Return what must not change in a server's life: networks, weights and labels."""
-        return [each.identity for each in self.networks]
-
-    def beside(self, workers: "Iterable[Welcome]") -> "Welcome":
-        """Return this frame with the reasons of all workers that are degraded."""
-        reasons = dict.fromkeys(each.degraded for each in workers if each.degraded)
-        return msgspec.structs.replace(self, degraded="; ".join(reasons) or None)
 
 
 class Done(Frame, frozen=True):
     """A worker hands a job's slot back, with the outcome; of a cancelled job, nothing else.
 
-    The slot holds pixels; with `jpeg` a file, (bytes, 1, 1). `vector` holds the float32 values of
-    logits or of an embedding, in the byte order of the host.
+    The slot holds pixels of this `shape`; with `jpeg` a file, (bytes, 1, 1). `vector` holds the
+    float32 values of logits or of an embedding, in the byte order of the host.
     """
 
     number: int
-    trace: Times | None = None
-    class_ids: tuple[int, ...] = ()
-    scores: tuple[float, ...] = ()
+    trace: Trace | None = None
+    labels: Labels | None = None
     shape: Shape | None = None
     error: EncodedError | None = None
-    jpeg: EncodedJpeg | None = None
+    jpeg: JpegHeader | None = None
     vector: bytes | None = None
 
 
 class LoadReport(Frame, frozen=True):
-    """How busy a worker is; `progress` grows while its device gets work done."""
+    """How busy a worker is."""
 
-    queued_jobs: int
-    queued_pixels: int
-    running_jobs: int
-    service_rate: float
-    decoding: float = 0.0
-    progress: float = 0.0
+    load: Load
 
 
 class Batched(Frame, frozen=True):
@@ -157,7 +120,7 @@ class Batched(Frame, frozen=True):
 
     operation: str
     size: int
-    reason: str
+    reason: ReleaseReason
     network: str = ""
     device: str = ""
     seconds: float = 0.0
@@ -171,100 +134,183 @@ class Leaving(Frame, frozen=True):
 ToWorker = Submit | Cancel
 FromWorker = Welcome | Done | LoadReport | Batched | Leaving
 
-ENCODER = msgspec.msgpack.Encoder()
-TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
-FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+# Records of models are Pydantic's; all other values are structs and dataclasses.
+ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda record: record.model_dump())
+TO_WORKER = msgspec.msgpack.Decoder(list[ToWorker])
+FROM_WORKER = msgspec.msgpack.Decoder(
+    list[FromWorker], dec_hook=lambda kind, fields: kind.model_validate(fields)
+)
+
+# Domain objects in frames.
+
+
+class _Chain(msgspec.Struct, array_like=True, tag=True):
+    jpeg: DeviceJpeg | None
+    filters: list[dict[str, Any]]
+
+
+class _Classify(msgspec.Struct, array_like=True, tag=True):
+    top_k: int
+    function: FunctionToApply
+    network: str
+    output: NetworkOutput
+    preprocessed: bool
+
+
+_OPERATIONS = msgspec.msgpack.Decoder(_Chain | _Classify)
+
+
+def encode_operation(operation: Operation) -> bytes:
+    """Return an operation as MessagePack."""
+    if isinstance(operation, FilterChain):
+        filters = [each.model_dump() for each in operation.filters]
+        return ENCODER.encode(_Chain(operation.jpeg, filters))
+    assert isinstance(operation, Classify)
+    return ENCODER.encode(
+        _Classify(
+            operation.top_k,
+            operation.function_to_apply,
+            operation.network,
+            operation.output,
+            operation.preprocessed,
+        )
+    )
+
+
+@lru_cache(256)
+def decode_operation(encoded: bytes) -> Operation:
+    """Reverse `encode_operation`, once for equal bytes: a chain of two filters takes 60 µs."""
+    found = _OPERATIONS.decode(encoded)
+    if isinstance(found, _Chain):
+        return FilterChain(parse_chain(found.filters), found.jpeg)
+    return Classify(*msgspec.structs.astuple(found))
+
+
+def encode_source(source: Source) -> tuple[Pixels, JpegHeader | None]:
+    """Return what a slot carries, uint8 with three dimensions, and the header of a JPEG.
+
+    A file has the shape (bytes, 1, 1), and a network's input (3, height, 4 · width).
+    """
+    if isinstance(source, Image):
+        return source.pixels, None
+    if isinstance(source, NetworkInput):
+        return source.values.view(np.uint8), None
+    header = JpegHeader(source.height, source.width, source.orientation, source.subsampling)
+    return source.data.reshape(-1, 1, 1), header
+
+
+def decode_source(lying: Pixels, jpeg: JpegHeader | None) -> Image | Jpeg:
+    """Reverse `encode_source` for pixels and JPEGs."""
+    return Image(lying) if jpeg is None else Jpeg(lying.reshape(-1), *jpeg)
+
+
+_ERRORS = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ServiceError) and "__init__" not in vars(kind)
+} | {ServiceError.code: InternalError}
+
+_PLAIN = (str, int, float, type(None))
+
+
+def encode_error(error: ServiceError) -> EncodedError:
+    """Return an error without its traceback; given values are kept, or replaced by their text."""
+    fields = [
+        (e.path, e.message, e.given if isinstance(e.given, _PLAIN) else repr(e.given))
+        for e in error.errors
+    ]
+    return error.code, error.detail, fields
+
+
+def decode_error(encoded: EncodedError) -> ServiceError:
+    """Reverse `encode_error`; an unknown code becomes an InternalError."""
+    code, detail, fields = encoded
+    return _ERRORS.get(code, InternalError)(detail, [FieldError(*field) for field in fields])
+
 
 # The socket.
 
 _LENGTH = struct.Struct("<I")
 
-LONGEST = 1 << 20
-"""Bytes of a frame, at most. Thousands of labels take a tenth of it."""
-
 T = TypeVar("T")
 
 
 class FrameProtocol(asyncio.Protocol, Generic[T]):
-    """One end of a connection: all frames that came with one read go to `on_frames` at once.
+    """One end of a connection; classes of both ends derive from it.
 
     Unreadable bytes go to `on_broken`, and reading stops. The connection stays open: closing it
-    would mean that this end no longer uses the arena. An error of `on_frames` is a fault of this
-    end: it is logged, and later frames are read.
+    would mean that this end no longer uses the arena. An error of `on_frame` is a fault of this
+    end: the error is logged, and later frames are read.
     """
 
-    def __init__(
-        self,
-        decoder: "msgspec.msgpack.Decoder[T]",
-        on_frames: Callable[[list[T]], None],
-        on_lost: Callable[[], None],
-        on_broken: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, decoder: "msgspec.msgpack.Decoder[list[T]]") -> None:
         self._decoder = decoder
-        self._on_frames, self._on_lost, self._on_broken = on_frames, on_lost, on_broken
         self._buffer = bytearray()
         self._outbox: list[Frame] = []
         self._transport: asyncio.Transport | None = None
+
+    def on_frame(self, frame: T) -> None:
+        """Handle a frame of the other end."""
+        raise NotImplementedError
+
+    def on_broken(self, error: Exception) -> None:
+        """Handle bytes that are no frame."""
+        raise NotImplementedError
+
+    def on_lost(self) -> None:
+        """Handle the end of the connection."""
+        raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the transport from the event loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Split the bytes that the event loop read into frames."""
+        """Handle all frames of the messages that have come in full."""
         self._buffer += data
-        try:
-            frames = self._whole_frames()
-        except Exception as error:  # the event loop would close the connection
-            if self._transport is not None:
-                self._transport.pause_reading()
-            self._on_broken(error)
-            return
-        try:
-            if frames:
-                self._on_frames(frames)
-        except Exception:  # the connection is protected: the event loop would close it
-            log.exception("frames could not be handled")
+        while len(self._buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
+            if len(self._buffer) < end:
+                return
+            try:
+                frames = self._decoder.decode(self._buffer[_LENGTH.size : end])
+            except Exception as error:  # the event loop would close the connection
+                if self._transport is not None:
+                    self._transport.pause_reading()
+                self.on_broken(error)
+                return
+            del self._buffer[:end]
+            for frame in frames:
+                try:
+                    self.on_frame(frame)
+                except Exception:  # the other frames are protected, and the connection
+                    log.exception("a %s could not be handled", type(frame).__name__)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Handle the end of the connection."""
-        lost, self._transport = self._on_lost, None
-        # No cycle may keep the arena mapped until the garbage collector comes.
-        self._on_frames, self._on_lost, self._on_broken = _nothing, _nothing, _nothing
+        self._transport = None  # no cycle may keep the arena mapped until it is collected
         self._outbox.clear()
-        lost()
+        self.on_lost()
 
-    def send(self, frames: Iterable[Frame]) -> None:
-        """Write frames in one piece; write nothing once the other end is gone."""
-        if self._transport is not None:
-            pieces: list[bytes] = []
-            for frame in frames:
-                body = ENCODER.encode(frame)
-                pieces += _LENGTH.pack(len(body)), body
-            self._transport.write(b"".join(pieces))
+    def send(self, *frames: Frame) -> None:
+        """Write frames, in one message with all others of this turn of the event loop.
 
-    def send_soon(self, frame: Frame) -> None:
-        """Write a frame, in one piece with all others of this turn of the event loop.
-
-        Each piece is a system call, which wakes the other end. Do not mix with `send`.
+        Each message is a system call, which wakes the other end. Nothing is written once the other
+        end is gone.
         """
-        if self._transport is not None:
+        if self._transport is not None and frames:
             if not self._outbox:
                 asyncio.get_running_loop().call_soon(self._flush)
-            self._outbox.append(frame)
+            self._outbox += frames
 
     def _flush(self) -> None:
         frames, self._outbox = self._outbox, []
-        if frames:
-            self.send(frames)
-
-    @property
-    def behind(self) -> bool:
-        """Return whether the other end reads so slowly that it should get only necessary frames."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > LONGEST
+        if frames and self._transport is not None:
+            body = ENCODER.encode(frames)
+            self._transport.write(_LENGTH.pack(len(body)) + body)
 
     def close(self) -> None:
-        """Write pending bytes, then close the connection."""
+        """Write pending frames, then close the connection."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -273,27 +319,6 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         """Close the connection at once; pending bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
-
-    def _whole_frames(self) -> list[T]:
-        frames, start = [], 0
-        while (end := self._end(start)) is not None:
-            frames.append(self._decoder.decode(self._buffer[start + 4 : end]))
-            start = end
-        del self._buffer[:start]
-        return frames
-
-    def _end(self, start: int) -> int | None:
-        if len(self._buffer) < start + 4:
-            return None
-        length = int(_LENGTH.unpack_from(self._buffer, start)[0])
-        if length > LONGEST:
-            raise ValueError(f"a frame of {length} bytes")
-        end = start + 4 + length
-        return end if len(self._buffer) >= end else None
-
-
-def _nothing(*_: object) -> None:
-    """Do nothing; a lost connection has no more callbacks."""
 
 
 def same_user(connection: socket.socket) -> bool:

@@ -5,36 +5,38 @@ front end that leaves or sends nonsense affects only its own jobs.
 """
 
 import asyncio
-import functools
 import logging
-import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from models.domain.backend import Load
 from models.domain.deadline import Deadline
 from models.domain.errors import InternalError, ServiceError
-from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome, Vector
-from workers.ipc import conversion, frames
-from workers.ipc.arena import Arena, ArenaSlot
+from models.domain.image import NetworkInput, Source
+from models.domain.job import Completed, Job, Labels, Outcome, Vector
+from workers.ipc.arena import Arena
 from workers.ipc.frames import (
     TO_WORKER,
     Batched,
-    Cancel,
     Done,
-    Frame,
     FrameProtocol,
     Leaving,
     LoadReport,
     Submit,
     ToWorker,
     Welcome,
+    decode_operation,
+    decode_source,
+    encode_error,
+    encode_source,
+    same_user,
 )
-from workers.operations import kind_of
+from workers.operations import Classify, kind_of
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.throughput import BusyTime
@@ -44,29 +46,26 @@ from workers.scheduling.worker import Worker
 log = logging.getLogger("darkroom.host")
 
 
-class ClientSession:
-    """Session with one front end."""
+class ClientSession(FrameProtocol[ToWorker]):
+    """Session with one front end; it is one of the `sessions` until its connection ends."""
 
-    def __init__(
-        self,
-        worker: Worker[Any],
-        arena: Arena,
-        decode: Callable[[Any], Operation],
-        on_lost: "Callable[[ClientSession], None]",
-    ) -> None:
-        self._decode = decode
-        self._tell_lost = on_lost
+    def __init__(self, worker: Worker[Any], arena: Arena, sessions: "set[ClientSession]") -> None:
+        super().__init__(TO_WORKER)
         self._worker = worker
         self._arena = arena
+        self._sessions = sessions
         self._tickets: dict[int, Ticket] = {}
         self._loop = asyncio.get_running_loop()
-        self._broken = self._lost = False
-        self._reported: LoadReport | None = None
-        self.protocol = FrameProtocol(TO_WORKER, self._on_frames, self._on_lost, self._on_broken)
+        self._broken = False
+        self._reported: Load | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept the transport from the event loop."""
+        super().connection_made(transport)
+        self._sessions.add(self)
 
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-        """Receive outcomes: fill the slots here, on the worker's thread, and write frames on the
-        loop.
+        """Fill the slots here, on the worker's thread, and let the loop write frames.
 
         Where the worker was given up, its threads may still write to the slots of jobs that are
         `launched`. These get no answer: their slots are free when this process has ended.
@@ -81,46 +80,60 @@ class ClientSession:
     def batched(self, batch: Batch, seconds: float) -> None:
         """Report a finished micro-batch that contained a job of this front end."""
         kind, network = kind_of(batch.tickets[0].job.operation)
-        device, reason = self._worker.load().device, batch.reason.value
-        frame = Batched(kind, len(batch.tickets), reason, network, device, seconds)
-        self._loop.call_soon_threadsafe(self.protocol.send, [frame])
+        device = self._worker.load().device
+        frame = Batched(kind, len(batch.tickets), batch.reason, network, device, seconds)
+        self._loop.call_soon_threadsafe(self.send, frame)
 
-    def _on_frames(self, frames: list[ToWorker]) -> None:
-        answers: list[Frame] = []
-        for frame in frames:
-            if isinstance(frame, Submit):
-                answers += self._submit(frame)
-            elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
-                answers += self._dropped(frame)
-        if answers:
-            self._send(answers)
+    def report(self) -> None:
+        """Report the load of the worker, if it has changed."""
+        load = self._worker.load()
+        if load != self._reported:
+            self._reported = load
+            self.send(LoadReport(load))
 
-    def _submit(self, frame: Submit) -> list[Frame]:
-        """Hand the job to the worker; return an answer at once for a job that cannot be
-        accepted.
-        """
+    def on_frame(self, frame: ToWorker) -> None:
+        """Accept a job, or cancel one."""
+        if isinstance(frame, Submit):
+            self._submit(frame)
+        elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
+            self._answer([Done(frame.number)])
+
+    def on_broken(self, error: Exception) -> None:
+        """Close the connection, but only once nothing here uses the arena any more."""
+        log.error("a front end sent what cannot be read: %s", error)
+        self._broken = True
+        self._give_up()
+
+    def on_lost(self) -> None:
+        """Forget the front end."""
+        self._sessions.discard(self)
+        self._give_up()
+
+    def _submit(self, frame: Submit) -> None:
+        """Hand the job to the worker; answer at once a job that cannot be accepted."""
+        error: ServiceError
         try:
-            pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
-            operation = self._decode(frame.operation)
-            source = conversion.decode_input(pixels, frame.jpeg, operation)
+            operation = decode_operation(frame.operation)
+            pixels = self._arena.pixels(frame.slot, frame.shape)
+            source: Source
+            if isinstance(operation, Classify) and operation.preprocessed:
+                source = NetworkInput(pixels.view(np.float32))
+            else:
+                source = decode_source(pixels, frame.jpeg)
             # The front end has its own copy, from which it asks again should this worker be lost.
-            deadline, lane = Deadline(frame.deadline), Lane(frame.lane)
-            job = Job(operation, source, deadline, lane, True, frame.counted)
-            mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
+            deadline, mark = Deadline(frame.deadline), partial(self._arena.mark, frame.slot)
+            job = Job(operation, source, deadline, frame.lane, True, frame.counted)
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone
             )
-        except ServiceError as error:
-            return [Done(frame.number, error=conversion.encode_error(error))]
+        except ServiceError as refused:
+            error = refused
         except Exception:  # the other jobs of this front end are protected
             log.exception("a job could not be read")
-            fault = InternalError("the job could not be read")
-            return [Done(frame.number, error=conversion.encode_error(fault))]
-        return []
-
-    def _dropped(self, frame: Cancel) -> list[Frame]:
-        del self._tickets[frame.number]
-        return [Done(frame.number)]
+            error = InternalError("the job could not be read")
+        else:
+            return
+        self._answer([Done(frame.number, error=encode_error(error))])
 
     def _done(self, asked: Submit, outcome: Outcome) -> Done:
         try:
@@ -128,78 +141,39 @@ class ClientSession:
         except Exception:  # the other jobs of the batch are protected
             log.exception("the answer of a job could not be written")
             fault = InternalError("the answer could not be sent back; it has been logged")
-            return Done(asked.number, error=conversion.encode_error(fault))
+            return Done(asked.number, error=encode_error(fault))
 
     def _told_of(self, asked: Submit, outcome: Outcome) -> Done:
         if not isinstance(outcome, Completed):
-            return Done(asked.number, error=conversion.encode_error(outcome.error))
-        trace, result = conversion.encode_trace(outcome.trace), outcome.result
+            return Done(asked.number, error=encode_error(outcome.error))
+        trace, result = outcome.trace, outcome.result
         if isinstance(result, Labels):
-            return Done(asked.number, trace, result.class_ids, result.scores)
+            return Done(asked.number, trace, result)
         if isinstance(result, Vector):
             return Done(asked.number, trace, vector=result.values.tobytes())
-        shape, jpeg = conversion.encode_source(result)
-        content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
-        np.copyto(self._arena.pixels(ArenaSlot(asked.offset, asked.size), shape), content)
+        content, jpeg = encode_source(result)
+        height, width, channels = content.shape
+        shape = (height, width, channels)
+        np.copyto(self._arena.pixels(asked.slot, shape), content)
         return Done(asked.number, trace, shape=shape, jpeg=jpeg)
 
     def _answer(self, frames: list[Done]) -> None:
+        self.report()
         for frame in frames:
             self._tickets.pop(frame.number, None)
-        self._send(frames)
-        if self._broken and not self._tickets:
-            self.protocol.close()
-
-    def report(self) -> None:
-        """Report the load of the worker, if it has changed."""
-        if self._load() != self._reported:
-            self._send([])
-
-    def _send(self, answers: Sequence[Frame]) -> None:
-        """Send answers, and the load of the worker."""
-        if self.protocol.behind:
-            self.protocol.send(answers)
-        else:
-            self._reported = self._load()
-            self.protocol.send([self._reported, *answers])
-
-    def _load(self) -> LoadReport:
-        load = self._worker.load()
-        return LoadReport(
-            load.queued_jobs,
-            load.queued_pixels,
-            load.running_jobs,
-            load.service_rate,
-            load.decoding,
-            load.progress,
-        )
-
-    def _on_broken(self, error: Exception) -> None:
-        """Close the connection, but only once nothing here uses the arena any more."""
-        log.error("a front end sent what cannot be read: %s", error)
-        self._broken = True
-        self._give_up()
-        if not self._tickets:
-            self.protocol.close()
-
-    def _mark(self, slot: ArenaSlot, launched: bool) -> None:
-        """Mark for the front end whether the device has a job; a front end that has left reads no
-        marks.
-        """
-        if not self._lost:
-            self._arena.mark(slot, launched)
-
-    def _on_lost(self) -> None:
-        self._lost = True
-        self._tell_lost(self)
-        self._give_up()
-        self._arena.close()
+        self.send(*frames)
+        self._close_if_broken()
 
     def _give_up(self) -> None:
         """Drop the jobs that wait; those on the device finish there."""
         waiting = [n for n, ticket in self._tickets.items() if self._worker.cancel(ticket)]
         for number in waiting:
             del self._tickets[number]
+        self._close_if_broken()
+
+    def _close_if_broken(self) -> None:
+        if self._broken and not self._tickets:
+            self.close()
 
 
 PAUSE = 0.1
@@ -212,10 +186,8 @@ HANDSHAKE = 5.0
 class WorkerServer:
     """Server that lets front ends use one started worker; `on_batch` is the worker's observer."""
 
-    def __init__(self, decode: Callable[[Any], Operation] = conversion.decode_operation) -> None:
-        self.decode = decode
+    def __init__(self) -> None:
         self._busy = BusyTime()
-        self.decoded = 0
         self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._retired = False
@@ -233,7 +205,7 @@ class WorkerServer:
                 self._accepting = tasks.create_task(self._accept(listener, worker, welcome, tasks))
         except asyncio.CancelledError:
             for session in self._sessions:
-                session.protocol.close()
+                session.close()
             await asyncio.sleep(0)  # the loop hangs up in its next turn
             raise
 
@@ -245,33 +217,7 @@ class WorkerServer:
         if self._accepting is not None:
             self._accepting.cancel()
         for session in self._sessions:
-            session.protocol.send([Leaving()])
-
-    async def _accept(
-        self,
-        listener: socket.socket,
-        worker: Worker[Any],
-        welcome: Welcome,
-        tasks: asyncio.TaskGroup,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        with listener:
-            while True:
-                try:
-                    connection, _ = await loop.sock_accept(listener)
-                except OSError as error:  # too many open files, say
-                    log.error("no front end can be let in: %s", error)
-                    await asyncio.sleep(PAUSE)
-                    continue
-                tasks.create_task(self._admit(connection, worker, welcome))
-
-    def _decoded(self, encoded: Any) -> Operation:
-        self.decoded += 1
-        return self.decode(encoded)
-
-    def leave(self, session: ClientSession) -> None:
-        """Forget a front end that has closed its connection."""
-        self._sessions.discard(session)
+            session.send(Leaving())
 
     def on_batch(self, batch: Batch, _result: BatchResult) -> None:
         """Report a finished batch to one of the front ends; called on a collect thread."""
@@ -285,51 +231,45 @@ class WorkerServer:
             for session in self._sessions:
                 session.report()
 
+    async def _accept(
+        self,
+        listener: socket.socket,
+        worker: Worker[Any],
+        welcome: Welcome,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        with listener:
+            while True:
+                try:
+                    connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                except OSError as error:  # too many open files, say
+                    log.error("no front end can be let in: %s", error)
+                    await asyncio.sleep(PAUSE)
+                    continue
+                tasks.create_task(self._admit(connection, worker, welcome))
+
     async def _admit(
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
     ) -> None:
-        session: ClientSession | None = None
+        """Take the arena whose descriptor is the first message of a front end, and welcome it."""
         try:
-            if not frames.same_user(connection):
+            if not same_user(connection):
                 raise PermissionError("a process of another user")
-            arena = await _received_arena(connection)
-            made = session = ClientSession(worker, arena, self._decoded, self.leave)
-            self._sessions.add(session)
+            connection.settimeout(HANDSHAKE)
+            _, found, _, _ = await asyncio.to_thread(socket.recv_fds, connection, 1, 1)
+            connection.setblocking(False)
+            arena = Arena(found[0])
+            arena.close()  # the memory is mapped
+            session = ClientSession(worker, arena, self._sessions)
             loop = asyncio.get_running_loop()
-            await loop.create_unix_connection(lambda: made.protocol, sock=connection)
-        except BaseException as error:
+            await loop.create_unix_connection(lambda: session, sock=connection)
+        except Exception as error:  # the other front ends are protected
             connection.close()
-            if session is not None:
-                session.protocol.connection_lost(None)  # once: a later call does nothing
-            if not isinstance(error, Exception):
-                raise
-            # The other front ends are protected. A log record with the error itself would keep the
-            # arena mapped, by the frames of its traceback.
-            log.warning("a front end was turned away: %s", str(error))
+            # A log record with the error itself would keep the arena mapped, by the frames of its
+            # traceback.
+            log.warning("a front end was turned away: %r", str(error))
             return
         if self._retired:
-            session.protocol.close()
+            session.close()
         else:
-            session.protocol.send([welcome])
-
-
-async def _received_arena(connection: socket.socket) -> Arena:
-    """Return the arena whose descriptor is a front end's first message."""
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    connection.setblocking(False)
-    # asyncio has no call that receives descriptors, so this waits until `recv_fds` finds the
-    # message.
-    loop.add_reader(connection, readable.set)
-    try:
-        async with asyncio.timeout(HANDSHAKE):
-            await readable.wait()
-    finally:
-        loop.remove_reader(connection)
-    _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-    if not descriptors:
-        raise ValueError("it sent no arena")
-    try:
-        return Arena(descriptors[0])
-    except BaseException:
-        os.close(descriptors[0])
-        raise
+            session.send(welcome)

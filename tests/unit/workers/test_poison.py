@@ -15,7 +15,7 @@ from models.domain.errors import InternalError, Quarantined, ServiceError, Worke
 from models.domain.job import Completed, Labels
 from tests.fakes import fake_job
 from tests.poisoned import EATS_MEMORY, EXITS, RAISES
-from tests.worker_fixture import ARENA, encode_fake
+from tests.worker_fixture import ARENA, OwnWork
 from workers.backends.multi_process import ProcessBackend
 
 
@@ -35,7 +35,7 @@ async def _kept(name: str) -> None:
 async def backend() -> AsyncIterator[ProcessBackend]:
     name = f"darkroom-test-{secrets.token_hex(8)}"
     keeping = asyncio.create_task(_kept(name))
-    made = ProcessBackend(["\0" + name], ARENA, 20.0, encode=encode_fake)
+    made = ProcessBackend(["\0" + name], ARENA, OwnWork(1), 20.0)
     try:
         yield made
     finally:

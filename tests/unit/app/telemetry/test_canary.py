@@ -15,7 +15,7 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
 from models.labels import LabelSet
 from models.networks.served import Model, ServedNetwork
-from tests.fakes import FakeClock, FakeOperation
+from tests.fakes import FakeClock
 from tests.worker_fixture import wait_until
 from workers.operations import Classify, FilterChain
 
@@ -32,7 +32,7 @@ class FakeBackend:
         self.now = WORKING
         self.answer: Result | Exception = Labels((1,), (1.0,))
         self.asked = 0
-        self.failing = ""
+        self.failing: object = None
 
     async def run(self, job: Job) -> Completed:
         self.asked += 1
@@ -51,7 +51,7 @@ class FakeBackend:
 
 def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
     backend, clock = FakeBackend(), FakeClock(100.0)
-    return Canary(backend, [FakeOperation("a")], PIXEL, interval, clock), backend, clock
+    return Canary(backend, [Classify(network="a")], PIXEL, interval, clock), backend, clock
 
 
 def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
@@ -80,12 +80,12 @@ def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
 
 async def test_one_canary_that_fails_is_enough_not_to_pass() -> None:
     backend, clock = FakeBackend(), FakeClock(100.0)
-    operations = [FakeOperation("a"), FakeOperation("b")]
+    operations = [Classify(network="a"), Classify(network="b")]
     canary = Canary(backend, operations, PIXEL, INTERVAL, clock)
     await canary.probe()
     assert canary.readiness().ready
     assert backend.asked == 2
-    backend.failing = "b"
+    backend.failing = Classify(network="b").batch_key
     clock.now += 4 * INTERVAL
     await canary.probe()
     found = canary.readiness()

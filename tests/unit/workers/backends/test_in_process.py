@@ -4,8 +4,6 @@ import asyncio
 import gc
 import time
 import weakref
-from collections.abc import Callable
-from contextvars import Context
 from typing import Any, TypeVarTuple, cast
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import Undecodable, WorkerLost
-from models.domain.job import Completed, Labels
+from models.domain.job import Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from tests.pictures import as_image
 from workers.backends.in_process import LocalBackend
@@ -29,35 +27,17 @@ def started(engine: FakeEngine) -> Worker[FakeSlot]:
     return worker
 
 
-@pytest.mark.parametrize("ends", ["closed", "forgotten"])
-def test_a_loop_that_ended_before_its_answer_harms_nobody(ends: str) -> None:
+def test_a_loop_that_ended_before_its_answer_harms_nobody() -> None:
     gate, inbox = Gate(), Inbox()
     worker = started(FakeEngine(slots=1, on_collect=gate))
-    backend = LocalBackend(worker)
     loop = asyncio.new_event_loop()
-    coroutine = backend.run(fake_job(1))
-    task = loop.create_task(coroutine)
+    task = loop.create_task(LocalBackend(worker).run(fake_job(1)))
     loop.run_until_complete(asyncio.sleep(0, None))
     gate.wait_reached()
     loop.close()
     cast(Any, task)._log_destroy_pending = False  # private to asyncio, so without a type
-    if ends == "forgotten":
-        coroutine.close()
-        del loop, task, coroutine
-        gc.collect()
     gate.open()
     assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
-    worker.stop()
-
-
-def test_two_loops_share_one_worker() -> None:
-    worker = started(FakeEngine())
-    backend = LocalBackend(worker)
-
-    async def run(number: int) -> Completed:
-        return await backend.run(fake_job(number))
-
-    assert asyncio.run(run(1)).result != asyncio.run(run(2)).result
     worker.stop()
 
 
@@ -134,30 +114,3 @@ def test_a_job_cancelled_with_its_answer_on_the_way_harms_no_neighbour() -> None
         await plug
 
     asyncio.run(test())
-
-
-def test_the_deadlines_of_many_images_share_one_timer_of_the_loop() -> None:
-    class CountingLoop(asyncio.SelectorEventLoop):
-        timers = 0
-
-        def call_at(
-            self,
-            when: float,
-            callback: Callable[[*Arguments], object],
-            *args: *Arguments,
-            context: Context | None = None,
-        ) -> asyncio.TimerHandle:
-            self.timers += 1
-            return super().call_at(when, callback, *args, context=context)
-
-    loop = CountingLoop()
-
-    async def test() -> None:
-        backend = LocalBackend(started(FakeEngine()))
-        deadline = Deadline.after(60.0, time.monotonic())
-        await asyncio.gather(*(backend.run(fake_job(n, deadline=deadline)) for n in range(20)))
-        await backend.aclose()
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(test())
-    assert loop.timers == 1

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import secrets
+import signal
 import socket
 import threading
 import time
-from collections.abc import Coroutine
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -24,15 +25,18 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Trace
+from models.domain.job import Completed, Job, Labels, Lane, ReleaseReason, Trace
+from models.exit_codes import ExitCode
+from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
-from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
-from workers.backends.multi_process import MAX_LOSSES, OwnWork, ProcessBackend
-from workers.ipc import conversion
-from workers.ipc.arena import PAGE, Arena
-from workers.ipc.frames import Batched, EncodedNetwork, Welcome
-from workers.ipc.worker_client import Pending
+from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
+from workers.backends import multi_process
+from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
+from workers.ipc import frames as wire
+from workers.ipc.arena import LARGE, PAGE, Arena, ArenaSlot
+from workers.ipc.frames import ENCODER, Batched, Done, Frame, Leaving, Submit, Welcome
+from workers.ipc.worker_server import ClientSession
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
@@ -41,7 +45,7 @@ ENGINE = partial(FakeEngine, slots=1, keep=True)
 
 def backend(*workers: RunningWorker | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
-    given = {"encode": encode_fake, "drain_timeout": 20.0, **hooks}
+    given = {"work": OwnWork(len(addresses)), "drain_timeout": 20.0, **hooks}
     return ProcessBackend(addresses, arena, **given)
 
 
@@ -367,7 +371,7 @@ def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
 
 
 def test_one_degraded_worker_of_two_is_reported_whichever_came_last() -> None:
-    degraded, healthy = Welcome("cpu", [], degraded="no GPU"), Welcome("cuda:0", [])
+    degraded, healthy = Welcome("cpu", degraded="no GPU"), Welcome("cuda:0")
 
     async def test(*welcomes: Welcome) -> None:
         addresses, devices = [new_address() for _ in welcomes], set[str]()
@@ -384,18 +388,21 @@ def test_one_degraded_worker_of_two_is_reported_whichever_came_last() -> None:
     run(test(healthy, degraded))
 
 
-def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_the_first() -> None:
-    address, others = new_address(), list[bool]()
+def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, others = new_address(), list[int]()
+    monkeypatch.setattr(signal, "raise_signal", others.append)
 
     async def test() -> None:
-        ours = backend(address, on_other=lambda: others.append(True), drain_timeout=0.1)
+        ours = backend(address, drain_timeout=0.1)
         with running_worker(ENGINE, LIMITS, address):
             assert number(await ours.run(fake_job(1))) == 1
         await wait_until(lambda: not ours.load().alive)
-        other = Welcome("fake", [EncodedNetwork("resnet18", {}, ("other", ["a"], [None]))])
+        other = Welcome("fake", (ServedNetwork("resnet18", problem="other weights"),))
         with running_worker(ENGINE, LIMITS, address, other) as worker:
             task = asyncio.create_task(ours.run(fake_job(2)))
-            await wait_until(lambda: bool(others))
+            await wait_until(lambda: others == [signal.SIGTERM])
             assert not ours.load().alive
             await ours.aclose()
             with pytest.raises(WorkerLost):
@@ -548,12 +555,12 @@ def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None
 def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = conversion.encode_trace
+    told_of = ClientSession._told_of
 
-    def fail(trace: Trace) -> object:
-        if trace.batch_size == 1:
+    def fail(session: ClientSession, asked: Submit, outcome: Completed) -> Done:
+        if outcome.trace.batch_size == 1:
             raise KeyError("a fault of ours")
-        return said(trace)
+        return told_of(session, asked, outcome)
 
     async def test() -> None:
         with running_worker(ENGINE, LIMITS) as worker:
@@ -564,7 +571,7 @@ def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
             await on_device(worker)
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
             await wait_until(lambda: ours.load().queued_jobs == 2)
-            monkeypatch.setattr(conversion, "encode_trace", fail)
+            monkeypatch.setattr(ClientSession, "_told_of", fail)
             worker.gate.open()
             with pytest.raises(InternalError, match="could not be sent back"):
                 await held
@@ -652,18 +659,182 @@ def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> Non
     run(test())
 
 
-def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker() -> None:
+def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(_operation: object) -> object:
         raise InternalError("no frame")
 
     async def test() -> None:
         with running_worker(ENGINE, LIMITS, new_address()) as worker:
             work = OwnWork(1)
-            ours = backend(worker, work=work, encode=broken)
+            ours = backend(worker, work=work)
             await ours.welcome()
+            monkeypatch.setattr(multi_process, "encode_operation", broken)
             with pytest.raises(InternalError):
                 await ours.run(fake_job(1))
             assert work.totals() == [0]
             await ours.aclose()
+
+    run(test())
+
+
+def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    write = ProcessBackend._write
+
+    def slowly(ours: ProcessBackend, pending: Pending) -> None:
+        started.set()
+        assert go_on.wait(GUARD)
+        write(ours, pending)
+
+    monkeypatch.setattr(ProcessBackend, "_write", slowly)
+
+    async def test() -> None:
+        with running_worker(ENGINE, LIMITS) as worker:
+            ours = backend(worker, arena=LARGE)
+            copying = asyncio.create_task(ours.run(fake_job(1, n_pixels=LARGE)))
+            await asyncio.to_thread(started.wait, GUARD)
+            copying.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await copying
+            waiting = asyncio.create_task(ours.run(fake_job(2)))
+            await wait_until(lambda: ours._slots.waiting == 1)
+            go_on.set()
+            assert number(await waiting) == 2
+            await ours.aclose()
+
+    run(test())
+
+
+class Peer:
+    """A worker's end, by hand: answers nothing unless a test says so."""
+
+    def __init__(self) -> None:
+        self.address = new_address()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.address)
+        self.listener.listen()
+        self.listener.setblocking(False)
+        self.connection: socket.socket | None = None
+
+    async def accept(self) -> None:
+        self.connection, _ = await asyncio.get_running_loop().sock_accept(self.listener)
+
+    async def send(self, *frames: Frame) -> None:
+        assert self.connection is not None
+        body = ENCODER.encode(frames)
+        packed = len(body).to_bytes(4, "little") + body
+        await asyncio.get_running_loop().sock_sendall(self.connection, packed)
+
+    def close(self) -> None:
+        self.listener.close()
+        if self.connection is not None:
+            self.connection.close()
+
+
+@asynccontextmanager
+async def linked() -> AsyncIterator[tuple[ProcessBackend, Peer]]:
+    """Yield a backend and the peer at the other end of its connection."""
+    peer = Peer()
+    ours = backend(peer.address, drain_timeout=0.0)
+    await peer.accept()
+    await peer.send(Welcome("fake"))
+    try:
+        await ours.welcome()
+        yield ours, peer
+    finally:
+        await ours.aclose()
+        peer.close()
+
+
+def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures, same = [RuntimeError("a fault of ours")], wire.same_user
+
+    def sometimes(connection: socket.socket) -> bool:
+        if failures:
+            raise failures.pop()
+        return same(connection)
+
+    monkeypatch.setattr(wire, "same_user", sometimes)
+
+    async def test() -> None:
+        peer = Peer()
+        ours = backend(peer.address)
+        await peer.accept()
+        assert peer.connection is not None
+        peer.connection.close()
+        await peer.accept()
+        await peer.send(Welcome("fake"))
+        await ours.welcome()
+        await ours.aclose()
+        peer.close()
+
+    run(test())
+
+
+def test_closing_does_not_wait_for_a_worker_that_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(multi_process, "FAREWELL", 0.05)
+
+    async def test() -> None:
+        async with linked() as (ours, _):
+            line = ours._links[0].line
+            assert line is not None
+            full = Submit(1, ArenaSlot(0, 1), (1, 1, 1), b"x" * 500_000, 0.0, Lane.BULK)
+            line.send(*[full] * 20)
+            await asyncio.wait_for(ours.aclose(), 5)
+
+    run(test())
+
+
+def test_an_answer_to_a_job_that_nobody_has_costs_no_other_answer() -> None:
+    async def test() -> None:
+        async with linked() as (ours, peer):
+            task = asyncio.create_task(ours.run(fake_job(7)))
+            await wait_until(lambda: ours.submitted == 1)
+            trace = Trace(0.0, 0.0, 0.0, 0.0, 0.0, 1, 1, ReleaseReason.IDLE)
+            await peer.send(Done(99), Done(1, trace, Labels((7,), (1.0,))))
+            assert number(await task) == 7
+
+    run(test())
+
+
+def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> None:
+    async def test() -> None:
+        async with linked() as (ours, peer):
+            link, leaving = ours._links[0], peer.connection
+            line = link.line
+            await peer.send(Leaving())
+            await wait_until(lambda: link.line is None)
+            await peer.accept()
+            await peer.send(Welcome("next"))
+            await wait_until(lambda: link.line is not None and link.line is not line)
+            assert line is not None
+            assert not line.gone.is_set()
+            assert line in link.lines
+            assert leaving is not None
+            leaving.close()
+            await line.gone.wait()
+
+    run(test())
+
+
+def test_a_front_end_that_cannot_read_what_a_worker_sends_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    async def test() -> None:
+        async with linked() as (_, peer):
+            assert peer.connection is not None
+            await asyncio.get_running_loop().sock_sendall(peer.connection, b"\x02\0\0\0no")
+            await wait_until(lambda: codes == [ExitCode.BROKEN])
 
     run(test())

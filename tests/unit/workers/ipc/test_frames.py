@@ -1,8 +1,13 @@
-import asyncio
+"""Frames and the domain objects in them arrive as they left, however their bytes are cut."""
 
-import msgspec
+import asyncio
+from typing import Any
+
+import numpy as np
 import pytest
 
+from models.api.schemas import ModelRecord
+from models.domain.backend import Load
 from models.domain.errors import (
     FieldError,
     InternalError,
@@ -11,12 +16,15 @@ from models.domain.errors import (
     WeightsMissing,
     WorkerLost,
 )
-from models.domain.image import Subsampling
-from models.domain.job import Operation, ReleaseReason, Trace
+from models.domain.image import NetworkInput, Subsampling
+from models.domain.job import Labels, Lane, Operation, ReleaseReason, Trace
+from models.labels import LabelSet
+from models.networks.served import Model, ServedNetwork
+from tests.fakes import fake_jpeg
 from workers.filters.registry import parse_chain
-from workers.ipc import conversion
 from workers.ipc import frames as wire
-from workers.ipc.frames import Cancel, Done, FrameProtocol, Submit
+from workers.ipc.arena import ArenaSlot
+from workers.ipc.frames import Batched, Cancel, Done, FrameProtocol, LoadReport, Submit, Welcome
 from workers.operations import (
     Classify,
     DeviceJpeg,
@@ -26,132 +34,157 @@ from workers.operations import (
 )
 
 CHAIN = parse_chain([{"name": "gaussian_blur", "sigma": 2.5}, {"name": "sobel", "axis": "x"}])
-SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5, "bulk")
+HEADER = wire.JpegHeader(30, 20, 6, Subsampling.S420)
+SUBMIT = Submit(7, ArenaSlot(4096, 8192), (3, 2, 3), b"x", 12.5, Lane.BULK, HEADER)
+TRACE = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET, 9.5, "7-1")
+RECORD = ModelRecord(
+    network="resnet18",
+    name="fake",
+    sha256="0" * 64,
+    label_set="fake",
+    n_classes=2,
+    random=True,
+    preprocessing=1,
+    precision="fp16",
+    device="fake",
+)
+MODEL = Model(RECORD, LabelSet("fake", ("a", "b"), ("n1", None)))
 
 
 @pytest.mark.parametrize(
     "operation",
     [
         Classify(3, FunctionToApply.SIGMOID),
-        Classify(),
         Classify(network="resnet50", output=NetworkOutput.EMBEDDING),
+        Classify(preprocessed=True),
         FilterChain(CHAIN),
         FilterChain(CHAIN, DeviceJpeg(77, Subsampling.S422)),
     ],
 )
 def test_an_operation_arrives_as_it_left(operation: Operation) -> None:
-    packed = msgspec.msgpack.encode(conversion.encode_operation(operation))
-    assert conversion.decode_operation(msgspec.msgpack.decode(packed)) == operation
+    found = wire.decode_operation(wire.encode_operation(operation))
+    assert found == operation
+    assert found.batch_key == operation.batch_key
 
 
-def test_a_trace_arrives_as_it_left() -> None:
-    trace = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET, 9.5, "7-1")
-    assert conversion.decode_trace(conversion.encode_trace(trace)) == trace
+def test_a_jpeg_and_the_input_of_a_network_lie_in_slots_as_bytes() -> None:
+    jpeg = fake_jpeg(3).image
+    lying, header = wire.encode_source(jpeg)
+    assert lying.shape == (5000, 1, 1)
+    found: Any = wire.decode_source(lying, header)
+    assert (found.data == jpeg.data).all()  # type: ignore[union-attr]  # it is no image
+    assert wire.encode_source(found)[1] == HEADER
+    values = np.random.default_rng(0).normal(0, 1, (3, 5, 7)).astype(np.float32)
+    lying, header = wire.encode_source(NetworkInput(values))
+    assert header is None
+    assert lying.shape == (3, 5, 28)
+    assert (lying.view(np.float32) == values).all()
 
 
-def test_an_error_keeps_its_kind_and_its_text() -> None:
-    for kind in (WorkerLost, WeightsMissing, InternalError):
-        heard = conversion.decode_error((kind.code, "a text", []))
-        assert type(heard) is kind
-        assert heard.detail == "a text"
-    assert isinstance(conversion.decode_error(("news", "a text", [])), ServiceError)
+@pytest.mark.parametrize("kind", [WorkerLost, WeightsMissing, InternalError, InvalidParameter])
+def test_an_error_keeps_its_kind_its_text_and_its_wrong_fields(kind: type[ServiceError]) -> None:
+    wrong = [FieldError("ops[0].sigma", "too large", 1e9), FieldError("encoder", "none", None)]
+    found = wire.decode_error(wire.encode_error(kind("a text", wrong)))
+    assert (type(found), found.detail, list(found.errors)) == (kind, "a text", wrong)
+
+
+def test_an_error_that_this_version_does_not_know_is_an_internal_error() -> None:
+    assert type(wire.decode_error(("news", "a text", []))) is InternalError
+
+
+class Receiver(FrameProtocol[Any]):
+    """Keeps what it receives."""
+
+    def __init__(self, decoder: Any = wire.FROM_WORKER) -> None:
+        super().__init__(decoder)
+        self.frames: list[Any] = []
+        self.broken: list[Exception] = []
+        self.lost = 0
+
+    def on_frame(self, frame: Any) -> None:
+        self.frames.append(frame)
+        if frame == Cancel(99):
+            raise KeyError("a fault of ours")
+
+    def on_broken(self, error: Exception) -> None:
+        self.broken.append(error)
+
+    def on_lost(self) -> None:
+        self.lost += 1
+
+
+class Tape(asyncio.Transport):
+    """Keeps each piece that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pieces.append(bytes(data))
+
+    def close(self) -> None:
+        self.pieces.append(b"")
+
+    def pause_reading(self) -> None:
+        pass
+
+
+def written(*turns: list[wire.Frame]) -> list[bytes]:
+    """Return what one end writes that sends these frames in turns of its event loop."""
+
+    async def write() -> list[bytes]:
+        sender, tape = Receiver(), Tape()
+        sender.connection_made(tape)
+        for turn in turns:
+            for frame in turn:
+                sender.send(frame)
+            if turn is not turns[-1]:
+                await asyncio.sleep(0)
+        sender.close()
+        await asyncio.sleep(0)
+        return tape.pieces
+
+    return asyncio.run(write())
 
 
 @pytest.mark.parametrize("piece", [1, 3, 10_000])
 def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
-    frames: list[wire.ToWorker] = []
-    broken: list[Exception] = []
-    lost = asyncio.Event()
-
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: FrameProtocol(wire.TO_WORKER, frames.extend, lost.set, broken.append),
-            "127.0.0.1",
-            0,
-        )
-        port = server.sockets[0].getsockname()[1]
-        _, sender = await loop.create_connection(Pieces, "127.0.0.1", port)
-        sender.feed(piece, [SUBMIT, Cancel(8), SUBMIT])
-        await asyncio.wait_for(lost.wait(), 10)
-        server.close()
-
-    asyncio.run(test())
-    assert frames == [SUBMIT, Cancel(8), SUBMIT]
-    assert not broken
+    frames: list[wire.Frame] = [SUBMIT, Cancel(8), Cancel(99), SUBMIT]
+    sent, receiver = b"".join(written(frames, frames)), Receiver(wire.TO_WORKER)
+    for start in range(0, len(sent), piece):
+        receiver.data_received(sent[start : start + piece])
+    assert receiver.frames == [*frames, *frames]
+    assert not receiver.broken
 
 
-class Pieces(asyncio.Protocol):
-    """Write frames in pieces of this size in bytes, then close the connection."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def feed(self, piece: int, frames: list[wire.Frame]) -> None:
-        written = bytearray()
-        collector = FrameProtocol(wire.FROM_WORKER, print, print, print)
-        collector.connection_made(Tape(written))
-        collector.send(frames)
-        for start in range(0, len(written), piece):
-            self._transport.write(bytes(written[start : start + piece]))
-        self._transport.close()
+def test_what_is_sent_in_one_turn_is_one_write_and_closing_writes_the_rest() -> None:
+    assert [bool(each) for each in written([SUBMIT, Cancel(7)], [Cancel(8)])] == [True, True, False]
 
 
-class Tape(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self, tape: bytearray) -> None:
-        super().__init__()
-        self._tape = tape
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._tape += data
-
-
-def test_a_done_of_a_cancelled_job_carries_nothing() -> None:
-    packed = msgspec.msgpack.encode(Done(3))
-    assert wire.FROM_WORKER.decode(packed) == Done(3)
-    assert len(packed) < 16
-
-
-def test_the_wrong_fields_of_an_error_cross_as_well() -> None:
-    wrong = [FieldError("ops[0].sigma", "too large", 1e9), FieldError("encoder", "none", None)]
-    said = Done(1, error=conversion.encode_error(InvalidParameter("wrong", wrong)))
-    frame = wire.FROM_WORKER.decode(msgspec.msgpack.encode(said))
-    assert isinstance(frame, Done)
-    assert frame.error is not None
-    heard = conversion.decode_error(frame.error)
-    assert isinstance(heard, InvalidParameter)
-    assert list(heard.errors) == wrong
+def test_frames_of_a_worker_arrive_as_they_left() -> None:
+    networks = (ServedNetwork("resnet18", MODEL), ServedNetwork("resnet50", problem="no weights"))
+    load = Load("fake", 1, 2, 3, 4.0, alive=True, takes_jpegs=True)
+    frames: list[wire.Frame] = [
+        Welcome("fake", networks, "no GPU", 2.5),
+        LoadReport(load),
+        Done(3),
+        Done(4, TRACE, Labels((1, 0), (0.5, 0.25))),
+        Done(5, TRACE, shape=(5000, 1, 1), jpeg=HEADER),
+        Batched("classify", 3, ReleaseReason.FULL, "resnet18", "fake", 0.5),
+        wire.Leaving(),
+    ]
+    receiver = Receiver()
+    receiver.data_received(b"".join(written(frames)))
+    assert receiver.frames == frames
+    assert [each.identity for each in receiver.frames[0].networks] == [
+        each.identity for each in networks
+    ]
 
 
-def test_what_is_sent_soon_in_one_turn_is_one_write_in_order() -> None:
-    written: list[bytes] = []
-
-    class Writes(asyncio.Transport):
-        def write(self, data: bytes | bytearray | memoryview) -> None:
-            written.append(bytes(data))
-
-        def close(self) -> None:
-            written.append(b"closed")
-
-    async def test() -> None:
-        frames: list[wire.ToWorker] = []
-        sender = FrameProtocol(wire.FROM_WORKER, print, print, print)
-        sender.connection_made(Writes())
-        for frame in (SUBMIT, Cancel(7)):
-            sender.send_soon(frame)
-        assert not written
-        await asyncio.sleep(0)
-        sender.send_soon(Cancel(8))
-        sender.close()
-        await asyncio.sleep(0)
-        receiver = FrameProtocol(wire.TO_WORKER, frames.extend, print, print)
-        assert written.pop() == b"closed"
-        for piece in written:
-            receiver.data_received(piece)
-        assert frames == [SUBMIT, Cancel(7), Cancel(8)]
-
-    asyncio.run(test())
-    assert len(written) == 2
+def test_nonsense_ends_the_reading_and_not_the_connection() -> None:
+    receiver = Receiver()
+    receiver.connection_made(Tape())
+    receiver.data_received(b"\x05\0\0\0nonsense")
+    assert len(receiver.broken) == 1
+    assert not receiver.lost
