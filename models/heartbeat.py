@@ -7,6 +7,9 @@ delay of both is no silence of the watched process.
 
 from pathlib import Path
 
+BEAT = 1.0
+"""Seconds between two heartbeats of a supervised process, and between two looks at them."""
+
 
 class Heartbeat:
     """The silence of a process at which another process looks every `look` seconds."""

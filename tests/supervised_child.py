@@ -1,8 +1,8 @@
 """A process for the supervisor's tests: it follows its orders and records that it ran.
 
-It reports that it is ready, and once it has its `place` it records that as well. It ends when it is
-ordered to leave, unless it `stays`; one that is `deaf` ignores SIGTERM,
-and one that is `silent` does not report that it is ready.
+It reports that it is ready unless it is `silent` or `broken`, and gives no further sign of life. It
+lives for `seconds` and ends when it is ordered to leave, unless it `stays`; a process that is
+`deaf` ignores SIGTERM.
 """
 
 import json
@@ -20,15 +20,11 @@ def main() -> None:
     lives = Path(orders["lives"])
     if orders.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _note(lives, f"{sys.argv[1]} {os.getpid()}")
+    _note(lives, f"{sys.argv[1]} {os.getpid()} {orders.get('mark', '')}")
     if orders.get("broken"):
         sys.exit(orders["code"])
-    if "ready" in orders and not orders.get("silent"):
-        os.write(orders["ready"], b"{}\n")
-    if "seconds" in orders and "place" not in orders and "pool" in orders:
-        orders |= json.loads(sys.stdin.readline())
-    if "place" in orders:
-        _note(lives, json.dumps({"pid": os.getpid(), "place": orders["place"]}))
+    if not orders.get("silent"):
+        os.write(sys.stdin.fileno(), b"{}\n")
     end = time.monotonic() + orders.get("seconds", 0)
     while (left := end - time.monotonic()) > 0:
         if select.select([sys.stdin], [], [], left)[0] and _leaves(sys.stdin.readline()):

@@ -98,8 +98,9 @@ def _front_end(settings: Settings, orders: Orders) -> int:
 async def _worker(settings: Settings, orders: Orders) -> int:
     """Load and warm up, then let front ends in; after SIGTERM finish what was accepted.
 
-    A worker that replaces a running one waits for that one's address, and ends if it cannot use its
-    GPU. The exit code is WORKER_DIED if the worker ended unasked: another one is started.
+    A worker that replaces a running worker waits for the address of that worker, and ends if it
+    cannot use its GPU. The exit code is WORKER_DIED if the worker ended unasked: another worker is
+    started.
     """
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
@@ -112,11 +113,10 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     freeze()
     welcome = _welcome(started)
     orders.ready()
-    last = orders.first if "address" in orders.first else await orders.next()
-    address = last["address"]
+    listener = await _listening(orders.first["address"])
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
-    hosting = asyncio.create_task(host.serve(await _listening(address), worker, welcome))
+    hosting = asyncio.create_task(host.serve(listener, worker, welcome))
     death = _death(worker, settings.max_deadline + HUNG)
     tasks = [hosting, *map(asyncio.create_task, (death, stop.wait(), orders.next()))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -149,7 +149,7 @@ def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> S
         weights=given["weights"],
         gpu=given["gpu"],
         full_batches=given["full_batches"],
-        stand_in="address" in given,
+        stand_in="replaces" not in given,
     )
 
 

@@ -2,7 +2,7 @@
 
 When the other end closes, the parent has gone, and this process ends at once. The kernel kills it
 too when its parent ends: it may be starting, a signal may have stopped it, or a thread may keep
-Python's lock.
+Python's lock. Signs of life go back on standard input, which is a socket then.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from models.exit_codes import ExitCode
+from models.heartbeat import BEAT
 
 PIECE = 65536
 
@@ -25,22 +26,22 @@ class Orders:
     """Reader of orders; `first` are those that the process was started with."""
 
     def __init__(self) -> None:
+        self._channel = sys.stdin.fileno()
         self._buffer = b""
         while b"\n" not in self._buffer:
             self._read()
         self.first, *self._early = self._lines()
-        _end_with_parent()
-        self._signs: int | None = self.first.pop("ready", None)
-        if self._signs is not None:
-            os.set_inheritable(self._signs, False)
-            os.set_blocking(self._signs, False)  # a parent that is stopped must not stop this one
+        if sys.platform == "linux":
+            # Not before: a forked process had another parent before it was adopted (prctl(2)).
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.set_blocking(self._channel, False)  # a parent that is stopped must not stop this one
 
     def attach(self) -> None:
         """Read further orders in the running event loop, and tell the parent that it works."""
         self._later: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         for orders in self._early:
             self._later.put_nowait(orders)
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._receive)
+        asyncio.get_running_loop().add_reader(self._channel, self._receive)
         self._beating = asyncio.create_task(self._keep_beating())
 
     async def next(self) -> dict[str, Any]:
@@ -49,17 +50,16 @@ class Orders:
 
     def ready(self) -> None:
         """Tell the parent that this process can work, once."""
-        self._tell(b"{}")
+        self._tell(b"{}\n")
 
     async def _keep_beating(self) -> None:
-        while "beat" in self.first:
-            self._tell(b"")
-            await asyncio.sleep(self.first["beat"])
+        while True:
+            self._tell(b"\n")
+            await asyncio.sleep(BEAT)
 
     def _tell(self, message: bytes) -> None:
-        if self._signs is not None:
-            with contextlib.suppress(OSError):  # the parent has ended, or does not read
-                os.write(self._signs, message + b"\n")
+        with contextlib.suppress(OSError):  # the parent has ended, or does not read
+            os.write(self._channel, message)
 
     def _receive(self) -> None:
         self._read()
@@ -67,7 +67,7 @@ class Orders:
             self._later.put_nowait(orders)
 
     def _read(self) -> None:
-        piece = os.read(sys.stdin.fileno(), PIECE)
+        piece = os.read(self._channel, PIECE)
         if not piece:
             os._exit(ExitCode.ORPHANED)
         self._buffer += piece
@@ -75,12 +75,3 @@ class Orders:
     def _lines(self) -> list[dict[str, Any]]:
         *lines, self._buffer = self._buffer.split(b"\n")
         return [json.loads(line) for line in lines]
-
-
-def _end_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends (prctl(2)). Linux only.
-
-    Call it when orders have come: a forked process had another parent before it was adopted.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

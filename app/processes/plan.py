@@ -33,6 +33,9 @@ log = logging.getLogger("darkroom.tree")
 CHANGEABLE = frozenset(Settings.model_fields) - FIXED
 """Settings that SIGHUP changes: processes with the new values replace the old ones."""
 
+MODULE = "app.processes.member"
+"""The program of each process."""
+
 CORES_PER_WORKER = 2
 """Cores that the worker of a GPU needs: for its event loop, its launch and its collect thread."""
 
@@ -196,15 +199,7 @@ def worker(
         "full_batches": full_batches,
     }
     name = "worker" if gpu is None else f"worker {address.rsplit('-', 1)[1]} of GPU {gpu}"
-    return ProcessSpec(
-        name,
-        "app.processes.member",
-        orders,
-        patience=settings.drain_timeout + 5,
-        replaced_at_once=True,
-        last_orders=("address",),
-        beats=True,
-    )
+    return ProcessSpec(name, MODULE, orders, patience=settings.drain_timeout + 5)
 
 
 def _front_end(
@@ -217,8 +212,7 @@ def _front_end(
     passed = (orders[name] for name in ("socket", "scraped", "connections", "counters"))
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
-    module = "app.processes.member"
-    return ProcessSpec(name, module, orders, descriptors, environment, patience, beats=True)
+    return ProcessSpec(name, MODULE, orders, descriptors, environment, patience)
 
 
 def _forget(pid: int, folder: str, counters: Counters) -> None:

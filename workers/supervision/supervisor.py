@@ -1,35 +1,32 @@
 """Supervise processes: start them, restart those that end, replace them, end them in order.
 
-What the processes do is not known here. Each gets its orders through a pipe on its standard input;
-when the pipe closes, its parent has ended, and it ends at once.
+What the processes do is not known here. Each has a socket as its standard input: its orders come on
+it, and its signs of life go back. When the socket closes, its parent has ended, and it ends at
+once.
 """
 
 import asyncio
 import contextlib
 import json
 import logging
-import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from models.exit_codes import ExitCode
-from models.heartbeat import Heartbeat, hangs
+from models.heartbeat import BEAT, Heartbeat, hangs
 
 log = logging.getLogger("darkroom.supervisor")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """One process: `python -m module name`, its orders, and what it inherits.
-
-    A process that is started to replace a running one waits for the orders named in `last_orders`
-    until that one leaves.
-    """
+    """One process: `python -m module name`, its orders, and what it inherits."""
 
     name: str
     module: str
@@ -38,24 +35,12 @@ class ProcessSpec:
     environment: Mapping[str, str] | None = None
     patience: float = 10.0
     """Seconds in which it must end after SIGTERM."""
-    replaced_at_once: bool = False
-    """Whether its successor starts before the memory of a killed process is released."""
-    last_orders: Sequence[str] = ()
-    beats: bool = False
-    """Whether it gives signs of life, and is killed when they do not come."""
 
 
-# One process. Its orders stand on the first line of its standard input, later orders on lines of
-# their own. The order `ready` is a descriptor into which the process writes signs of life, each a
-# line: `{}` once it can work, and empty lines as heartbeats, `beat` seconds apart where the
-# supervisor expects heartbeats. A process hangs if its event loop no longer beats: because a signal
-# has stopped the process, a lock is never released, or a thread keeps Python's lock.
+Groups = Sequence[Sequence[ProcessSpec]]
 
 MOST = 4096
-"""Bytes that are read at a time: a pipe passes on up to that many in one piece (pipe(7))."""
-
-BEAT = 1.0
-"""Seconds between two heartbeats, and between two looks at them."""
+"""Bytes of signs of life that are read at a time."""
 
 STOPPED = 10.0
 """Seconds of silence after which a process hangs that a signal has stopped."""
@@ -69,7 +54,7 @@ STARTING = 120.0
 ten of them; the first heartbeat comes after some of that."""
 
 LOOK = 0.1
-"""Seconds between two looks at whether a process is ending, or all can work."""
+"""Seconds between two looks at whether processes can work."""
 
 ROOT = str(Path(__file__).resolve().parents[2])
 """The folder that this package was imported from."""
@@ -86,41 +71,53 @@ but with the packages of its parent, even those of a checkout that is not instal
 
 
 class Child:
-    """A started process, whose signs of life come by the descriptor `signs`.
+    """A started process at the other end of `channel`, a socket; it is killed if it hangs.
 
-    `ready` is set once it can work. It is killed if it `beats` and hangs.
+    Orders go to the process, JSON on a line each. Signs of life come back: `{}` once it can work,
+    which sets `ready`, and empty lines as heartbeats, `BEAT` seconds apart. A process hangs if its
+    event loop no longer beats: because a signal has stopped the process, a lock is never released,
+    or a thread keeps Python's lock.
     """
 
     def __init__(
-        self, name: str, process: asyncio.subprocess.Process, signs: int, *, beats: bool = False
+        self, name: str, process: asyncio.subprocess.Process, channel: socket.socket
     ) -> None:
         self.name = name
         self.ready = asyncio.Event()
-        self._process, self._signs = process, signs
+        self._process, self._channel = process, channel
         self._urgency = 0
         self._patience, self._heart = STARTING, Heartbeat(BEAT)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(signs, self._receive)
-        self._timer = self._loop.call_later(BEAT, self._look) if beats else None
+        self._loop.add_reader(channel, self._receive)
+        self._timer = self._loop.call_later(BEAT, self._look)
 
     @classmethod
-    async def start(cls, member: ProcessSpec, *, replaces: bool = False) -> "Child":
-        """Start a member; one that `replaces` a running process gets its last orders by `take`."""
-        reading, writing = os.pipe()
+    async def start(cls, spec: ProcessSpec, **orders: object) -> "Child":
+        """Start a process by its own and by further orders.
+
+        It is in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
+        With `-P` nothing is imported from the current folder, where others may have put a file.
+        """
+        ours, theirs = socket.socketpair()
         try:
-            process = await _started(member, writing)
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    PROGRAM,
+                    spec.module,
+                    spec.name,
+                    stdin=theirs.fileno(),
+                    pass_fds=spec.descriptors,
+                    env=spec.environment,
+                    start_new_session=True,
+                )
         except BaseException:
-            os.close(reading)
+            ours.close()
             raise
-        finally:
-            # The child has the only writing end from here on, so reading finds the end of the pipe
-            # as soon as the child has ended, however it did.
-            os.close(writing)
-        child = cls(member.name, process, reading, beats=member.beats)
-        later = member.last_orders if replaces else ()
-        given = {name: order for name, order in member.orders.items() if name not in later}
-        how = {"beat": BEAT} if member.beats else {}
-        child.tell({**given, **how, "ready": writing})
+        child = cls(spec.name, process, ours)
+        child.tell({**spec.orders, **orders})
         log.info("%s is process %s", child.name, child.pid)
         return child
 
@@ -135,28 +132,14 @@ class Child:
         return self._process.returncode is None
 
     @property
-    def works(self) -> bool:
-        """Return whether it has not ended and its memory is not being released.
-
-        The exit code of a process that was killed is known when its memory is released, which took
-        up to 1.9 s with a GPU (H200). The kernel has taken its address space away before
-        (proc(5): statm).
-        """
-        if not self.alive:
-            return False
-        with contextlib.suppress(OSError):  # a system without /proc
-            return not Path(f"/proc/{self.pid}/statm").read_bytes().startswith(b"0 ")
-        return True
-
-    def take(self, member: ProcessSpec) -> None:
-        """Give a process that replaces another one its last orders, if there are any."""
-        if member.last_orders:
-            self.tell({name: member.orders[name] for name in member.last_orders})
+    def asked(self) -> bool:
+        """Return whether it was asked to end."""
+        return self._urgency > 0
 
     def tell(self, orders: Mapping[str, Any]) -> None:
-        """Write orders on a line of their own."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(orders).encode() + b"\n")
+        """Write orders on a line of their own, unless the process has ended."""
+        with contextlib.suppress(OSError):
+            self._channel.sendall(json.dumps(orders).encode() + b"\n")
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
@@ -173,43 +156,26 @@ class Child:
             self.send(signal.SIGINT if number else signal.SIGTERM)
         self._urgency = max(self._urgency, urgency)
 
-    @property
-    def asked(self) -> bool:
-        """Return whether it was asked to end."""
-        return self._urgency > 0
-
     async def wait(self) -> int:
         """Wait for its end and return its exit code."""
         code = await self._process.wait()
         self._hear_no_more()
         return code
 
-    async def until_ending(self) -> int | None:
-        """Wait until it does not work any more; return its exit code, or None if that is still to
-        come.
-        """
-        ended = asyncio.ensure_future(self.wait())
-        try:
-            while self.works:
-                await asyncio.wait([ended], timeout=LOOK)
-            await asyncio.wait([ended], timeout=LOOK)  # enough for a process without a GPU
-            return ended.result() if ended.done() else None
-        finally:
-            ended.cancel()
-
     async def until_ready(self, seconds: float) -> bool:
-        """Wait until it is ready; return False after `seconds`, or at once when it has ended."""
-        waits = [asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.wait())]
-        try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+        """Wait until it is ready; return False after `seconds`, or soon after it has ended."""
+        end = time.monotonic() + seconds
+        while self.alive and not self.ready.is_set() and time.monotonic() < end:  # noqa: ASYNC110 (three events)
+            await asyncio.sleep(LOOK)
         return self.ready.is_set() and self.alive
 
     def _receive(self) -> None:
         """Read signs of life."""
-        if not (found := os.read(self._signs, MOST)):
+        try:
+            found = self._channel.recv(MOST)
+        except OSError:  # the process ended before it had read its orders
+            found = b""
+        if not found:
             self._hear_no_more()
             return
         self._heart.beat()
@@ -229,36 +195,11 @@ class Child:
             self._timer = self._loop.call_later(BEAT, self._look)
 
     def _hear_no_more(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._signs >= 0:
-            self._loop.remove_reader(self._signs)
-            os.close(self._signs)
-            self._signs = -1
+        self._timer.cancel()
+        if self._channel.fileno() >= 0:
+            self._loop.remove_reader(self._channel)
+            self._channel.close()
 
-
-async def _started(member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:
-    """Start a process of a member, which inherits the descriptor `ready` too.
-
-    In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With `-P`
-    nothing is imported from the current folder, where others may have put a file; a checkout that
-    is not installed is found after everything else.
-    """
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        PROGRAM,
-        member.module,
-        member.name,
-        stdin=asyncio.subprocess.PIPE,
-        pass_fds=(*member.descriptors, ready),
-        env=member.environment,
-        start_new_session=True,
-    )
-
-
-# All processes.
 
 START = 300.0
 """Seconds that a process which replaces another one may take until it can work."""
@@ -275,80 +216,78 @@ PATIENCE = 90.0
 """Seconds after which a server begins although some processes cannot work. A first start on a GPU,
 which compiles all kernels, takes half of that."""
 
-Groups = Sequence[Sequence[ProcessSpec]]
 
-
-@dataclass(eq=False)
 class Supervisor:
     """Supervisor of the processes in `groups`, which end from the last to the first group.
 
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
-    `on_ready` once, when all members can work for the first time. On SIGUSR2 all members are
+    `on_ready` once, when all processes can work for the first time. On SIGUSR2 all processes are
     replaced, one after the other; on SIGHUP as well, by those that `reload` returns, unless it
-    raises ValueError. The new process can work before the old one leaves. A replacement that fails
-    ends the round: the processes that have not been replaced continue.
+    raises an error. The new process, which has the order `replaces`, can work before the old one
+    leaves. A replacement that fails ends the round: the processes that have not been replaced
+    continue.
     """
 
-    groups: Groups
-    on_exit: Callable[[int], None] = lambda _pid: None
-    on_stop: Callable[[], None] = lambda: None
-    reload: Callable[[], Groups] | None = None
-    on_ready: Callable[[], None] = lambda: None
-    _running: dict[str, Child] = field(default_factory=dict)
-    _members: dict[str, ProcessSpec] = field(default_factory=dict)
-    _rounds: set[asyncio.Task[None]] = field(default_factory=set)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _ending: dict[Child, asyncio.Task[None]] = field(default_factory=dict)
-    """The processes that another one has replaced and that have not ended."""
-    _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _urgency: int = 0
-    _code: int = 0
+    def __init__(
+        self,
+        groups: Groups,
+        on_exit: Callable[[int], None] = lambda _pid: None,
+        on_stop: Callable[[], None] = lambda: None,
+        reload: Callable[[], Groups] | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._groups = groups
+        self._on_exit, self._on_stop, self._on_ready = on_exit, on_stop, on_ready
+        self._reload = reload
+        self._specs = {spec.name: spec for group in groups for spec in group}
+        self._running: dict[str, Child] = {}
+        self._leaving: dict[Child, asyncio.Task[None]] = {}
+        """The processes that another one has replaced and that have not ended."""
+        self._wanted: asyncio.Queue[list[ProcessSpec]] = asyncio.Queue()
+        """The processes of each round of replacements to come."""
+        self._stop = asyncio.Event()
+        self._urgency = 0
+        self._code = 0
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT, or until a process can never run; return the exit code."""
         loop = asyncio.get_running_loop()
-        self._members = {member.name: member for group in self.groups for member in group}
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told, number)
         for number in (signal.SIGHUP, signal.SIGUSR2):
             loop.add_signal_handler(number, self._renew, number)
-        keepers = {name: asyncio.create_task(self._keep(name)) for name in self._members}
-        announcing = asyncio.create_task(self._announce())
+        keepers = {name: asyncio.create_task(self._keep(name)) for name in self._specs}
+        others = [asyncio.create_task(each) for each in (self._announce(), self._replace())]
         await self._stop.wait()
-        announcing.cancel()
-        self.on_stop()
-        for each in self._rounds:  # each ends the process that it was starting
+        self._on_stop()
+        for each in others:  # a replacement ends the process that it was starting
             each.cancel()
-        await asyncio.gather(*self._rounds, return_exceptions=True)
-        for group in reversed(self.groups):
+        await asyncio.gather(*others, return_exceptions=True)
+        for group in reversed(self._groups):
             await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
-        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
         return self._code
 
-    def stop(self) -> None:
-        """Begin the shutdown, as SIGTERM does."""
-        self._told(signal.SIGTERM)
-
     async def _announce(self) -> None:
-        """Call `on_ready` once all members can work, or without some of them after `PATIENCE`."""
+        """Call `on_ready` once all processes can work, or without some of them after `PATIENCE`."""
         since = time.monotonic()
         while not self._can_begin(time.monotonic() - since):  # noqa: ASYNC110 (many events)
             await asyncio.sleep(LOOK)
         try:
-            self.on_ready()
+            self._on_ready()
         except OSError as error:  # another program listens at the address meanwhile
             log.critical("the server cannot begin: %s", error)
             self._code = ExitCode.FAILED
             self._told(signal.SIGTERM)
 
     def _can_begin(self, waited: float) -> bool:
-        """Return whether all members can work; after `PATIENCE` one of each group is enough."""
+        """Return whether all processes can work; after `PATIENCE` one of each group is enough."""
         enough = any if waited > PATIENCE else all
-        return all(enough([self._works(each.name) for each in group]) for group in self.groups)
+        return all(enough(map(self._works, group)) for group in self._groups)
 
-    def _works(self, name: str) -> bool:
-        child = self._running.get(name)
-        return child is not None and child.ready.is_set() and child.works
+    def _works(self, spec: ProcessSpec) -> bool:
+        child = self._running.get(spec.name)
+        return child is not None and child.ready.is_set() and child.alive
 
     def _told(self, number: signal.Signals) -> None:
         """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
@@ -361,12 +300,12 @@ class Supervisor:
             self._urgency = max(2, self._urgency + 1)
         else:
             self._urgency = max(self._urgency, 2 if self._stop.is_set() else 1)
-        for child in [child for name in self._members for child in self._processes(name)]:
+        for child in [*self._leaving, *self._running.values()]:
             if child.asked:
                 child.urge(self._urgency)
         self._stop.set()
 
-    # Keeping a member running.
+    # Keeping a process running.
 
     async def _keep(self, name: str) -> None:
         """Start a process, and again whenever it ends."""
@@ -387,116 +326,86 @@ class Supervisor:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _life(self, name: str) -> object:
-        """Run a process and its replacements to the end; return the exit code, or the error.
-
-        The exit code of a killed process that had worked is not waited for, if its successor may
-        start beside the release of its memory.
-        """
-        member = self._members[name]
+        """Run a process and its replacements to the end; return the exit code, or the error."""
         try:
-            child = self._running[name] = await Child.start(member)
+            child = self._running[name] = await Child.start(self._specs[name])
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
             child.urge(self._urgency or 1)
-        while True:
-            code = await (child.until_ending() if member.replaced_at_once else child.wait())
-            if code is None and (not child.ready.is_set() or child.asked):
-                code = await child.wait()
-            if self._running[name] is child:
-                break
-            child = self._running[name]  # it was replaced
+        code = await child.wait()
+        while self._running[name] is not child:  # it was replaced
+            child = self._running[name]
+            code = await child.wait()
         del self._running[name]
-        if code is None:
-            self._watch_end(child)
-            return "its exit code comes when its memory is released"
         self._noted(child)
         return code
 
-    def _watch_end(self, child: Child, patience: float | None = None) -> "asyncio.Task[None]":
-        """Wait for the end of a process that another one has replaced; kill it after `patience`."""
-
-        async def ended() -> None:
-            try:
-                async with asyncio.timeout(patience):
-                    await child.wait()
-            except TimeoutError:
-                log.error("%s did not leave within %s s and is killed", child.name, patience)
-                child.send(signal.SIGKILL)
-                await child.wait()
-            self._noted(child)
-
-        task = self._ending[child] = asyncio.create_task(ended())
-        task.add_done_callback(lambda _: self._ending.pop(child))
-        return task
-
     def _noted(self, child: Child) -> None:
         try:
-            self.on_exit(child.pid)
+            self._on_exit(child.pid)
         except Exception:  # the restart is protected
             log.warning("the end of %s could not be noted", child.name, exc_info=True)
 
-    async def _end(self, member: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
-        """Send SIGTERM to the processes of a member, and SIGKILL if they do not end in time."""
-        for child in self._processes(member.name):
+    async def _end(self, spec: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
+        """Send SIGTERM to a process and those it replaces, and SIGKILL if they do not end."""
+        for child in self._processes(spec.name):
             child.urge(self._urgency or 1)
-        done, _ = await asyncio.wait([keeper], timeout=member.patience)
+        done, _ = await asyncio.wait([keeper], timeout=spec.patience)
         if not done:
-            log.error("%s did not end within %s s and is killed", member.name, member.patience)
-            for child in self._processes(member.name):
+            log.error("%s did not end within %s s and is killed", spec.name, spec.patience)
+            for child in self._processes(spec.name):
                 child.send(signal.SIGKILL)
             self._code = 1
         await asyncio.gather(keeper, return_exceptions=True)
 
     def _processes(self, name: str) -> list[Child]:
-        """Return the processes of a member: those that leave, and the one in their place."""
-        running = self._running.get(name)
-        ending = [child for child in self._ending if child.name == name]
-        return ending + ([] if running is None else [running])
+        """Return the processes of this name: those that leave, and the one in their place."""
+        return [each for each in [*self._leaving, *self._running.values()] if each.name == name]
 
     # Rolling replacement.
 
     def _renew(self, number: signal.Signals) -> None:
-        """Replace all members, on SIGHUP by members with the present settings."""
-        members = list(self._members.values())
+        """Replace all processes, on SIGHUP by processes with the present settings."""
+        specs = self._specs
         if number is signal.SIGHUP:
-            if self.reload is None:
+            if self._reload is None:
                 return
             try:
-                found = {member.name: member for group in self.reload() for member in group}
+                specs = {spec.name: spec for group in self._reload() for spec in group}
             except Exception as error:  # the server is protected: nothing changes
                 log.error("nothing was reloaded: %s", error)
                 return
-            members = [found[name] for name in self._members if name in found]
-        task = asyncio.create_task(self._round(members))
-        self._rounds.add(task)
-        task.add_done_callback(self._rounds.discard)
+        self._wanted.put_nowait([specs[name] for name in self._specs if name in specs])
 
-    async def _round(self, members: Sequence[ProcessSpec]) -> None:
-        async with self._turn:
-            log.info("replacing %d processes", len(members))
-            for member in members:
-                if not await self._replaced(member):
-                    log.error("%s could not be replaced; the rest stays as it is", member.name)
-                    return
-            log.info("all processes have been replaced")
+    async def _replace(self) -> None:
+        """Replace processes in rounds, one round after the other."""
+        while True:
+            specs = await self._wanted.get()
+            log.info("replacing %d processes", len(specs))
+            for spec in specs:
+                if not await self._replaced(spec):
+                    log.error("%s could not be replaced; the rest stays as it is", spec.name)
+                    break
+            else:
+                log.info("all processes have been replaced")
 
-    async def _replaced(self, member: ProcessSpec) -> bool:
-        """Replace the process of `member`; return whether the new one works in its place."""
-        old = self._running.get(member.name)
+    async def _replaced(self, spec: ProcessSpec) -> bool:
+        """Replace a process; return whether the new one works in its place."""
+        old = self._running.get(spec.name)
         try:
-            new = await Child.start(member, replaces=True)
+            new = await Child.start(spec, replaces=True)
         except OSError as error:  # no memory, no descriptors: a later round may work
-            log.error("%s could not be started: %s", member.name, error)
+            log.error("%s could not be started: %s", spec.name, error)
             return False
         works = False
         try:
             works = await new.until_ready(START)
             if works:
-                self._members[member.name] = member
+                self._specs[spec.name] = spec
         finally:
             # It died meanwhile, or the old one did, whose successor has its place.
-            useless = not works or old is None or self._running.get(member.name) is not old
+            useless = not works or old is None or self._running.get(spec.name) is not old
             if useless:
                 new.send(signal.SIGKILL)
                 await new.wait()
@@ -506,8 +415,20 @@ class Supervisor:
         # From here on the supervisor watches the new process under this name. It is registered
         # before the old one is told to leave, so that an end of the old one is not taken for a
         # failure and restarted.
-        self._running[member.name] = new
+        self._running[spec.name] = new
         old.tell(LEAVE)
-        new.take(member)
-        await asyncio.shield(self._watch_end(old, member.patience))
+        task = self._leaving[old] = asyncio.create_task(self._leave(old, spec.patience))
+        task.add_done_callback(lambda _: self._leaving.pop(old))
+        await asyncio.shield(task)
         return True
+
+    async def _leave(self, child: Child, patience: float) -> None:
+        """Wait for the end of a process that another one has replaced; kill it after `patience`."""
+        try:
+            async with asyncio.timeout(patience):
+                await child.wait()
+        except TimeoutError:
+            log.error("%s did not leave within %s s and is killed", child.name, patience)
+            child.send(signal.SIGKILL)
+            await child.wait()
+        self._noted(child)

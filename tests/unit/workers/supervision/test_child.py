@@ -1,23 +1,34 @@
-"""The signals that ask one process to end."""
+"""One process: the signals that ask it to end, and its signs of life."""
 
 import asyncio
 import os
 import signal
+import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from workers.supervision.supervisor import Child, ProcessSpec, Supervisor
+from models.heartbeat import BEAT
+from workers.supervision.supervisor import (
+    STARTING,
+    STOPPED,
+    WORKING,
+    Child,
+    ProcessSpec,
+    Supervisor,
+)
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 
 
 @dataclass
 class FakeProcess:
-    """A process that notes its signals, and ends at SIGKILL or, if `obeys`, at SIGTERM."""
+    """A process that notes its signals, and ends at SIGTERM if it `obeys`."""
 
     obeys: bool = False
-    pid: int = 4711
+    pid: int = field(default_factory=os.getpid)
     returncode: int | None = None
     signals: list[signal.Signals] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -32,16 +43,43 @@ class FakeProcess:
         return 0
 
 
-def child(process: FakeProcess) -> Child:
-    reading, writing = os.pipe()
-    os.close(writing)
-    return Child("one", process, reading)  # type: ignore[arg-type]  # a fake process
+class Fake:
+    """A child over a fake process; a test writes its messages, and looks when it wants to."""
+
+    def __init__(self, *, obeys: bool = False) -> None:
+        ours, self.channel = socket.socketpair()
+        self.process = FakeProcess(obeys)
+        process: Any = self.process
+        self.child = Child("one", process, ours)
+
+    async def write(self, message: bytes) -> None:
+        self.channel.send(message)
+        await asyncio.sleep(0)  # the loop finds that the socket can be read
+        await asyncio.sleep(0)
+
+    def hangs_after(self, seconds: float) -> bool:
+        """Look as often as in `seconds`; return whether the process was killed."""
+        for _ in range(round(seconds / BEAT)):
+            if signal.SIGKILL not in self.process.signals:
+                self.child._look()
+        return signal.SIGKILL in self.process.signals
+
+
+def run(test: Callable[[Fake], Awaitable[object]]) -> Fake:
+    async def prepared() -> Fake:
+        fake = Fake()
+        await test(fake)
+        fake.process.ended.set()
+        await fake.child.wait()
+        fake.channel.close()
+        return fake
+
+    return asyncio.run(prepared())
 
 
 @pytest.mark.parametrize(
     ("urgencies", "signals"),
     [
-        ([1], [TERM]),
         ([1, 1], [TERM]),
         ([2], [TERM, INT]),
         ([1, 2], [TERM, INT]),
@@ -52,53 +90,70 @@ def child(process: FakeProcess) -> Child:
 def test_each_urgency_is_sent_once_and_sigterm_first(
     urgencies: list[int], signals: list[signal.Signals]
 ) -> None:
-    async def test() -> list[signal.Signals]:
-        process = FakeProcess()
-        asked = child(process)
+    async def test(fake: Fake) -> None:
         for each in urgencies:
-            asked.urge(each)
-        process.ended.set()
-        await asked.wait()
-        return process.signals
+            fake.child.urge(each)
 
-    assert asyncio.run(test()) == signals
+    assert run(test).process.signals == signals
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeProcess]:
-    """Let the supervisor start fake processes, and list them."""
-    found: list[FakeProcess] = []
-
-    async def start(_member: ProcessSpec) -> Child:
-        found.append(FakeProcess(obeys=True))
-        return child(found[-1])
-
-    monkeypatch.setattr(Child, "start", start)
-    return found
-
-
-def supervised(started: list[FakeProcess], *signals: signal.Signals) -> list[signal.Signals]:
-    """Send signals in one turn of the event loop; return those that the one process got."""
-
+@pytest.mark.parametrize(
+    ("told", "signals"),
+    [([TERM], [TERM]), ([INT], [TERM, INT]), ([TERM, TERM], [TERM, INT])],
+)
+def test_a_sigint_or_a_second_signal_skips_the_grace_time(
+    told: list[signal.Signals], signals: list[signal.Signals], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test() -> None:
+        fakes: list[Fake] = []
+
+        async def start(_spec: ProcessSpec) -> Child:
+            fakes.append(Fake(obeys=True))
+            return fakes[-1].child
+
+        monkeypatch.setattr(Child, "start", start)
         running = asyncio.create_task(Supervisor([[ProcessSpec("one", "none", {})]]).run())
-        while not started:  # noqa: ASYNC110 (the supervisor starts it in its first turns)
+        while not fakes:  # noqa: ASYNC110 (the supervisor starts it in its first turns)
             await asyncio.sleep(0)
-        for each in signals:
+        for each in told:
             signal.raise_signal(each)
         await running
+        fakes[0].channel.close()
+        assert fakes[0].process.signals == signals
 
     asyncio.run(test())
-    return started[0].signals
 
 
-def test_two_signals_at_once_skip_the_grace_time_and_no_more(started: list[FakeProcess]) -> None:
-    assert supervised(started, TERM, TERM) == [TERM, INT]
+def test_a_process_that_can_work_hangs_sooner_than_a_process_that_starts() -> None:
+    async def test(fake: Fake) -> None:
+        await fake.write(b"\n")
+        assert not fake.hangs_after(STARTING - BEAT)
+        await fake.write(b"{}\n")
+        assert fake.child.ready.is_set()
+        for _ in range(10):
+            assert not fake.hangs_after(WORKING - BEAT)
+            await fake.write(b"\n")
+        assert fake.hangs_after(WORKING)
+
+    run(test)
 
 
-def test_a_single_sigint_skips_the_grace_time(started: list[FakeProcess]) -> None:
-    assert supervised(started, INT) == [TERM, INT]
+def test_a_process_that_is_stopped_hangs_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.heartbeat.is_stopped", lambda _pid: True)
+
+    async def test(fake: Fake) -> None:
+        assert not fake.hangs_after(STOPPED - BEAT)
+        assert fake.hangs_after(BEAT)
+
+    run(test)
 
 
-def test_a_single_sigterm_leaves_the_grace_time(started: list[FakeProcess]) -> None:
-    assert supervised(started, TERM) == [TERM]
+def test_a_process_that_has_ended_is_watched_no_more() -> None:
+    async def test(fake: Fake) -> None:
+        fake.channel.shutdown(socket.SHUT_RDWR)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert fake.child._timer.cancelled()
+        fake.child.tell({"leave": True})
+
+    run(test)

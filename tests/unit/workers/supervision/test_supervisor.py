@@ -3,195 +3,218 @@
 import asyncio
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.exit_codes import ExitCode
 from tests.fakes import GUARD
 from tests.worker_fixture import wait_until
-from workers.supervision.supervisor import Child, ProcessSpec, Supervisor
+from workers.supervision import supervisor
+from workers.supervision.supervisor import Child, Groups, ProcessSpec, Supervisor
 
 LONG = 10 * GUARD
 """Seconds that a process lives unless it is ended: longer than any test waits for it."""
 
 
-def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
-    return ProcessSpec(name, "tests.supervised_child", {"lives": str(lives), **orders}, patience=10)
+class Lives:
+    """The processes that were started, by the file in which they note that."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.ended: list[int] = []
+
+    def spec(self, name: str = "one", patience: float = 10, **orders: object) -> ProcessSpec:
+        given = {"lives": str(self.file), "seconds": LONG, **orders}
+        return ProcessSpec(name, "tests.supervised_child", given, patience=patience)
+
+    def supervisor(self, *groups: list[ProcessSpec], **named: Any) -> Supervisor:
+        return Supervisor(groups, **{"on_exit": self.ended.append, **named})
+
+    def lines(self) -> list[list[str]]:
+        """Return the name, the id and the mark of each process that was started."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return [line.split(" ") for line in lines]
+
+    def __len__(self) -> int:
+        return len(self.lines())
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(pid) for _, pid, _ in self.lines()]
+
+    @property
+    def left(self) -> list[int]:
+        """Return the ids of the processes that were ordered to leave."""
+        file = Path(f"{self.file}.left")
+        return [*map(int, file.read_text().split())] if file.exists() else []
 
 
-def lived(lives: Path) -> list[str]:
-    """Return a line for every process that was started."""
-    return lives.read_text().splitlines() if lives.exists() else []
+@pytest.fixture
+def lives(tmp_path: Path) -> Lives:
+    return Lives(tmp_path / "lives")
 
 
-def supervise(made: Supervisor, claim: Callable[[], bool]) -> int:
-    """Run a supervisor, send it SIGTERM as soon as the claim holds, and return its exit code."""
+def supervise(made: Supervisor, *claims: Callable[[], bool | signal.Signals]) -> int:
+    """Run a supervisor until each claim has held in turn, send it SIGTERM, return its exit code.
+
+    A claim that is a signal's sending holds at once.
+    """
 
     async def run() -> int:
         running = asyncio.create_task(made.run())
-        await wait_until(lambda: claim() or running.done())
+        for claim in claims:
+            await wait_until(lambda claim=claim: claim() or running.done())  # type: ignore[misc]
         if not running.done():
             signal.raise_signal(signal.SIGTERM)
-        return await running
+        async with asyncio.timeout(GUARD):
+            return await running
 
     return asyncio.run(run())
 
 
-def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
-    lives = tmp_path / "lives"
-    code = supervise(Supervisor([[member(lives, code=1)]]), lambda: len(lived(lives)) >= 2)
-    assert code == 0
-    assert len(set(lived(lives))) >= 2
+def sends(number: signal.Signals) -> Callable[[], bool]:
+    """Return a claim that sends a signal and holds."""
+
+    def claim() -> bool:
+        signal.raise_signal(number)
+        return True
+
+    return claim
 
 
-def test_the_first_restart_follows_at_once_and_the_second_after_a_pause(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_process_that_dies_is_started_again_at_once_and_then_after_a_pause(
+    lives: Lives, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lives = tmp_path / "lives"
-    supervise(Supervisor([[member(lives, code=1)]]), lambda: len(lived(lives)) >= 3)
+    def fail(_pid: int) -> None:
+        raise OSError("the disk is full")
+
+    made = lives.supervisor([lives.spec(seconds=0, code=1)], on_exit=fail)
+    assert supervise(made, lambda: len(lives) >= 3) == 0
+    assert len(set(lives.pids)) >= 3
     restarts = [text for text in caplog.messages if "starting it again" in text]
     assert [text.rpartition(" in ")[2] for text in restarts[:2]] == ["0 s", "0.5 s"]
 
 
-def test_a_process_that_can_never_run_ends_them_all(tmp_path: Path) -> None:
-    lives = tmp_path / "lives"
-    groups = [
-        [member(lives, "good", seconds=LONG)],
-        [member(lives, "bad", code=ExitCode.WRONG_USAGE)],
-    ]
-    assert supervise(Supervisor(groups), lambda: False) == ExitCode.WRONG_USAGE
+def test_a_process_that_can_never_run_ends_them_all(lives: Lives) -> None:
+    bad = lives.spec("bad", seconds=0, code=ExitCode.WRONG_USAGE)
+    made = lives.supervisor([lives.spec("good")], [bad])
+    assert supervise(made, lambda: False) == ExitCode.WRONG_USAGE
 
 
-def test_sigterm_ends_the_last_group_first(tmp_path: Path) -> None:
-    lives, ended = tmp_path / "lives", list[int]()
-    groups = [[member(lives, "worker", seconds=LONG)], [member(lives, "front", seconds=LONG)]]
-    stopped: list[bool] = []
-    made = Supervisor(groups, ended.append, lambda: stopped.append(True))
-    assert supervise(made, lambda: len(lived(lives)) == 2) == 0
-    pids = {line.split()[0]: int(line.split()[1]) for line in lived(lives)}
-    assert ended == [pids["front"], pids["worker"]]
-    assert stopped == [True]
+def test_all_are_announced_once_and_sigterm_ends_the_last_group_first(lives: Lives) -> None:
+    told: list[object] = []
+    made = lives.supervisor(
+        [lives.spec("worker")],
+        [lives.spec("front")],
+        on_stop=lambda: told.append("stop"),
+        on_ready=lambda: told.append(len(lives)),
+    )
+    assert supervise(made, lambda: bool(told)) == 0
+    pids = {name: int(pid) for name, pid, _ in lives.lines()}
+    assert lives.ended == [pids["front"], pids["worker"]]
+    assert told == [2, "stop"]
 
 
-def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lives, failures, start = tmp_path / "lives", [OSError("no memory")], Child.start
-
-    async def sometimes(member: ProcessSpec) -> Child:
-        if failures:
-            raise failures.pop()
-        return await start(member)
-
-    monkeypatch.setattr(Child, "start", sometimes)
-    made = Supervisor([[member(lives, seconds=LONG)]])
-    assert supervise(made, lambda: len(lived(lives)) == 1) == 0
-    assert not failures
-
-
-def test_an_observer_that_fails_does_not_stop_the_restarts(tmp_path: Path) -> None:
-    def fail(_pid: int) -> None:
-        raise OSError("the disk is full")
-
-    lives = tmp_path / "lives"
-    made = Supervisor([[member(lives, code=1)]], fail)
-    assert supervise(made, lambda: len(lived(lives)) >= 2) == 0
-
-
-def test_nothing_is_imported_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lives = tmp_path / "lives"
-    (tmp_path / "json.py").write_text("raise SystemExit(77)")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
-    monkeypatch.chdir(tmp_path)
-    made = Supervisor([[member(lives, seconds=LONG)]])
-    assert supervise(made, lambda: len(lived(lives)) == 1) == 0
-
-
-def test_readiness_is_announced_once_when_all_members_can_work(tmp_path: Path) -> None:
-    lives, announced = tmp_path / "lives", list[int]()
-    groups = [
-        [member(lives, "worker", seconds=LONG)],
-        [member(lives, "front", seconds=LONG)],
-    ]
-    made = Supervisor(groups, on_ready=lambda: announced.append(len(lived(lives))))
-    assert supervise(made, lambda: bool(announced)) == 0
-    assert announced == [2]
-
-
-def test_nothing_is_announced_while_a_member_cannot_work(tmp_path: Path) -> None:
-    lives, announced = tmp_path / "lives", list[int]()
-    groups = [
-        [member(lives, "worker", seconds=LONG)],
-        [member(lives, "front", broken=True, code=1)],
-    ]
-    made = Supervisor(groups, on_ready=lambda: announced.append(1))
-    assert supervise(made, lambda: len(lived(lives)) >= 3) == 0
+def test_nothing_is_announced_while_a_process_cannot_work(lives: Lives) -> None:
+    announced: list[int] = []
+    broken = lives.spec("front", broken=True, code=1)
+    made = lives.supervisor([lives.spec()], [broken], on_ready=lambda: announced.append(1))
+    assert supervise(made, lambda: len(lives) >= 3) == 0
     assert not announced
 
 
-def replacing(lives: Path) -> bool:
-    """Replace all members once one lives; return whether the first one has its order to leave."""
-    asked = Path(f"{lives}.asked")
-    if len(lived(lives)) == 1 and not asked.exists():
-        asked.touch()
-        signal.raise_signal(signal.SIGUSR2)
-    return Path(f"{lives}.left").exists()
+def test_a_start_that_fails_is_tried_again(lives: Lives, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures, start = [OSError("no memory")], Child.start
+
+    async def sometimes(spec: ProcessSpec) -> Child:
+        if failures:
+            raise failures.pop()
+        return await start(spec)
+
+    monkeypatch.setattr(Child, "start", sometimes)
+    assert supervise(lives.supervisor([lives.spec()]), lambda: len(lives) == 1) == 0
+    assert not failures
 
 
-def pids(lives: Path) -> list[int]:
-    return [int(line.split()[1]) for line in lived(lives)]
+def test_nothing_is_imported_from_the_current_folder(
+    lives: Lives, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(77)")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
+    monkeypatch.chdir(tmp_path)
+    assert supervise(lives.supervisor([lives.spec()]), lambda: len(lives) == 1) == 0
 
 
-def test_sigterm_ends_a_process_that_leaves_as_well(tmp_path: Path) -> None:
-    """Its patience is longer than the test waits."""
-    lives, ended = tmp_path / "lives", list[int]()
-    spec = replace(member(lives, seconds=LONG, stays=True), patience=LONG)
-    assert supervise(Supervisor([[spec]], ended.append), lambda: replacing(lives)) == 0
-    assert sorted(ended) == sorted(pids(lives))
-    assert len(ended) == 2
+def test_a_process_that_gives_no_sign_of_life_is_replaced(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("BEAT", 0.02), ("WORKING", 0.2)):
+        monkeypatch.setattr(supervisor, name, value)
+    assert supervise(lives.supervisor([lives.spec()]), lambda: len(lives) >= 2) == 0
+    assert lives.pids[0] in lives.ended
+    assert lives.pids[0] != lives.pids[1]
 
 
-def test_processes_that_ignore_sigterm_are_killed_also_one_that_leaves(tmp_path: Path) -> None:
-    lives, ended = tmp_path / "lives", list[int]()
-    spec = replace(member(lives, seconds=LONG, stays=True, deaf=True), patience=1.0)
-    assert supervise(Supervisor([[spec]], ended.append), lambda: replacing(lives)) == 1
-    assert sorted(ended) == sorted(pids(lives))
+def test_processes_are_replaced_one_by_one_and_the_new_one_works_before_the_old_one_leaves(
+    lives: Lives,
+) -> None:
+    made = lives.supervisor([lives.spec("one")], [lives.spec("two")])
+    both, all_four = lambda: len(lives) == 2, lambda: len(lives.left) == 2
+    assert supervise(made, both, sends(signal.SIGUSR2), all_four) == 0
+    first = {name: int(pid) for name, pid, _ in lives.lines()[:2]}
+    assert [name for name, _, _ in lives.lines()[2:]] == ["one", "two"]
+    assert lives.left == [first["one"], first["two"]]
 
 
-def test_a_process_that_was_to_replace_another_one_ends_with_the_server(tmp_path: Path) -> None:
-    lives, ended = tmp_path / "lives", list[int]()
-    specs = [member(lives, seconds=LONG), member(lives, seconds=LONG, silent=True)]
-    made = Supervisor([[specs[0]]], ended.append, reload=lambda: [[specs[1]]])
+def test_sighup_replaces_processes_by_ones_with_new_orders_unless_those_are_wrong(
+    lives: Lives,
+) -> None:
+    answers: list[Groups | ValueError] = [ValueError("a line"), [[lives.spec(mark="new")]]]
 
-    def starting() -> bool:
-        if len(lived(lives)) == 1 and not made._rounds:
-            signal.raise_signal(signal.SIGHUP)
-        return len(lived(lives)) == 2
+    def reload() -> Groups:
+        answer = answers.pop(0)
+        if isinstance(answer, ValueError):
+            raise answer
+        return answer
 
-    assert supervise(made, starting) == 0
-    assert sorted(ended) == sorted(pids(lives))
+    made, again = lives.supervisor([lives.spec()], reload=reload), sends(signal.SIGHUP)
+    claims = (lambda: len(lives) == 1, again, lambda: len(answers) == 1, again)
+    assert supervise(made, *claims, lambda: len(lives.left) == 1) == 0
+    assert [mark for _, _, mark in lives.lines()] == ["", "new"]
 
 
-def test_a_process_that_leaves_is_killed_when_its_member_has_no_time_left(tmp_path: Path) -> None:
-    """The round that replaces it would give it longer than the test waits."""
-    lives, ended = tmp_path / "lives", list[int]()
-    short = replace(member(lives, seconds=LONG, stays=True, deaf=True), patience=1.0)
-    patient = replace(short, patience=LONG)
-    made = Supervisor([[short]], ended.append, reload=lambda: [[patient]])
+def test_a_replacement_that_never_works_leaves_the_old_process_alone(
+    lives: Lives, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = lives.spec(code=3, broken=True)
+    made = lives.supervisor([lives.spec()], reload=lambda: [[broken]])
+    given_up = lambda: "could not be replaced" in caplog.text  # noqa: E731
+    assert supervise(made, lambda: len(lives) == 1, sends(signal.SIGHUP), given_up) == 0
+    assert lives.ended == lives.pids[::-1]
+    assert not lives.left
 
-    def leaving() -> bool:
-        if len(lived(lives)) == 1 and not made._rounds:
-            signal.raise_signal(signal.SIGHUP)
-        return Path(f"{lives}.left").exists()
 
-    async def in_time() -> int:
-        running = asyncio.create_task(made.run())
-        await wait_until(leaving)
-        signal.raise_signal(signal.SIGTERM)
-        async with asyncio.timeout(GUARD):
-            return await running
-
-    assert asyncio.run(in_time()) == 1
-    assert sorted(ended) == sorted(pids(lives))
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        ({"stays": True, "patience": LONG}, {"patience": LONG}, 0),
+        ({"stays": True, "deaf": True, "patience": 0.5}, {"patience": 0.5}, 1),
+        ({"stays": True, "deaf": True, "patience": 0.5}, {"patience": LONG}, 1),
+        ({}, {"silent": True}, 0),
+    ],
+    ids=["leaving", "deaf", "deaf and shorter", "starting"],
+)
+def test_the_end_includes_processes_that_leave_or_that_start_to_replace_another(
+    first: dict[str, Any], second: dict[str, Any], code: int, lives: Lives
+) -> None:
+    """Patience that is long is longer than the test waits."""
+    made = lives.supervisor(
+        [lives.spec(**first)], reload=lambda: [[lives.spec(**{**first, **second})]]
+    )
+    replaced = (lambda: len(lives) == 2) if "silent" in second else (lambda: bool(lives.left))
+    found = supervise(made, lambda: len(lives) == 1, sends(signal.SIGHUP), replaced)
+    assert found == code
+    assert sorted(lives.ended) == sorted(lives.pids)
+    assert len(lives) == 2
