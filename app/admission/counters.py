@@ -290,6 +290,15 @@ class Counters:
             return self._cells[field]
         return sum(self._row(self._memory, 8 * field * self.columns))
 
+    def fewest(self, field: Total, more: int) -> bool:
+        """Return whether no other front end has a lower count than this front end with `more`."""
+        if self.columns == 1:
+            return True
+        counts = self._row(self._memory, 8 * field * self.columns)
+        owners = self._row(self._memory, 8 * _OWNER * self.columns)
+        own = counts[self._column] + more
+        return own <= min(n for n, owner in zip(counts, owners, strict=True) if owner)
+
     def take(self, field: Total, amount: int, limit: int) -> bool:
         """Add `amount` if the sum stays within `limit`; return whether it was added."""
         self.add(field, amount)

@@ -7,17 +7,12 @@ enough, 9 to 27 each, but a front end that ends would reset the connections in i
 
 import asyncio
 import logging
-import mmap
-import os
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import numpy as np
-
+from app.admission.counters import Counters, Total
 from app.connections.listening import BACKLOG
-from app.system.process_family import is_alive
 
 log = logging.getLogger("darkroom.acceptor")
 
@@ -33,97 +28,28 @@ NO_ROOM = 0.1
 TLS_END = 10.0
 """Seconds in which a client can read the last bytes and end TLS; asyncio itself would wait 30."""
 
-ABSENT = np.iinfo(np.int32).max
-"""The count of a front end that does not accept."""
-
-_BYTES = 4
-"""Bytes of a count and of a process id."""
-
-
-class ConnectionCounts:
-    """Connection counts of `n` front ends, in memory that they share as a descriptor.
-
-    A rolling restart needs two places for each front end: the old process and the new one.
-    """
-
-    def __init__(self, fd: int, n: int) -> None:
-        self.fd = fd
-        memory = mmap.mmap(fd, 2 * n * _BYTES)
-        self._counts = np.frombuffer(memory, np.int32, n)
-        self._pids = np.frombuffer(memory, np.int32, n, offset=n * _BYTES)
-
-    @classmethod
-    def create(cls, n: int) -> "ConnectionCounts":
-        """Create counts in which no front end accepts: each enters when it starts. Linux only."""
-        fd = os.memfd_create("darkroom-connections", os.MFD_CLOEXEC)
-        os.ftruncate(fd, 2 * n * _BYTES)
-        counts = cls(fd, n)
-        counts._counts[:] = ABSENT
-        return counts
-
-    def enter(self, number: int) -> int:
-        """Return the place of front end `number`, in the first half or its other one in the second.
-
-        The counts of processes that have ended are forgotten.
-        """
-        places = (number, number + len(self._counts) // 2)
-        for place in places:
-            if not self._pids[place] or not is_alive(int(self._pids[place])):
-                self.leave(place)
-        # If processes that still run have both places, the new one takes over the first: a wrong
-        # count makes the balance worse, and nothing else.
-        free = next((each for each in places if not self._pids[each]), number)
-        self._counts[free], self._pids[free] = 0, os.getpid()
-        return free
-
-    def leave(self, number: int) -> None:
-        """Note that front end `number` accepts no more, so that no other one waits for it."""
-        self._counts[number], self._pids[number] = ABSENT, 0
-
-    def fewest(self, number: int, count: int) -> bool:
-        """Store the `count` of front end `number`; return whether no known count is lower."""
-        self._counts[number] = count
-        return bool(count <= self._counts.min())
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self.fd)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedSocket:
-    """A socket, and the number of this front end in the counts of all that share the socket.
-
-    A socket that no other process uses has no counts.
-    """
-
-    socket: socket.socket
-    counts: ConnectionCounts | None = None
-    number: int = 0
-
 
 class ConnectionBalancer:
     """Acceptor of one front end, from its creation to `close`, which closes its socket.
 
-    `connected` makes a protocol for each connection; `count` says how many connections there are,
-    and `make_room` closes one when no descriptor is left. A front end that is slow to take a
-    connection, or dead, loses it to the others after `PAUSE`. `handshake` bounds the seconds of a
-    TLS handshake.
+    `connected` makes a protocol for each connection; `counters` have the connections of all front
+    ends, and `make_room` closes a connection when no descriptor is left. A front end that is slow
+    to take a connection, or leaves, loses it to the others after `PAUSE`. `handshake` bounds the
+    seconds of a TLS handshake.
     """
 
     def __init__(
         self,
-        shared: SharedSocket,
+        listening: socket.socket,
         connected: Callable[[], asyncio.Protocol],
-        count: Callable[[], int],
+        counters: Counters,
         make_room: Callable[[], object],
         tls: ssl.SSLContext | None = None,
         handshake: float = 10.0,
     ) -> None:
-        self._shared = shared
-        self._socket = shared.socket
+        self._socket = listening
         self._connected = connected
-        self._count = count
+        self._counters = counters
         self._make_room = make_room
         self._loop = asyncio.get_running_loop()
         self._tls: dict[str, object] = {}
@@ -138,8 +64,6 @@ class ConnectionBalancer:
 
     def close(self) -> None:
         """Accept the connections that wait in the kernel, and no more; they all continue."""
-        if self._shared.counts is not None:
-            self._shared.counts.leave(self._shared.number)
         self._loop.remove_reader(self._socket)
         while self._take():
             pass  # to close the socket would reset the connections in its queue
@@ -157,9 +81,8 @@ class ConnectionBalancer:
 
     def _accept(self) -> None:
         """Accept connections that wait, of which every front end is notified."""
-        counts, number = self._shared.counts, self._shared.number
         for _ in range(AT_ONCE):
-            if counts and not counts.fewest(number, self._count() + len(self._taking)):
+            if not self._counters.fewest(Total.CONNECTIONS, len(self._taking)):
                 # Another front end has fewer connections and is notified too. Without a pause this
                 # process would be woken again and again until the other one has accepted.
                 self._rest(PAUSE)

@@ -67,32 +67,15 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app.connections.listening import is_listening
     from app.executors import Workers
     from app.processes import uvicorn_server
-    from app.processes.connection_balancer import ConnectionCounts, SharedSocket
 
     given = orders.first
     keep_freed_memory()
-    counts = ConnectionCounts(given["connections"], 2 * given["front_ends"])
-    number = counts.enter(given["number"])
-    shared = SharedSocket(socket.socket(fileno=given["socket"]), counts, number)
+    listening = socket.socket(fileno=given["socket"])
     counters = Counters.attach(given["counters"], given["front_ends"])
-    patience = 0.0 if is_listening(shared.socket) else ALL_WORKERS
-    workers = Workers(given["addresses"], patience)
-    app = main.create_app(settings, workers, counters)
-    scraped = given["scraped"]
-    at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped))]
-    try:
-        uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
-    except SystemExit:  # uvicorn's, after a start that failed
-        if not (fault := uvicorn_server.wrong_settings(app)):
-            raise
-        log.critical("%s", fault)
-        return ExitCode.WRONG_USAGE  # the supervisor starts no other one
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        log.critical("another server has begun to listen on the port of this server")
-        return ExitCode.WRONG_USAGE
-    return ExitCode.OK
+    patience = 0.0 if is_listening(listening) else ALL_WORKERS
+    app = main.create_app(settings, Workers(given["addresses"], patience), counters)
+    scraped = [] if given["scraped"] is None else [socket.socket(fileno=given["scraped"])]
+    return uvicorn_server.run(uvicorn_server.Server(app, settings, scraped, orders), [listening])
 
 
 async def _worker(settings: Settings, orders: Orders) -> int:

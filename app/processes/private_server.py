@@ -143,14 +143,7 @@ def run() -> int:
     private = main.Private(given["weights"], given["full_batches"])
     app = main.create_app(settings, private=private)
     server = uvicorn_server.Server(app, settings, warms_up=False)
-    try:
-        server.run([listening])
-    except SystemExit:  # uvicorn's, after a start that failed
-        if not (fault := uvicorn_server.wrong_settings(app)):
-            raise
-        print(fault, end="")
-        return ExitCode.WRONG_USAGE
-    return server.exit_code
+    return uvicorn_server.run(server, [listening], lambda fault: print(fault, end=""))
 
 
 if __name__ == "__main__":

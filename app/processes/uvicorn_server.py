@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from types import FrameType
@@ -20,10 +20,10 @@ from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits, raise_limit
-from app.connections.listening import announce, bind, bind_metrics, is_listening, listens
+from app.connections.listening import announce, is_listening, listens
 from app.connections.protocol import CLOSE, GuardedProtocol
 from app.connections.table import ConnectionTable
-from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
+from app.processes.connection_balancer import ConnectionBalancer
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly
@@ -55,24 +55,22 @@ TURN = 0.5
 class Server(uvicorn.Server):
     """Server that drains at SIGTERM; SIGINT, or a second SIGTERM, skips the grace time.
 
-    Either ends a server that is still starting at once. With `shared` it is one of several front
-    ends at one socket, and obeys its parent's `orders`. `scraped` are the sockets of the port for
-    metrics, if there is one.
+    Either ends a server that is still starting at once. With `orders` of a parent the server is one
+    of several front ends at one socket. `scraped` are the sockets of the port for metrics, if there
+    is one.
     """
 
     def __init__(
         self,
         app: FastAPI,
         settings: Settings,
-        shared: SharedSocket | None = None,
-        scraped: Sequence[SharedSocket] = (),
+        scraped: Sequence[socket.socket] = (),
         orders: Orders | None = None,
         *,
         warms_up: bool = True,
     ) -> None:
-        self._app = app
+        self.app = app
         self._settings = settings
-        self._shared = shared
         self._scraped = scraped
         self._orders = orders
         self._warms_up = warms_up
@@ -90,44 +88,43 @@ class Server(uvicorn.Server):
             self._orders.attach()
         await super().startup([])
         if self._warms_up:
-            await warm_up(self._app)
+            await warm_up(self.app)
         freeze()
-        settings, service = self._settings, self._app.state.service
-        orders, shared = self._orders, self._shared
-        restarted = shared is not None and is_listening(shared.socket)
-        if orders is None or (orders.first.get("number") == 0 and not restarted):
+        settings, service = self._settings, self.app.state.service
+        orders, listening = self._orders, sockets or []
+        if orders is None or (orders.first["number"] == 0 and not is_listening(listening[0])):
             introduce(service, settings)  # one line for the server, and none for each front end
-        if shared is not None and orders is not None:
+        if orders is not None:
             orders.ready()
-            await listens(shared.socket)
+            await listens(listening[0])
         limits = ConnectionLimits.of(
             settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
         )
         service.metrics.connection_limit.set(limits.connections)
         main = self._table(limits, service.counters)
-        alone = [SharedSocket(each) for each in sockets or ()]
-        listening = [self._shared] if self._shared else alone
-        acceptors = [self._acceptor(each, main, self.config) for each in listening]
+        acceptors = [
+            self._acceptor(each, main, service.counters, self.config) for each in listening
+        ]
         if self._scraped:
             few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
-            scraping = self._table(few, Counters())
+            scraping = self._table(few, alone := Counters())
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             config = config_of(MetricsOnly(self.config.loaded_app), plain)
-            acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
+            acceptors += [self._acceptor(each, scraping, alone, config) for each in self._scraped]
         if settings.grpc_port:
             from app.grpc_service.server import started
 
-            self._grpc = await started(self._app, settings, GRPC_CONNECTIONS)
+            self._grpc = await started(self.app, settings, GRPC_CONNECTIONS)
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
         self._opened = True
         if self._orders is None:
             _reload_on_signal(service)
-            announce(settings, [each.socket for each in listening])
+            announce(settings, listening)
         else:
             self._obeying = asyncio.create_task(self._obey(self._orders))
 
     def _table(self, limits: ConnectionLimits, counters: Counters) -> ConnectionTable:
-        metrics, connections = self._app.state.service.metrics, self.server_state.connections
+        metrics, connections = self.app.state.service.metrics, self.server_state.connections
         table = ConnectionTable(
             limits, counters, lambda reason: metrics.connections_ended.labels(reason).inc()
         )
@@ -144,13 +141,17 @@ class Server(uvicorn.Server):
         return table
 
     def _acceptor(
-        self, shared: SharedSocket, table: ConnectionTable, config: uvicorn.Config
+        self,
+        listening: socket.socket,
+        table: ConnectionTable,
+        counters: Counters,
+        config: uvicorn.Config,
     ) -> ConnectionBalancer:
         state, app_state = self.server_state, self.lifespan.state
         return ConnectionBalancer(
-            shared,
+            listening,
             lambda: GuardedProtocol(config, state, app_state, table),
-            lambda: len(state.connections),
+            counters,
             table.make_room,
             config.ssl,
             table.limits.header_timeout,
@@ -171,7 +172,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether serving is to end; called by uvicorn ten times a second."""
-        service = getattr(self._app.state, "service", None)
+        service = getattr(self.app.state, "service", None)
         if service is not None and service.worker_lost:
             log.critical("the worker died, and this process with it; it may be started again")
             self.exit_code = ExitCode.WORKER_DIED
@@ -184,7 +185,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
         """Handle SIGINT and SIGTERM; called by uvicorn in the main thread."""
-        service = getattr(self._app.state, "service", None)
+        service = getattr(self.app.state, "service", None)
         if service is None or not self._opened:
             # still starting: nothing was accepted, and no thread need be waited for
             os._exit(ExitCode.INTERRUPTED if sig == signal.SIGINT else ExitCode.OK)
@@ -221,7 +222,7 @@ class Server(uvicorn.Server):
             each.close()
         self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
         self._stop_grpc(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
-        if (jobs := self._app.state.service.jobs) is not None:
+        if (jobs := self.app.state.service.jobs) is not None:
             jobs.leaving = True
         self._announce_end()
         asyncio.get_running_loop().call_later(self._grace, self._close)
@@ -229,7 +230,7 @@ class Server(uvicorn.Server):
     def _stop_grpc(self, seconds: float) -> None:
         """Take no more calls; the service waits at most `seconds` for those in progress."""
         if self._grpc is not None:
-            ending = self._app.state.service.ending
+            ending = self.app.state.service.ending
             ending.append(asyncio.create_task(self._grpc.stop(seconds)))
 
     def _close(self) -> None:
@@ -237,7 +238,7 @@ class Server(uvicorn.Server):
 
     def _give_up(self) -> None:
         """End the requests that are left: each is answered with 503, or its unfinished images."""
-        self._app.state.service.admission.draining = True
+        self.app.state.service.admission.draining = True
         alarms().end()
 
 
@@ -340,16 +341,21 @@ def wrong_settings(app: object) -> str:
     return str(getattr(getattr(app, "state", None), "wrong_settings", ""))
 
 
-def run(app: FastAPI, settings: Settings) -> int:
-    """Serve until told to stop; return 0, WORKER_DIED, or WRONG_USAGE for impossible settings."""
-    sockets = bind(settings.host, settings.port)
-    scraped = bind_metrics(settings)
-    server = Server(app, settings, scraped=[SharedSocket(each) for each in scraped])
+def run(
+    server: Server,
+    sockets: list[socket.socket],
+    tell: Callable[[str], object] = log.critical,
+) -> int:
+    """Serve until told to stop; return the exit code.
+
+    That is WORKER_DIED if the worker of this process ended, and WRONG_USAGE for impossible
+    settings, of which `tell` is told.
+    """
     try:
         server.run(sockets)
     except SystemExit:  # uvicorn's, after a start that failed
-        if not (fault := wrong_settings(app)):
+        if not (fault := wrong_settings(server.app)):
             raise
-        log.critical("%s", fault)
-        return ExitCode.WRONG_USAGE
+        tell(fault)
+        return ExitCode.WRONG_USAGE  # a supervisor starts no other process
     return server.exit_code

@@ -32,7 +32,7 @@ def run(settings: Settings) -> int:
     The server is imported here: `serve --help` takes 0.2 s of CPU time without it, 0.9 s with it.
     """
     from app import main
-    from app.connections.listening import check_tls
+    from app.connections.listening import bind, bind_metrics, check_tls
     from app.processes import plan as tree
     from app.processes import uvicorn_server
     from app.telemetry import logs, tracing
@@ -57,7 +57,9 @@ def run(settings: Settings) -> int:
         _check_grpc_port(settings)
         if plan.front_ends:
             return tree.run(settings, plan)
-        return uvicorn_server.run(main.create_app(settings), settings)
+        sockets = bind(settings.host, settings.port)
+        server = uvicorn_server.Server(main.create_app(settings), settings, bind_metrics(settings))
+        return uvicorn_server.run(server, sockets)
     except OSError as error:
         if error.errno not in NO_ADDRESS and not isinstance(error, socket.gaierror):
             raise

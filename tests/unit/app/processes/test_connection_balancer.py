@@ -10,13 +10,9 @@ from typing import cast
 
 import pytest
 
+from app.admission.counters import Counters, Total
 from app.processes import connection_balancer
-from app.processes.connection_balancer import (
-    ABSENT,
-    ConnectionBalancer,
-    ConnectionCounts,
-    SharedSocket,
-)
+from app.processes.connection_balancer import ConnectionBalancer
 from tests.server import PATIENCE
 
 _ACCEPTED: list[asyncio.Transport] = []
@@ -40,14 +36,24 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 class FrontEnd(asyncio.Protocol):
     """Counts its connections, which last."""
 
+    counters: Counters = field(default_factory=Counters)
     connections: list[asyncio.BaseTransport] = field(default_factory=list)
 
-    def __call__(self) -> "FrontEnd":
-        return self
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.counters.add(Total.CONNECTIONS, 1)
         self.connections.append(transport)
         _ACCEPTED.append(cast(asyncio.Transport, transport))
+
+    def opened(
+        self, listening: socket.socket, make_room: Callable[[], object] = lambda: False
+    ) -> ConnectionBalancer:
+        return ConnectionBalancer(listening, lambda: self, self.counters, make_room)
+
+
+def front_ends(n: int) -> list[FrontEnd]:
+    with closing(Counters.create(n)) as counts:
+        assert counts.fd is not None
+        return [FrontEnd(Counters.attach(counts.fd, n)) for _ in range(n)]
 
 
 @pytest.fixture
@@ -62,23 +68,15 @@ async def connected(front_ends: list[FrontEnd], n: int) -> None:
             await asyncio.sleep(0)
 
 
-def opened(
-    listening: socket.socket, counts: ConnectionCounts, number: int, front_end: FrontEnd
-) -> ConnectionBalancer:
-    shared = SharedSocket(listening.dup(), counts, number)
-    count = lambda: len(front_end.connections)  # noqa: E731
-    return ConnectionBalancer(shared, front_end, count, lambda: False)
-
-
 def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
     async def scenario() -> None:
-        counts, front_ends = ConnectionCounts.create(4), [FrontEnd() for _ in range(4)]
-        acceptors = [opened(listening, counts, n, each) for n, each in enumerate(front_ends)]
+        all_four = front_ends(4)
+        acceptors = [each.opened(listening.dup()) for each in all_four]
         with ExitStack() as stack:
             for n in range(32):
                 stack.enter_context(socket.create_connection(listening.getsockname()))
-                await connected(front_ends, n + 1)
-        assert [len(each.connections) for each in front_ends] == [8] * 4
+                await connected(all_four, n + 1)
+        assert [len(each.connections) for each in all_four] == [8] * 4
         for each in acceptors:
             each.close()
 
@@ -89,9 +87,8 @@ def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
     listening: socket.socket,
 ) -> None:
     async def scenario() -> None:
-        counts, front_end = ConnectionCounts.create(2), FrontEnd()
-        counts._counts[1] = 0  # of a process that was killed
-        alive = opened(listening, counts, 0, front_end)
+        front_end, _dead = front_ends(2)
+        alive = front_end.opened(listening.dup())
         with ExitStack() as stack:
             for _ in range(8):
                 stack.enter_context(socket.create_connection(listening.getsockname()))
@@ -120,9 +117,7 @@ def test_who_could_not_accept_tries_again(
     async def scenario() -> None:
         front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
         room = list[bool]()
-        made = ConnectionBalancer(
-            SharedSocket(crowded), front_end, lambda: 0, lambda: room.append(True)
-        )
+        made = front_end.opened(crowded, lambda: room.append(True))
         with socket.create_connection(listening.getsockname()):
             await connected([front_end], 1)
         assert room == [True]
@@ -131,37 +126,20 @@ def test_who_could_not_accept_tries_again(
     run(scenario)
 
 
-def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
+def test_connections_that_wait_at_the_end_are_taken_and_none_after_it(
+    listening: socket.socket,
+) -> None:
     async def scenario() -> None:
-        front_end = FrontEnd()
-        opened(listening, ConnectionCounts.create(1), 0, front_end).close()
-        with socket.create_connection(listening.getsockname()):
-            await asyncio.sleep(2 * connection_balancer.PAUSE)
-        assert not front_end.connections
-
-    run(scenario)
-
-
-def test_a_connection_that_is_waiting_at_the_end_is_taken(listening: socket.socket) -> None:
-    async def scenario() -> None:
-        counts, front_end = ConnectionCounts.create(2), FrontEnd([asyncio.Transport()])
-        counts._counts[1] = 0  # the other has none
-        acceptor = opened(listening, counts, 0, front_end)
+        front_end, _other = front_ends(2)
+        front_end.counters.add(Total.CONNECTIONS, 1)  # the other has none
+        acceptor = front_end.opened(listening.dup())
         with socket.create_connection(listening.getsockname()):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             acceptor.close()
-            await connected([front_end], 2)
+            await connected([front_end], 1)
+        with socket.create_connection(listening.getsockname()):
+            await asyncio.sleep(2 * connection_balancer.PAUSE)
+        assert len(front_end.connections) == 1
 
     run(scenario)
-
-
-def test_a_machine_of_many_cores_has_counts_for_all_its_front_ends() -> None:
-    n = 2 * 480
-    with closing(ConnectionCounts.create(n)) as counts:
-        attached = ConnectionCounts(counts.fd, n)
-        assert attached.enter(479) == 479
-        assert attached.enter(479) == 959
-        assert attached.fewest(959, 3) is False
-        assert attached.fewest(479, 3) is True
-        assert [*counts._counts].count(ABSENT) == n - 2

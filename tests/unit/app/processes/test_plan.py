@@ -7,7 +7,7 @@ import pytest
 from app.processes import plan as tree
 from app.processes.plan import CORES_PER_WORKER, Plan
 from models.settings import Settings
-from workers.supervision.supervisor import ProcessSpec
+from workers.supervision.supervisor import ProcessSpec, Supervisor
 
 
 def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:
@@ -45,17 +45,24 @@ def test_more_workers_than_can_be_counted_are_refused_before_a_start(
         planned(4, monkeypatch, gpu_workers=33)
 
 
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[list[ProcessSpec]]:
+    """Let nothing be started, and return what would be."""
+    found: list[list[ProcessSpec]] = []
+
+    class Noted(Supervisor):
+        async def run(self) -> int:
+            found.extend([*each] for each in self._groups)
+            return 0
+
+    monkeypatch.setattr(tree, "Supervisor", Noted)
+    return found
+
+
 @pytest.mark.parametrize(("gpus", "devices"), [(0, [None]), (1, [0, 0]), (2, [0, 1, 0, 1])])
 def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
-    gpus: int, devices: list[int | None], monkeypatch: pytest.MonkeyPatch
+    gpus: int, devices: list[int | None], groups: list[list[ProcessSpec]]
 ) -> None:
-    groups: list[list[ProcessSpec]] = []
-
-    async def supervised(made: list[list[ProcessSpec]], *_: object) -> int:
-        groups.extend(made)
-        return 0
-
-    monkeypatch.setattr(tree, "_supervised", supervised)
     tree.run(Settings(port=0), Plan(front_ends=3, gpus=gpus, gpu_workers=2))
     workers, front_ends = groups
     assert [each.orders["gpu"] for each in workers] == devices
@@ -66,15 +73,8 @@ def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
 
 
 def test_front_ends_get_the_limits_undivided_and_share_only_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
+    groups: list[list[ProcessSpec]],
 ) -> None:
-    groups: list[list[ProcessSpec]] = []
-
-    async def supervised(made: list[list[ProcessSpec]], *_: object) -> int:
-        groups.extend(made)
-        return 0
-
-    monkeypatch.setattr(tree, "_supervised", supervised)
     whole = Settings(port=0, threads=8)
     tree.run(whole, Plan(front_ends=4, gpus=0))
     for each in groups[1]:
