@@ -1,9 +1,10 @@
 """The weights store: published files, downloaded once, verified whole, kept in a cache folder.
 
-It does not import torch: `engines.checkpoint` opens the files that were verified here.
+It does not import torch: `engines.model` opens the files that were verified here.
 """
 
 import fcntl
+import hashlib
 import logging
 import os
 import time
@@ -12,18 +13,45 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import NoReturn, TypeAlias
 
 import httpx
 from tqdm import tqdm
 
 from models.networks.registry import CATALOGUE, qualified_name
 from models.networks.spec import PublishedWeights
-from workers.weights_digest import WeightsUnavailable, file_sha256, verified_sha256
 
 log = logging.getLogger("darkroom.weights")
 
-_Bar: TypeAlias = "tqdm[NoReturn]"
+
+class WeightsUnavailable(Exception):
+    """The error for missing weights; its text gives the reason and says what to do."""
+
+
+class WeightsCorrupt(WeightsUnavailable):
+    """The error for a file that exists but is not the expected one."""
+
+    def __init__(self, path: Path, expected: str, actual: str) -> None:
+        super().__init__(
+            f"{path} has sha256 {actual} instead of {expected}: it is damaged or another file. "
+            "Replace it (`darkroom weights fetch` does so for published weights)"
+        )
+        self.path, self.expected, self.actual = path, expected, actual
+
+
+def verified_sha256(path: Path, expected: str | None) -> str:
+    """Return the SHA-256 of a file (0.1 s for 46 MB).
+
+    Raises WeightsCorrupt unless it is `expected` (None allows any), and WeightsUnavailable for a
+    file that cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise WeightsUnavailable(f"cannot read the weights {path}: {error.strerror}") from error
+    if expected not in (None, actual):
+        raise WeightsCorrupt(path, str(expected), actual)
+    return actual
 
 
 class Status(Enum):
@@ -41,8 +69,8 @@ def new_client() -> httpx.Client:
     return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30, connect=5))
 
 
-class _Broken(Exception):
-    """The error of a try that failed, after which another try may succeed."""
+PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before each new try of a download that broke off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,135 +85,109 @@ class WeightsStore:
     cache_folder: Path
     client: Callable[[], httpx.Client] = new_client
     sleep: Callable[[float], None] = time.sleep
-    pauses: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
-    """Seconds between tries."""
 
     def path(self, published: PublishedWeights) -> Path:
         """Return the path of the file, whether it exists or not."""
         return self.cache_folder / "weights" / published.filename
 
     def status(self, published: PublishedWeights) -> Status:
-        """Return the state of a file by its size, for lists; only `verify` reads the content."""
-        path, part = self.path(published), self._part(published)
-        if os.path.exists(path) and os.path.getsize(path) == published.size:
-            return Status.PRESENT
-        some = os.path.exists(path) or os.path.exists(part)
-        return Status.PARTIAL if some else Status.ABSENT
+        """Return the state of a file by its size, for lists; only `open_verified` reads it."""
+        path = self.path(published)
+        if not path.exists():
+            return Status.ABSENT
+        return Status.PRESENT if path.stat().st_size == published.size else Status.PARTIAL
 
     def listing(self) -> tuple[tuple[PublishedWeights, Path, Status], ...]:
         """Return every file of the catalogue with its path and its state."""
         return tuple((p, self.path(p), self.status(p)) for p in CATALOGUE.values())
 
-    def verify(self, published: PublishedWeights) -> None:
-        """Read the whole file; raise WeightsCorrupt if it is not the published one."""
-        if not os.path.exists(self.path(published)):
-            raise self._unavailable(published, "it is not here")
-        verified_sha256(self.path(published), published.sha256)
-
     def open_verified(self, published: PublishedWeights) -> Path:
-        """Return the path of the verified file; never download and never write."""
-        self.verify(published)
-        return self.path(published)
+        """Return the path of the verified file; never download and never write.
+
+        Raises WeightsCorrupt if the file is not the published one.
+        """
+        path = self.path(published)
+        if not path.exists():
+            raise self._unavailable(published, "it is not here")
+        verified_sha256(path, published.sha256)
+        return path
 
     def fetch(self, published: PublishedWeights, *, progress: bool | None = None) -> Path:
         """Return the path of the verified file; download it if needed, which may take minutes.
 
-        `progress` draws a bar on stderr: True always, None on a terminal, False never. A download
-        that was cut short continues where it stopped, now or in a later call.
+        `progress` draws a bar on stderr: True always, None on a terminal, False never.
         """
+        path = self.path(published)
         try:
             if not self._intact(published):
-                self.path(published).parent.mkdir(parents=True, exist_ok=True)
-                with _locked(self.path(published)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with _locked(path):
                     if not self._intact(published):
-                        self._replace(published, progress)
+                        self._download(published, progress)
         except OSError as error:
             raise self._unavailable(published, f"the cache folder fails: {error}") from error
-        return self.path(published)
+        return path
 
     def _intact(self, published: PublishedWeights) -> bool:
         present = self.status(published) is Status.PRESENT
-        return present and file_sha256(self.path(published)) == published.sha256
-
-    def _part(self, published: PublishedWeights) -> Path:
-        return self.path(published).with_name(published.filename + ".part")
-
-    def _replace(self, published: PublishedWeights, progress: bool | None) -> None:
-        """Put the right file in place atomically; download a wrong file again, but only once."""
-        part = self._part(published)
-        for last in (False, True):
-            self._download(published, progress)
-            actual = file_sha256(part)
-            if actual == published.sha256:
-                break
-            part.unlink()  # pieces of an interrupted download may not fit together
-            if last:
-                raise self._unavailable(published, f"{published.url} sent sha256 {actual}")
-        os.replace(part, self.path(published))
+        return present and verified_sha256(self.path(published), None) == published.sha256
 
     def _download(self, published: PublishedWeights, progress: bool | None) -> None:
-        """Download all bytes into the part. A server that was never reached is not tried again."""
-        with self._client(published) as client, _bar(published, progress) as bar:
-            for pause in (*self.pauses, None):
+        """Put the right file in place atomically.
+
+        A server that cannot be reached is not tried again: without a network, a server that starts
+        should find that out quickly.
+        """
+        part = self.path(published).with_name(published.filename + ".part")
+        try:
+            client = self.client()
+        except (ValueError, ImportError, httpx.InvalidURL) as error:  # a wrong proxy variable
+            raise self._unavailable(published, f"no connection can be made: {error}") from error
+        with client:
+            for pause in (*PAUSES, None):
                 try:
-                    self._receive(client, published, bar)
-                    return  # noqa: TRY300 (the loop ends where the download does)
-                except (httpx.RequestError, _Broken) as error:
-                    # Without a network, a server that starts should find that out quickly.
-                    unreached = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                    if pause is None or (unreached and not self._part(published).exists()):
-                        problem = f"{published.url} failed ({error or type(error).__name__})"
+                    self._receive(client, published, part, progress)
+                    break
+                except httpx.HTTPError as error:
+                    if isinstance(error, httpx.HTTPStatusError):
+                        status = error.response.status_code
+                        problem, final = f"answers HTTP {status}", 400 <= status < 500
+                        final = final and status not in (408, 429)
+                    else:
+                        problem = f"failed ({error or type(error).__name__})"
+                        final = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                    if pause is None or final:
+                        problem = f"{published.url} {problem}"
                         raise self._unavailable(published, problem) from error
                     log.warning("download of %s broke off: %s", published.filename, error)
                     self.sleep(pause)
+        actual = verified_sha256(part, None)
+        if actual != published.sha256:
+            part.unlink()
+            raise self._unavailable(published, f"{published.url} sent sha256 {actual}")
+        os.replace(part, self.path(published))
 
-    def _receive(self, client: httpx.Client, published: PublishedWeights, bar: _Bar) -> None:
-        """Request the missing bytes of the part once; never write more than the published size."""
-        part = self._part(published)
-        have = part.stat().st_size if part.exists() else 0
-        if have >= published.size:
-            return
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-        with client.stream("GET", published.url, headers=headers) as response:
-            have = self._accept(response, published, have)
-            bar.n = bar.last_print_n = bar.initial = have
-            with part.open("ab" if have else "wb") as file:
-                for chunk in response.iter_raw():
-                    have += len(chunk)
-                    if have > published.size:
-                        part.unlink()
-                        raise self._unavailable(published, f"{published.url} sends too much")
-                    file.write(chunk)
-                    bar.update(len(chunk))
-                file.flush()
-                os.fsync(file.fileno())
-        if have < published.size:
-            raise _Broken(f"it ended after {have} of {published.size} bytes")
-
-    def _accept(self, response: httpx.Response, published: PublishedWeights, have: int) -> int:
-        """Return how many bytes of the part the response continues: all, or none if it starts
-        anew.
-        """
-        status, total = response.status_code, response.headers.get("content-length", "")
-        if status == 206:
-            span, _, total = response.headers.get("content-range", "").partition("/")
-            status = 206 if span.startswith(f"bytes {have}-") else 416
-        if status == 416:
-            self._part(published).unlink(missing_ok=True)
-        if status in (408, 416, 429) or status >= 500:
-            raise _Broken(f"HTTP {status}")
-        if status not in (200, 206):
-            raise self._unavailable(published, f"{published.url} answers HTTP {status}")
-        if total.isdigit() and int(total) != published.size:
-            problem = f"{published.url} offers {total} bytes instead of {published.size}"
-            raise self._unavailable(published, problem)
-        return have if status == 206 else 0
-
-    def _client(self, published: PublishedWeights) -> httpx.Client:
-        try:
-            return self.client()
-        except (ValueError, ImportError, httpx.InvalidURL) as error:  # a wrong proxy variable
-            raise self._unavailable(published, f"no connection can be made: {error}") from error
+    def _receive(
+        self, client: httpx.Client, published: PublishedWeights, part: Path, progress: bool | None
+    ) -> None:
+        """Write the file as it arrives; raise WeightsUnavailable beyond the published size."""
+        hidden = None if progress is None else not progress
+        name, size = published.filename, published.size
+        with (
+            client.stream(
+                "GET", published.url, headers={"Accept-Encoding": "identity"}
+            ) as response,
+            part.open("wb") as file,
+            tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=hidden) as bar,
+        ):
+            response.raise_for_status()
+            for chunk in response.iter_raw():
+                file.write(chunk)
+                bar.update(len(chunk))
+                if file.tell() > size:
+                    raise self._unavailable(published, f"{published.url} sends too much")
+            file.flush()
+            os.fsync(file.fileno())
 
     def _unavailable(self, published: PublishedWeights, problem: str) -> WeightsUnavailable:
         name = qualified_name(published)
@@ -206,9 +208,3 @@ def _locked(path: Path) -> Iterator[None]:
             log.info("%s is being downloaded by another process; waiting for it", path.name)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _bar(published: PublishedWeights, progress: bool | None) -> _Bar:
-    hidden = None if progress is None else not progress
-    name, size = published.filename, published.size
-    return tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=hidden)

@@ -27,7 +27,7 @@ from tests.shared import IMAGENETTE, content
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import load_state
 from workers.preprocess import crop
-from workers.weights_digest import verified_sha256
+from workers.weights_store import verified_sha256
 
 
 def photos() -> tuple[list[bytes], list[str]]:

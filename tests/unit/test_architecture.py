@@ -76,7 +76,6 @@ WORKERS = (
     "malloc",
     "kernels",
     "preprocess",
-    "weights_digest",
     "weights_store",
     "filters",
     "operations",

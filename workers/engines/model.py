@@ -34,8 +34,7 @@ from models.weights.sources import (
     served_specs,
 )
 from workers.engines.builder import build, build_empty, on_one_thread
-from workers.weights_digest import WeightsUnavailable, verified_sha256
-from workers.weights_store import WeightsStore
+from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 
 State = dict[str, Tensor]
 

@@ -10,8 +10,7 @@ from models.exit_codes import ExitCode
 from models.networks.registry import CATALOGUE, NETWORKS, qualified_name
 from models.networks.spec import Bundled, PublishedWeights
 from models.settings import Settings
-from workers.weights_digest import WeightsUnavailable, verified_sha256
-from workers.weights_store import WeightsStore
+from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 
 EXAMPLES = (
     "darkroom weights list",

@@ -17,7 +17,7 @@ from models.networks.spec import NetworkSpec, PublishedWeights
 from models.settings import Settings
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import State, load_model, random_state
-from workers.weights_digest import file_sha256
+from workers.weights_store import verified_sha256
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def opened(settings: Settings, spec: NetworkSpec = RESNET18) -> Opened:
 
 
 def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
-    assert file_sha256(BUNDLED.path) == BUNDLED.sha256
+    assert verified_sha256(BUNDLED.path, None) == BUNDLED.sha256
     assert BUNDLED.path.stat().st_size <= 24_000_000
 
 

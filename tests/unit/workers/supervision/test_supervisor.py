@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +57,17 @@ def lives(tmp_path: Path) -> Lives:
     return Lives(tmp_path / "lives")
 
 
-def supervise(made: Supervisor, *claims: Callable[[], bool | signal.Signals]) -> int:
-    """Run a supervisor until each claim has held in turn, send it SIGTERM, return its exit code.
+def holds(claim: Callable[[], bool], running: "asyncio.Task[int]") -> bool:
+    return claim() or running.done()
 
-    A claim that is a signal's sending holds at once.
-    """
+
+def supervise(made: Supervisor, *claims: Callable[[], bool]) -> int:
+    """Run a supervisor until each claim has held in turn, send it SIGTERM, return its exit code."""
 
     async def run() -> int:
         running = asyncio.create_task(made.run())
         for claim in claims:
-            await wait_until(lambda claim=claim: claim() or running.done())  # type: ignore[misc]
+            await wait_until(partial(holds, claim, running))
         if not running.done():
             signal.raise_signal(signal.SIGTERM)
         async with asyncio.timeout(GUARD):
