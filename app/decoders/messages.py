@@ -92,18 +92,11 @@ class DecodeTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class Info(msgspec.Struct, frozen=True, tag=True):
-    """`models.codec.ImageInfo`, field by field, and the estimated cost of decoding: CPU seconds,
-    and bytes of memory with the pixels and the file.
+    """The header of a file, and the estimated cost of decoding: CPU seconds, and bytes of memory
+    with the pixels and the file.
     """
 
-    format: str
-    width: int
-    height: int
-    orientation: int
-    frames: int
-    mode: str
-    fast_jpeg: bool
-    transparent: bool
+    info: ImageInfo
     cost: float
     memory: int
 
@@ -111,7 +104,7 @@ class Info(msgspec.Struct, frozen=True, tag=True):
 class Pixels(msgspec.Struct, frozen=True, tag=True):
     """The decoded image: its pixels, and behind them `exif` bytes of metadata."""
 
-    info: Info
+    info: ImageInfo
     shape: tuple[int, int, int]
     copyright: str | None
     exif: int | None

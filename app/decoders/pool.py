@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
@@ -36,7 +36,7 @@ from app.decoders.messages import (
     Pixels,
 )
 from app.decoders.process import Answer, DecoderProcess, ForkServer, Gone
-from models.codec import Decoded, Description, ImageFormat, ImageInfo, decode_memory
+from models.codec import Decoded, Description, ImageInfo, decode_memory
 from models.domain.errors import (
     InvalidParameter,
     ServiceError,
@@ -51,14 +51,11 @@ from models.settings import Settings
 
 log = logging.getLogger("darkroom.decoders")
 
-T = TypeVar("T")
 Data = TypeVar("Data", bytes, NDArray[np.uint8])
 
 File = bytes | memoryview | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
 
-Read = Callable[[DecoderProcess, DecodeTask | Encode, Answer], Awaitable[T]]
-"""Reads the answer of a process to a task; raises Broken for one that no decoder gives."""
 
 EXPENSIVE = 1.0
 """Estimated CPU seconds of decoding from which an image leaves one process to the others."""
@@ -114,6 +111,10 @@ class Seen:
     info: ImageInfo
     cost: float
     memory: int = 0
+
+
+Task = DecodeTask | Encode
+Found = Decoded | Description | Seen | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,9 @@ class DecoderPool:
         """
         limits = self.limits
         task = DecodeTask(size, limits.max_pixels, limits.seconds, bounds)
-        return await self._run(task, file, b"", read_pixels, slow=slow)
+        found = await self._run(task, file, slow=slow)
+        assert isinstance(found, Decoded | Seen)
+        return found
 
     async def describe(
         self, file: File, size: int, bounds: Bounds = ANY, *, colour: bool, slow: bool = False
@@ -219,7 +222,9 @@ class DecoderPool:
         task = DecodeTask(
             size, limits.max_pixels, limits.seconds, bounds, describe=True, colour=colour
         )
-        return await self._run(task, file, b"", read_description, slow=slow)
+        found = await self._run(task, file, slow=slow)
+        assert isinstance(found, Description | Seen)
+        return found
 
     async def encode(
         self, task: Encode, pixels: File, exif: bytes | None = None, *, slow: bool = False
@@ -228,7 +233,9 @@ class DecoderPool:
 
         A descriptor as `pixels` is a memory file of the pixels, and of the metadata behind them.
         """
-        return await self._run(task, pixels, exif or b"", read_encoded, slow=slow)
+        found = await self._run(task, pixels, exif or b"", slow=slow)
+        assert isinstance(found, bytes)
+        return found
 
     async def aclose(self) -> None:
         """End all processes; the pool may not be used any more."""
@@ -239,23 +246,19 @@ class DecoderPool:
         if server is not None:
             await server.close()
 
-    async def _run(
-        self, task: DecodeTask | Encode, file: File, more: bytes, read: Read[T], *, slow: bool
-    ) -> T:
+    async def _run(self, task: Task, file: File, more: bytes = b"", *, slow: bool) -> Found:
         async with self._slow if slow else nullcontext(), self._free:
             self.busy += 1
             try:
-                return await self._in_process(task, file, more, read)
+                return await self._in_process(task, file, more)
             except Killed:
                 if isinstance(task, Encode):  # its memory file may have lost its pixels
                     raise
-                return await self._in_process(task, file, more, read)
+                return await self._in_process(task, file, more)
             finally:
                 self.busy -= 1
 
-    async def _in_process(
-        self, task: DecodeTask | Encode, file: File, more: bytes, read: Read[T]
-    ) -> T:
+    async def _in_process(self, task: Task, file: File, more: bytes) -> Found:
         decoder = await self._taken(task, file, more)
         answer: Answer | None = None
         try:
@@ -275,7 +278,7 @@ class DecoderPool:
         self._give_back(decoder)
         return found
 
-    async def _taken(self, task: DecodeTask | Encode, file: File, more: bytes) -> DecoderProcess:
+    async def _taken(self, task: Task, file: File, more: bytes) -> DecoderProcess:
         """Return a process that has been handed the file; raises Unavailable."""
         while True:
             # The process that was used last is taken first: its memory is in the caches.
@@ -322,7 +325,7 @@ class DecoderPool:
         else:
             self._idle.append(decoder)
 
-    async def _death(self, decoder: DecoderProcess, task: DecodeTask | Encode) -> ServiceError:
+    async def _death(self, decoder: DecoderProcess, task: Task) -> ServiceError:
         """Return the error of the image whose process ended, or sent what no decoder sends."""
         decoder.kill()  # has no effect on one that has ended
         try:
@@ -368,7 +371,7 @@ def reason_of(status: int | None) -> str:
     return _REASONS.get(signal.Signals(os.WTERMSIG(status)), "crash")
 
 
-def error_of(reason: str, task: DecodeTask | Encode) -> ServiceError:
+def error_of(reason: str, task: Task) -> ServiceError:
     """Return the image's own error, or Killed."""
     if reason == "killed":
         return Killed()
@@ -378,9 +381,7 @@ def error_of(reason: str, task: DecodeTask | Encode) -> ServiceError:
     return Undecodable(f"{_TEXTS[reason]}; save it anew as a plain JPEG or PNG, or send it smaller")
 
 
-async def _hand_over(
-    decoder: DecoderProcess, task: DecodeTask | Encode, file: File, more: bytes
-) -> None:
+async def _hand_over(decoder: DecoderProcess, task: Task, file: File, more: bytes) -> None:
     """Send a task with its file and the bytes `more` behind it.
 
     They go through the shared area where they fit, or as a descriptor. Raises Broken where the
@@ -399,43 +400,30 @@ async def _hand_over(
         decoder.send(task)
 
 
-async def read_pixels(
-    decoder: DecoderProcess, task: DecodeTask | Encode, answer: Answer
-) -> Decoded | Seen:
-    """Return the pixels, or the header of an image beyond the bounds of the task."""
-    assert isinstance(task, DecodeTask)
+async def read(decoder: DecoderProcess, task: Task, answer: Answer) -> Found:
+    """Return what a process answers to a task: an encoded file, a description, an image, or the
+    header of an image beyond the bounds. Raises Broken for an answer that no decoder gives.
+    """
     frame, memory = answer
+    if isinstance(task, Encode):
+        if not isinstance(frame, Encoded):
+            raise Broken("no encoded file")
+        take = decoder.area.contents if memory is None else contents
+        return await _taken(take, memory, frame.size)
     if isinstance(frame, Info):
-        return _seen(frame, task.size)
-    if not isinstance(frame, Pixels):
-        raise Broken("no pixels")
-    info = info_from(frame.info)
-    size = pixels_size(frame, info, task)
+        # The process has read the whole file, so its estimate of memory may be larger than ours. It
+        # is never smaller, unless a hostile file has taken the process over.
+        info = checked(frame.info)
+        if not 0 <= frame.cost < math.inf:
+            raise Broken("an impossible cost")
+        return Seen(info, frame.cost, max(frame.memory, decode_memory(info, task.size)))
+    if isinstance(frame, Described) and task.describe:
+        return frame.description
+    if not isinstance(frame, Pixels) or task.describe:
+        raise Broken("an answer to another task")
+    size = pixels_size(frame, task)
     data = await _taken(decoder.area.take if memory is None else mapped, memory, size)
-    return decoded_from(frame, info, data)
-
-
-async def read_description(
-    _decoder: DecoderProcess, task: DecodeTask | Encode, answer: Answer
-) -> Description | Seen:
-    """Return the description, or the header of an image beyond the bounds of the task."""
-    assert isinstance(task, DecodeTask)
-    frame, _ = answer
-    if isinstance(frame, Info):
-        return _seen(frame, task.size)
-    if not isinstance(frame, Described):
-        raise Broken("no description")
-    return frame.description
-
-
-async def read_encoded(
-    decoder: DecoderProcess, _task: DecodeTask | Encode, answer: Answer
-) -> bytes:
-    """Return the file that was asked for."""
-    frame, memory = answer
-    if not isinstance(frame, Encoded):
-        raise Broken("no encoded file")
-    return await _taken(decoder.area.contents if memory is None else contents, memory, frame.size)
+    return decoded_from(frame, data)
 
 
 async def _taken(take: Callable[..., Data], memory: Descriptor | None, size: int) -> Data:
@@ -449,45 +437,20 @@ async def _taken(take: Callable[..., Data], memory: Descriptor | None, size: int
         raise Broken("an impossible size") from error
 
 
-def _seen(answer: Info, size: int) -> Seen:
-    """Return the header of a file of `size` bytes; raises Broken.
-
-    The process has read the whole file, so its estimate of memory may be larger than ours. It is
-    never smaller, unless a hostile file has taken the process over.
-    """
-    info = info_from(answer)
-    return Seen(info, answer.cost, max(answer.memory, decode_memory(info, size)))
-
-
-def info_from(frame: Info) -> ImageInfo:
-    """Return the header; raises Broken for values that no header has."""
-    try:
-        format_ = ImageFormat(frame.format)
-    except ValueError as error:
-        raise Broken("an unknown format") from error
-    if min(frame.width, frame.height, frame.frames) < 1 or not 1 <= frame.orientation <= 8:
+def checked(info: ImageInfo) -> ImageInfo:
+    """Return a header; raises Broken for values that no header has."""
+    if min(info.width, info.height, info.frames) < 1 or not 1 <= info.orientation <= 8:
         raise Broken("an impossible header")
-    if not 0 <= frame.cost < math.inf:
-        raise Broken("an impossible cost")
-    return ImageInfo(
-        format_,
-        frame.width,
-        frame.height,
-        frame.orientation,
-        frame.frames,
-        frame.mode,
-        frame.fast_jpeg,
-        frame.transparent,
-    )
+    return info
 
 
-def pixels_size(frame: Pixels, info: ImageInfo, task: DecodeTask) -> int:
+def pixels_size(frame: Pixels, task: DecodeTask) -> int:
     """Return the bytes of an answer, pixels and EXIF.
 
     Raises Broken for those that cannot be, for another shape than the header's, and for more pixels
     or channels than memory was reserved for.
     """
-    height, width, channels = frame.shape
+    info, (height, width, channels) = checked(frame.info), frame.shape
     exif_size = frame.exif or 0
     if min(frame.shape) < 1 or height * width > task.max_pixels or exif_size < 0:
         raise Broken("an impossible image")
@@ -498,7 +461,7 @@ def pixels_size(frame: Pixels, info: ImageInfo, task: DecodeTask) -> int:
     return height * width * channels + exif_size
 
 
-def decoded_from(frame: Pixels, info: ImageInfo, data: NDArray[np.uint8]) -> Decoded:
+def decoded_from(frame: Pixels, data: NDArray[np.uint8]) -> Decoded:
     """Return the image whose pixels, and then EXIF, are `data`; raises Broken."""
     height, width, channels = frame.shape
     size = height * width * channels
@@ -507,4 +470,4 @@ def decoded_from(frame: Pixels, info: ImageInfo, data: NDArray[np.uint8]) -> Dec
     except ValueError as error:
         raise Broken("an impossible image") from error
     exif = None if frame.exif is None else data[size:].tobytes()
-    return Decoded(image, info, frame.copyright, exif)
+    return Decoded(image, frame.info, frame.copyright, exif)

@@ -69,7 +69,7 @@ def problem(
         status=error.status,
         detail=shortened(error.detail, LONGEST_MESSAGE),
         code=error.code,
-        instance=shortened(request.url.path, LONGEST_GIVEN) if request else None,
+        instance=shortened(request.scope["path"], LONGEST_GIVEN) if request else None,
         request_id=request.scope.get("request_id") if request else None,
         item_index=index,
         errors=_told(error.errors) or None,
@@ -96,7 +96,7 @@ def answer(error: ServiceError, request: Request | None = None) -> Response:
 
 def is_inference(request: Request) -> bool:
     """Return whether a request is one of the Open Inference Protocol, with errors of its own."""
-    path = request.url.path
+    path: str = request.scope["path"]
     return path == INFERENCE or path.startswith(INFERENCE + "/")
 
 

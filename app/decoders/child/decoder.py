@@ -40,7 +40,7 @@ from app.decoders.messages import (
     Ready,
 )
 from models import codec
-from models.codec import Decoded, ImageInfo, Opened
+from models.codec import Decoded
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image
 
@@ -130,7 +130,7 @@ class _Decoder:
                 messages.send(self._connection, Described(opened.describe(colour=False)))
                 return
             if not task.bounds.allow(info, opened.memory, opened.cost):
-                messages.send(self._connection, _info(info, opened))
+                messages.send(self._connection, Info(info, opened.cost, opened.memory))
                 return
             self._took_much |= opened.memory > SMALL
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
@@ -140,7 +140,7 @@ class _Decoder:
                 return
             target = NewPixels()
             decoded = opened.decode(writable=False, new_pixels=target)
-            self._send_pixels(decoded, opened, target)
+            self._send_pixels(decoded, target)
         except (ServiceError, MemoryError) as error:
             # No second name for the error: a cycle with this frame would keep the file alive.
             self._fail(error)
@@ -189,12 +189,12 @@ class _Decoder:
             return self._area.contents(size)
         return np.asarray(Mapping(file, size, populate=False))
 
-    def _send_pixels(self, decoded: Decoded, opened: Opened, target: NewPixels) -> None:
+    def _send_pixels(self, decoded: Decoded, target: NewPixels) -> None:
         assert isinstance(decoded.image, Image)
         pixels, exif = decoded.image.pixels, decoded.exif
         height, width, channels = pixels.shape
         answer = Pixels(
-            _info(decoded.info, opened),
+            decoded.info,
             (height, width, channels),
             decoded.copyright,
             None if exif is None else len(exif),
@@ -220,18 +220,3 @@ class _Decoder:
             return
         messages.send(self._connection, ImageFailed(no_room.code, no_room.detail, last=True))
         raise OutOfMemory from None
-
-
-def _info(info: ImageInfo, opened: Opened) -> Info:
-    return Info(
-        info.format.value,
-        info.width,
-        info.height,
-        info.orientation,
-        info.frames,
-        info.mode,
-        info.fast_jpeg,
-        info.transparent,
-        opened.cost,
-        opened.memory,
-    )

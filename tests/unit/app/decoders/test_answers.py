@@ -4,8 +4,8 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -14,21 +14,33 @@ from numpy.typing import NDArray
 
 from app.decoders import Bounds, Seen, memory, pool
 from app.decoders.memory import mapped, memory_file
-from app.decoders.messages import Broken, DecodeTask, Descriptor, Encoded, Frame, Info, Pixels
-from app.decoders.pool import ANY, read_description, read_encoded, read_pixels
+from app.decoders.messages import (
+    Broken,
+    DecodeTask,
+    Descriptor,
+    Encode,
+    Encoded,
+    Frame,
+    Info,
+    Pixels,
+)
+from app.decoders.pool import ANY, read
 from app.decoders.process import DecoderProcess
 from models import codec
+from models.codec import Encoding, ImageFormat, ImageInfo
 from tests.pictures import jpeg, png
 
 SIDE = 700
-PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, False, 0.0, 0)
+PICTURE = ImageInfo(ImageFormat.PNG, SIDE, SIDE, 1, 1, "RGB", fast_jpeg=False)
+HEADER = Info(PICTURE, 0.0, 0)
 TASK = DecodeTask(100, SIDE * SIDE, 1.0, ANY)
+ENCODE = Encode((1, 1, 3), ImageFormat.PNG, Encoding(), None, None, 1.0)
 NO_AREA = cast(DecoderProcess, None)
 
 
 def is_refused(frame: Frame, file: Descriptor, task: DecodeTask) -> bool:
     try:
-        asyncio.run(read_pixels(NO_AREA, task, (frame, file)))
+        asyncio.run(read(NO_AREA, task, (frame, file)))
     except Broken:
         return True
     return False
@@ -59,7 +71,7 @@ def test_a_memory_file_stays_open_until_the_thread_that_maps_it_has_ended(
 
     async def cancelled() -> None:
         answer = Pixels(PICTURE, (SIDE, SIDE, 3), None, None), files.pop()
-        taking = asyncio.create_task(read_pixels(NO_AREA, TASK, answer))
+        taking = asyncio.create_task(read(NO_AREA, TASK, answer))
         del answer
         await asyncio.to_thread(begun.wait)
         taking.cancel()
@@ -73,12 +85,13 @@ def test_a_memory_file_stays_open_until_the_thread_that_maps_it_has_ended(
 
 
 @pytest.mark.parametrize(("stated", "seen"), [(-1, None), (0, None), (1000, None), (1 << 33,) * 2])
-@pytest.mark.parametrize("reader", [read_pixels, read_description])
+@pytest.mark.parametrize("describe", [False, True])
 def test_a_process_cannot_state_less_memory_than_its_image_takes(
-    reader: Callable[..., Coroutine[Any, Any, object]], stated: int, seen: int | None
+    describe: bool, stated: int, seen: int | None
 ) -> None:
-    answer = msgspec.structs.replace(PICTURE, memory=stated), None
-    found = asyncio.run(reader(NO_AREA, TASK, answer))
+    answer = msgspec.structs.replace(HEADER, memory=stated), None
+    task = msgspec.structs.replace(TASK, describe=describe)
+    found = asyncio.run(read(NO_AREA, task, answer))
     assert isinstance(found, Seen)
     assert found.memory == (seen or codec.decode_memory(found.info, TASK.size)) > SIDE * SIDE
 
@@ -98,11 +111,10 @@ def test_sound_files_are_estimated_as_their_process_estimates_them(data: bytes) 
         (Pixels(PICTURE, (SIDE, SIDE, 3), None, None), Bounds(SIDE * SIDE - 1, SIDE**2, 1, 1.0)),
         (Pixels(PICTURE, (SIDE, SIDE, 3), None, -1), ANY),
         (Pixels(PICTURE, (SIDE, SIDE, 3), None, 1 << 30), ANY),
-        (msgspec.structs.replace(PICTURE, cost=-1.0), ANY),
-        (msgspec.structs.replace(PICTURE, cost=float("nan")), ANY),
-        (msgspec.structs.replace(PICTURE, cost=float("inf")), ANY),
-        (msgspec.structs.replace(PICTURE, format="none"), ANY),
-        (msgspec.structs.replace(PICTURE, orientation=9), ANY),
+        (msgspec.structs.replace(HEADER, cost=-1.0), ANY),
+        (msgspec.structs.replace(HEADER, cost=float("nan")), ANY),
+        (msgspec.structs.replace(HEADER, cost=float("inf")), ANY),
+        (Info(replace(PICTURE, orientation=9), 0.0, 0), ANY),
         (Encoded(1), ANY),
     ],
 )
@@ -119,11 +131,11 @@ def test_answers_that_cannot_be_end_the_process_and_their_files_are_closed(
 
 def test_an_encoded_file_that_is_shorter_than_stated_ends_the_process() -> None:
     with pytest.raises(Broken):
-        asyncio.run(read_encoded(NO_AREA, TASK, (Encoded(1 << 40), memory_file(b"short"))))
+        asyncio.run(read(NO_AREA, ENCODE, (Encoded(1 << 40), memory_file(b"short"))))
 
 
 def test_a_large_encoded_file_is_read_and_not_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mapping beside the copy would count the file twice."""
     monkeypatch.setattr(memory, "mapped", None)
     made = os.urandom(3 << 20)
-    assert asyncio.run(read_encoded(NO_AREA, TASK, (Encoded(len(made)), memory_file(made)))) == made
+    assert asyncio.run(read(NO_AREA, ENCODE, (Encoded(len(made)), memory_file(made)))) == made
