@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
@@ -29,9 +31,9 @@ from app.intake.wanted import (
     work_on,
 )
 from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.computation import Computation, check_finite
 from app.pipeline.context import HeldImage, ImageContext, alarm_of, caught
 from app.pipeline.decoding import ImageDecoder
+from app.pipeline.encoding import Encoder
 from app.pipeline.memory import HeldMemory, Memory, NeedsMemory, to_classify, to_filter, to_process
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import (
@@ -45,9 +47,9 @@ from app.pipeline.results.timings import Timings
 from app.pipeline.runner import run, run_window
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
-from models.domain.errors import ServiceError
+from models.domain.errors import InvalidParameter, ServiceError
 from models.domain.image import Source
-from models.domain.job import Labels, Vector
+from models.domain.job import Job, Labels, Operation, Result, Vector
 from workers.operations import Classify
 
 if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
@@ -90,7 +92,8 @@ class Pipeline:
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
         self._decoder = ImageDecoder(fetcher, decoders, self._threads, max_pixels)
-        self._computation = Computation(backend, decoders, self._threads, files, max_pixels)
+        self._backend = backend
+        self._encoder = Encoder(decoders, self._threads, max_pixels)
 
     def answers(
         self, request: ImageRequest, permit: Permit, left: Left
@@ -204,14 +207,15 @@ class Pipeline:
     async def _labels(
         self, image: Source, operation: Classify, context: ImageContext
     ) -> Labels | Vector:
-        permit, stages = context.permit, context.stages
-        return await self._computation.labels(image, operation, permit, stages)
+        """Return the labels of an image, or the vector that is wanted instead of them."""
+        result = await self._run(operation, image, context.permit, context.stages)
+        assert isinstance(result, Labels | Vector)
+        return result
 
     async def _classified(
         self, content: Blob, operation: Classify, context: ImageContext
     ) -> Labels | Vector:
-        load = self._computation.load()
-        jpeg = await self._decoder.encoded(content, load, context.stages)
+        jpeg = await self._decoder.encoded(content, self._backend.load(), context.stages)
         if jpeg is not None:
             return await self._labels(jpeg.image, operation, context)
         held = await self._decoder.decoded(content, context, to_classify)
@@ -220,7 +224,7 @@ class Pipeline:
     async def _filtered(
         self, content: Blob, version: Version, context: ImageContext
     ) -> EncodedImage:
-        permit, stages, load = context.permit, context.stages, self._computation.load()
+        permit, stages, load = context.permit, context.stages, self._backend.load()
         jpeg = await self._decoder.encoded(content, load, stages)
         encoded = jpeg is not None
         on_device = encoded or load.on_gpu
@@ -230,19 +234,19 @@ class Pipeline:
             held = HeldImage(jpeg)
         else:
             held = await self._decoder.decoded(content, context, need)
-        return await self._computation.filtered(held, version, permit, stages, last=True)
+        return await self._encoded(held, version, permit, stages, last=True)
 
     async def _processed(self, content: Blob, wanted: Parts, context: ImageContext) -> Processed:
         """Decode the image once for all parts, as many at a time as memory has room for.
 
         Raises the first error if no part has succeeded.
         """
-        on_device = self._computation.load().on_gpu
+        on_device = self._backend.load().on_gpu
         need = partial(to_process, wanted, self._max_pixels, self._memory, on_device=on_device)
         source = await self._decoder.decoded(content, context, lambda seen: need(seen)[0])
         context.alarm.stop()  # from here on each part has an alarm of its own
         turns = asyncio.Semaphore(need(Seen(source.info, 0.0))[1])
-        permit, compute = context.permit, self._computation
+        permit = context.permit
 
         async def part(work: Callable[[], Coroutine[Any, Any, T]]) -> T | ServiceError:
             async def in_turn() -> T:
@@ -258,7 +262,7 @@ class Pipeline:
 
         async def version(each: Version) -> VersionAnswer:
             stages = Timings()
-            work = partial(compute.filtered, source, each, permit, stages, last=False)
+            work = partial(self._encoded, source, each, permit, stages, last=False)
             return VersionAnswer(each.id, await part(work), stages)
 
         versions = asyncio.gather(*map(version, wanted.versions))
@@ -268,6 +272,41 @@ class Pipeline:
             raise found.errors[0]
         return found
 
+    async def _encoded(
+        self, source: HeldImage, version: Version, permit: Permit, stages: Timings, *, last: bool
+    ) -> EncodedImage:
+        """Put an image through the filters of a version and encode it.
+
+        `last`: the source is not needed after the filters.
+        """
+        operation, output = version.operation, version.output
+        format_, on_gpu = output.format_for(source.info.format), self._backend.load().on_gpu
+        cost = self._encoder.cost(source, version, format_, on_gpu=on_gpu, shared=not last)
+        result = await self._run(operation, source.image(last=last), permit, stages, owned=last)
+        assert not isinstance(result, Labels | Vector)
+        held = source.result(result)
+        del result
+        with stages.measure("encode"):
+            behind = permit.in_background
+            data = await self._encoder.encode(
+                held, format_, output.encoding, cost, background=behind
+            )
+            return EncodedImage(self._files.keep(data), format_, held.width, held.height)
+
+    async def _run(
+        self,
+        operation: Operation,
+        image: Source,
+        permit: Permit,
+        stages: Timings,
+        *,
+        owned: bool = False,
+    ) -> Result:
+        job = Job(operation, image, permit.deadline, permit.lane, owned)
+        completed = await self._backend.run(job)
+        stages.add(completed.trace)
+        return completed.result
+
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"
         if isinstance(outcome, ServiceError):
@@ -275,3 +314,17 @@ class Pipeline:
         elif isinstance(outcome, Processed):
             code = next((each.code for each in outcome.errors), "ok")
         self._observed(operation, code, [each.seconds for each in answer.all_stages])
+
+
+def check_finite(found: Labels | Vector) -> Labels | Vector:
+    """Return the output of a network; raise InvalidParameter if some of it is no finite number.
+
+    Finite inputs that are far from those of photos overflow half precision.
+    """
+    values = found.values if isinstance(found, Vector) else np.asarray(found.scores)
+    if not np.isfinite(values).all():
+        raise InvalidParameter(
+            "the network's output for this image is not finite: its values are too large; "
+            "normalise them as the network expects"
+        )
+    return found

@@ -48,13 +48,13 @@ class Stuck:
 def stick(running: Running) -> Stuck:
     """Replace what the pipeline submits to; the canary and the rest stay real."""
     pipeline = running.app.state.service.pipeline
-    stuck = Stuck(pipeline._computation._backend)
-    pipeline._computation._backend = stuck
+    stuck = Stuck(pipeline._backend)
+    pipeline._backend = stuck
     return stuck
 
 
 def unstick(running: Running, stuck: Stuck) -> None:
-    running.app.state.service.pipeline._computation._backend = stuck.real
+    running.app.state.service.pipeline._backend = stuck.real
 
 
 def post_raw(port: int, headers: str = "") -> socket.socket:

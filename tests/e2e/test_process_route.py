@@ -306,9 +306,9 @@ class FiltersHang:
 
 
 def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> None:
-    computation = server.app.state.service.pipeline._computation
-    real = computation._backend
-    computation._backend = FiltersHang(real)
+    pipeline = server.app.state.service.pipeline
+    real = pipeline._backend
+    pipeline._backend = FiltersHang(real)
     try:
         for milliseconds in ("1500", "15000", "90000"):  # a busy machine may have no labels by then
             reply = server.client.post(
@@ -320,7 +320,7 @@ def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> 
             if reply.status_code != 504:
                 break
     finally:
-        computation._backend = real
+        pipeline._backend = real
     (record,) = reply.json()["results"]
     assert record["status"] == "partial"
     assert record["predictions"]

@@ -3,15 +3,14 @@
 import asyncio
 import threading
 import weakref
-from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from app.decoders import DecoderLimits, DecoderPool
 from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.computation import Computation
 from app.pipeline.context import HeldImage
+from app.pipeline.encoding import Encoder
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.image import Image
@@ -30,16 +29,15 @@ def held(image: Image) -> HeldImage:
     return HeldImage(Decoded(image, info, "the copyright"))
 
 
-def computation(pool: DecoderPool) -> Computation:
-    none = cast(Any, None)
-    return Computation(none, pool, CodecThreads(1), none, 50_000_000)
+def encoder(pool: DecoderPool) -> Encoder:
+    return Encoder(pool, CodecThreads(1), 50_000_000)
 
 
 def encoded(processes: int, source: HeldImage) -> bytes:
     async def within() -> bytes:
         pool = DecoderPool(DecoderLimits(processes, 50_000_000, 1 << 20, 10.0))
         try:
-            return await computation(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
+            return await encoder(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
         finally:
             await pool.aclose()
 
@@ -69,7 +67,7 @@ def test_the_pixels_are_let_go_when_the_process_has_them() -> None:
 
     async def within() -> None:
         pool = DecoderPool(DecoderLimits(1, 50_000_000, 1 << 20, 10.0))
-        encoding = computation(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
+        encoding = encoder(pool).encode(source, ImageFormat.PNG, SLOW, 1.0)
         try:
             async with pool._free:  # no image may begin
                 waiting = asyncio.ensure_future(encoding)
@@ -97,7 +95,7 @@ def test_images_that_are_expensive_or_of_jobs_leave_a_process_to_others(
         pool = DecoderPool(DecoderLimits(2, 50_000_000, 1 << 20, 10.0))
         monkeypatch.setattr(pool, "encode", encode)
         source, options = held(large()), (ImageFormat.PNG, SLOW, cost)
-        await computation(pool).encode(source, *options, background=background)
+        await encoder(pool).encode(source, *options, background=background)
 
     asyncio.run(within())
     assert asked == [slow]
