@@ -105,61 +105,51 @@ def test_more_processes_than_columns_are_refused(several: list[Counters]) -> Non
         Counters.attach(fd, 2)
 
 
-def test_two_front_ends_never_hold_more_pixels_than_one_limit_and_both_go_on(
+async def test_two_front_ends_never_hold_more_pixels_than_one_limit_and_both_go_on(
     several: list[Counters],
 ) -> None:
-    async def scenario() -> None:
-        held = most = done = 0
-        budgets = [memory(100, counters) for counters in several]
+    held = most = done = 0
+    budgets = [memory(100, counters) for counters in several]
 
-        async def image(budget: FairSemaphore, pixels: int) -> None:
-            nonlocal held, most, done
-            async with budget.hold(amount=pixels):
-                held += pixels
-                most = max(most, held)
-                await asyncio.sleep(0)
-                held -= pixels
-                done += 1
+    async def image(budget: FairSemaphore, pixels: int) -> None:
+        nonlocal held, most, done
+        async with budget.hold(amount=pixels):
+            held += pixels
+            most = max(most, held)
+            await asyncio.sleep(0)
+            held -= pixels
+            done += 1
 
-        chance = random.Random(2)
-        images = [image(budgets[n % 2], chance.randint(1, 60)) for n in range(200)]
-        async with asyncio.timeout(100):
-            await asyncio.gather(*images)
-        assert most <= 100
-        assert done == 200
-        assert several[0].total(Total.MEMORY) == 0
-
-    asyncio.run(scenario())
+    chance = random.Random(2)
+    images = [image(budgets[n % 2], chance.randint(1, 60)) for n in range(200)]
+    async with asyncio.timeout(100):
+        await asyncio.gather(*images)
+    assert most <= 100
+    assert done == 200
+    assert several[0].total(Total.MEMORY) == 0
 
 
-def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
+async def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
     several: list[Counters],
 ) -> None:
-    async def scenario() -> None:
-        large, small = (memory(100, counters) for counters in several)
-        ended = asyncio.Event()
+    large, small = (memory(100, counters) for counters in several)
+    ended = asyncio.Event()
 
-        async def small_ones() -> None:
-            while not ended.is_set():
-                async with small.hold(amount=30):
-                    await asyncio.sleep(0.001)
+    async def small_ones() -> None:
+        while not ended.is_set():
+            async with small.hold(amount=30):
+                await asyncio.sleep(0.001)
 
-        crowd = [asyncio.create_task(small_ones()) for _ in range(4)]
-        await asyncio.sleep(0)
-        async with asyncio.timeout(100), large.hold(amount=100):
-            assert several[0].total(Total.MEMORY) == 100
-        ended.set()
-        await asyncio.gather(*crowd)
-
-    asyncio.run(scenario())
+    crowd = [asyncio.create_task(small_ones()) for _ in range(4)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(100), large.hold(amount=100):
+        assert several[0].total(Total.MEMORY) == 100
+    ended.set()
+    await asyncio.gather(*crowd)
 
 
-def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list[Counters]) -> None:
+async def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list[Counters]) -> None:
     stuck, other = several
     stuck.set_starving(Total.MEMORY, 1)  # looked when the machine started, and never again
-
-    async def scenario() -> None:
-        async with asyncio.timeout(100), memory(10, other).hold(amount=10):
-            pass
-
-    asyncio.run(scenario())
+    async with asyncio.timeout(100), memory(10, other).hold(amount=10):
+        pass

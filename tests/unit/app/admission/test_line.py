@@ -57,48 +57,39 @@ class Line:
         assert self.line.waiting == 0
 
 
-def test_bulk_leaves_a_place_free_for_others_and_takes_it_when_it_is_bulk_no_more() -> None:
-    async def scenario() -> None:
-        line = Line(least=3, most_bulk=2)
-        line.standings["a"] = BULK
-        await line.ask("a1", "a2", "a3", "a4")
-        assert line.order == ["a1", "a2"]
-        await line.ask("b1")
-        assert line.order == ["a1", "a2", "b1"]
-        line.standings["a"] = (Lane.BULK, False)
-        await line.leave()
-        assert line.order == ["a1", "a2", "b1", "a3"]
-        await line.end_all()
-
-    asyncio.run(scenario())
+async def test_bulk_leaves_a_place_free_for_others_and_takes_it_when_it_is_bulk_no_more() -> None:
+    line = Line(least=3, most_bulk=2)
+    line.standings["a"] = BULK
+    await line.ask("a1", "a2", "a3", "a4")
+    assert line.order == ["a1", "a2"]
+    await line.ask("b1")
+    assert line.order == ["a1", "a2", "b1"]
+    line.standings["a"] = (Lane.BULK, False)
+    await line.leave()
+    assert line.order == ["a1", "a2", "b1", "a3"]
+    await line.end_all()
 
 
-def test_an_image_whose_turn_comes_too_late_is_refused_and_not_computed_in_vain() -> None:
-    async def scenario() -> None:
-        line = Line()
-        await line.ask("a1")
-        line.deadline, line.cost = Deadline(100.0 + 1.1), 1.0
-        await line.ask("a2")
-        line.deadline = Deadline(100.0 + 0.4)
-        await line.ask("a3")
-        await line.leave()
-        with pytest.raises(Overloaded, match=r"came 0.4 seconds before .* takes about 1.0"):
-            await line.tasks.pop(2)
-        await line.end_all()
-        assert line.order == ["a1", "a2"]
-
-    asyncio.run(scenario())
+async def test_an_image_whose_turn_comes_too_late_is_refused_and_not_computed_in_vain() -> None:
+    line = Line()
+    await line.ask("a1")
+    line.deadline, line.cost = Deadline(100.0 + 1.1), 1.0
+    await line.ask("a2")
+    line.deadline = Deadline(100.0 + 0.4)
+    await line.ask("a3")
+    await line.leave()
+    with pytest.raises(Overloaded, match=r"came 0.4 seconds before .* takes about 1.0"):
+        await line.tasks.pop(2)
+    await line.end_all()
+    assert line.order == ["a1", "a2"]
 
 
-def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
-    async def scenario() -> None:
-        line = Line()
-        await line.ask("a1", "a2", "a3")
-        line.tasks.pop(1).cancel()
-        await line.end_all()
-        assert line.order == ["a1", "a3"]
-
-    asyncio.run(scenario())
+async def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
+    line = Line()
+    await line.ask("a1", "a2", "a3")
+    line.tasks.pop(1).cancel()
+    await line.end_all()
+    assert line.order == ["a1", "a3"]
 
 
 @pytest.mark.parametrize(
@@ -111,17 +102,14 @@ def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
         ((Lane.BACKGROUND, True), 0.3, 2),
     ],
 )
-def test_how_many_images_pass_and_that_bulk_and_jobs_keep_no_other_client_waiting(
+async def test_how_many_images_pass_and_that_bulk_and_jobs_keep_no_other_client_waiting(
     standing: tuple[Lane, bool], cost: float, passed: int
 ) -> None:
-    async def scenario() -> None:
-        line = Line(least=2, most_bulk=1, alone=6)
-        line.standings["a"], line.cost = standing, cost
-        await line.ask(*(f"a{n}" for n in range(9)))
-        assert len(line.order) == passed
-        line.standings["a"] = BULK if standing[0] is Lane.BULK else standing
-        await line.ask("b1")
-        assert ("b1" in line.order) is (standing[0] is not Lane.INTERACTIVE)
-        await line.end_all()
-
-    asyncio.run(scenario())
+    line = Line(least=2, most_bulk=1, alone=6)
+    line.standings["a"], line.cost = standing, cost
+    await line.ask(*(f"a{n}" for n in range(9)))
+    assert len(line.order) == passed
+    line.standings["a"] = BULK if standing[0] is Lane.BULK else standing
+    await line.ask("b1")
+    assert ("b1" in line.order) is (standing[0] is not Lane.INTERACTIVE)
+    await line.end_all()

@@ -82,19 +82,15 @@ def test_what_cannot_end_before_a_worker_is_back_is_refused_with_that_time() -> 
     server.ask("a", 30.0)
 
 
-def test_a_machine_that_is_busy_with_other_programs_refuses_no_photo() -> None:
+async def test_a_machine_that_is_busy_with_other_programs_refuses_no_photo() -> None:
     """Each photo takes 5 s in place of 20 ms, and two of them are in flight at the same time."""
-
-    async def scenario() -> None:
-        server = Server()
-        for _ in range(30):
-            one, other = server.ask("a", 30.0, QUICK), server.ask("b", 30.0, QUICK)
-            async with one, other:
-                server.clock.now += 5.0
-            server.end(one)
-            server.end(other)
-
-    asyncio.run(scenario())
+    server = Server()
+    for _ in range(30):
+        one, other = server.ask("a", 30.0, QUICK), server.ask("b", 30.0, QUICK)
+        async with one, other:
+            server.clock.now += 5.0
+        server.end(one)
+        server.end(other)
 
 
 @pytest.mark.parametrize("deadline", [0.5, 2.0, 7.9, 9.0, 60.0, 99.9])
@@ -134,15 +130,12 @@ def test_the_work_of_one_client_is_before_that_of_another_only_as_far_as_both_ha
     server.ask("other", 5.0, QUICK)
 
 
-def test_a_client_is_not_refused_because_images_of_another_take_longer_than_expected() -> None:
-    async def scenario() -> None:
-        server = Server()
-        for _ in range(2):
-            await server.ask("a", 60.0, 100_000).__aenter__()
-        server.clock.now += 30.0
-        server.ask("b", 2.0, 100_000)
-
-    asyncio.run(scenario())
+async def test_a_client_is_not_refused_because_images_of_another_take_longer() -> None:
+    server = Server()
+    for _ in range(2):
+        await server.ask("a", 60.0, 100_000).__aenter__()
+    server.clock.now += 30.0
+    server.ask("b", 2.0, 100_000)
 
 
 def test_a_queue_that_does_not_move_becomes_a_longer_wait() -> None:
@@ -164,21 +157,17 @@ def test_a_queue_that_does_not_move_becomes_a_longer_wait() -> None:
     ],
     ids=["slow", "as_expected", "fast", "failing"],
 )
-def test_the_speed_is_that_of_work_which_was_done_and_of_none_that_was_only_claimed(
+async def test_the_speed_is_that_of_work_which_was_done_and_of_none_that_was_only_claimed(
     seconds: float, error: type[Exception] | None, least: float, most: float
 ) -> None:
     """Two images of 20 ms are past the line; each ends `seconds` after the image before it."""
-
-    async def scenario() -> None:
-        server = Server(images=512)
-        server.admission.line.set_images(2, 2)
-        works = [server.ask("a", 3600.0, QUICK) for _ in range(100)]
-        turns = [asyncio.create_task(each.__aenter__()) for each in works]
-        for each, turn in zip(works, turns, strict=True):
-            await turn
-            server.clock.now += seconds
-            await each.__aexit__()
-            server.end(each, error)
-        assert least <= server.admission.backlog.speed() / 2e6 <= most
-
-    asyncio.run(scenario())
+    server = Server(images=512)
+    server.admission.line.set_images(2, 2)
+    works = [server.ask("a", 3600.0, QUICK) for _ in range(100)]
+    turns = [asyncio.create_task(each.__aenter__()) for each in works]
+    for each, turn in zip(works, turns, strict=True):
+        await turn
+        server.clock.now += seconds
+        await each.__aexit__()
+        server.end(each, error)
+    assert least <= server.admission.backlog.speed() / 2e6 <= most

@@ -64,120 +64,96 @@ def numbered(client: str, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("total", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6), (64, 48)])
-def test_a_client_that_is_alone_leaves_its_part_free(total: int, most: int) -> None:
-    async def scenario() -> None:
-        crowd = Crowd(FairSemaphore(total))
-        await crowd.come(*numbered("a", total + 1))
-        assert len(crowd.holding) == most
-        assert not crowd.turns.take_now("a")
-        assert crowd.turns.take_now("b") is (most < total)
-        if most < total:
-            crowd.turns.give_back("b")
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_a_client_that_is_alone_leaves_its_part_free(total: int, most: int) -> None:
+    crowd = Crowd(FairSemaphore(total))
+    await crowd.come(*numbered("a", total + 1))
+    assert len(crowd.holding) == most
+    assert not crowd.turns.take_now("a")
+    assert crowd.turns.take_now("b") is (most < total)
+    if most < total:
+        crowd.turns.give_back("b")
+    await crowd.end()
 
 
-def test_however_much_some_clients_want_the_next_one_finds_a_turn() -> None:
-    async def scenario() -> None:
-        crowd = Crowd(FairSemaphore(64))
-        for client in "abc":
-            await crowd.come(*numbered(client, 100))
-            assert any(name[0] == client for name in crowd.holding)
-        assert len(crowd.holding) < 64
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_however_much_some_clients_want_the_next_one_finds_a_turn() -> None:
+    crowd = Crowd(FairSemaphore(64))
+    for client in "abc":
+        await crowd.come(*numbered(client, 100))
+        assert any(name[0] == client for name in crowd.holding)
+    assert len(crowd.holding) < 64
+    await crowd.end()
 
 
-def test_two_clients_take_the_only_turn_alternately() -> None:
-    async def scenario() -> None:
-        crowd = Crowd(FairSemaphore(1))
-        await crowd.come("a1", "b1", "b2", "b3", "a2", "a3")
-        for name in ("a1", "b1", "a2", "b2", "a3", "b3"):
-            assert crowd.holding == [name]
-            await crowd.leave(name)
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_two_clients_take_the_only_turn_alternately() -> None:
+    crowd = Crowd(FairSemaphore(1))
+    await crowd.come("a1", "b1", "b2", "b3", "a2", "a3")
+    for name in ("a1", "b1", "a2", "b2", "a3", "b3"):
+        assert crowd.holding == [name]
+        await crowd.leave(name)
+    await crowd.end()
 
 
-def test_of_more_clients_than_turns_each_is_served_before_one_is_served_again() -> None:
-    async def scenario() -> None:
-        crowd = Crowd(FairSemaphore(10))
-        clients = "abcdefghijkl"
-        for _ in range(3):
-            await crowd.come(*(f"{client}{len(crowd.tasks)}" for client in clients))
-        while crowd.holding:
-            await crowd.leave(crowd.holding[0])
-        rounds = [crowd.came[start : start + 12] for start in (0, 12, 24)]
-        assert all({name[0] for name in each} == set(clients) for each in rounds)
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_of_more_clients_than_turns_each_is_served_before_one_is_served_again() -> None:
+    crowd = Crowd(FairSemaphore(10))
+    clients = "abcdefghijkl"
+    for _ in range(3):
+        await crowd.come(*(f"{client}{len(crowd.tasks)}" for client in clients))
+    while crowd.holding:
+        await crowd.leave(crowd.holding[0])
+    rounds = [crowd.came[start : start + 12] for start in (0, 12, 24)]
+    assert all({name[0] for name in each} == set(clients) for each in rounds)
+    await crowd.end()
 
 
-def test_a_cancelled_task_holds_no_turn_and_keeps_none_from_others() -> None:
-    async def scenario() -> None:
-        crowd = Crowd(FairSemaphore(1))
-        await crowd.come("a1", "b1", "b2", "c1")
-        crowd.tasks["b1"].cancel()
-        await crowd.leave("a1")
-        assert crowd.holding == ["b2"]
-        crowd._leaving["b2"].set()
-        await asyncio.sleep(0)
-        assert crowd.turns._held["c"] == 1, "the turn is given, and the task has not resumed"
-        crowd.tasks["c1"].cancel()
-        await crowd.come("d1")
-        assert crowd.holding == ["d1"]
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_a_cancelled_task_holds_no_turn_and_keeps_none_from_others() -> None:
+    crowd = Crowd(FairSemaphore(1))
+    await crowd.come("a1", "b1", "b2", "c1")
+    crowd.tasks["b1"].cancel()
+    await crowd.leave("a1")
+    assert crowd.holding == ["b2"]
+    crowd._leaving["b2"].set()
+    await asyncio.sleep(0)
+    assert crowd.turns._held["c"] == 1, "the turn is given, and the task has not resumed"
+    crowd.tasks["c1"].cancel()
+    await crowd.come("d1")
+    assert crowd.holding == ["d1"]
+    await crowd.end()
 
 
-def test_with_fewer_turns_than_are_held_none_is_given_until_enough_came_back() -> None:
-    async def scenario() -> None:
-        crowd = Crowd(FairSemaphore(3))
-        await crowd.come("-1", "-2", "-3", "b1")
-        crowd.turns.set_total(2)
-        await crowd.leave("-1")
-        assert crowd.holding == ["-2", "-3"]
-        await crowd.leave("-2")
-        assert crowd.holding == ["-3", "b1"]
-        crowd.turns.set_total(3)
-        await crowd.come("c1")
-        assert crowd.holding == ["-3", "b1", "c1"]
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_with_fewer_turns_than_are_held_none_is_given_until_enough_came_back() -> None:
+    crowd = Crowd(FairSemaphore(3))
+    await crowd.come("-1", "-2", "-3", "b1")
+    crowd.turns.set_total(2)
+    await crowd.leave("-1")
+    assert crowd.holding == ["-2", "-3"]
+    await crowd.leave("-2")
+    assert crowd.holding == ["-3", "b1"]
+    crowd.turns.set_total(3)
+    await crowd.come("c1")
+    assert crowd.holding == ["-3", "b1", "c1"]
+    await crowd.end()
 
 
-def test_keys_and_all_have_their_limits_which_may_change() -> None:
-    async def scenario() -> None:
-        turns = KeyedSemaphore(total=3, per_key=2)
-        crowd = Crowd(turns)
-        await crowd.come("-a1", "-a2", "-a3", "-b1", "-c1")
-        assert crowd.holding == ["-a1", "-a2", "-b1"]
-        turns.set_limits(9, 3)
-        await settle()
-        assert crowd.holding == ["-a1", "-a2", "-b1", "-a3", "-c1"]
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_keys_and_all_have_their_limits_which_may_change() -> None:
+    turns = KeyedSemaphore(total=3, per_key=2)
+    crowd = Crowd(turns)
+    await crowd.come("-a1", "-a2", "-a3", "-b1", "-c1")
+    assert crowd.holding == ["-a1", "-a2", "-b1"]
+    turns.set_limits(9, 3)
+    await settle()
+    assert crowd.holding == ["-a1", "-a2", "-b1", "-a3", "-c1"]
+    await crowd.end()
 
 
-def test_a_client_that_waits_for_its_share_or_a_key_holds_nothing_of_the_other() -> None:
-    async def scenario() -> None:
-        crowd = Crowd(KeyedSemaphore(total=4, per_key=1))
-        await crowd.come("1a", "1b", "1c", "1p", "2p", "1p2", "2q")
-        assert crowd.holding == ["1a", "1b", "1c", "2p"], "2q waits for its share, 1p for both"
-        await crowd.leave("1a", "1b", "1c")
-        assert crowd.holding == ["2p", "2q"]
-        await crowd.leave("2p")
-        assert crowd.holding == ["2q", "1p"]
-        await crowd.end()
-
-    asyncio.run(scenario())
+async def test_a_client_that_waits_for_its_share_or_a_key_holds_nothing_of_the_other() -> None:
+    crowd = Crowd(KeyedSemaphore(total=4, per_key=1))
+    await crowd.come("1a", "1b", "1c", "1p", "2p", "1p2", "2q")
+    assert crowd.holding == ["1a", "1b", "1c", "2p"], "2q waits for its share, 1p for both"
+    await crowd.leave("1a", "1b", "1c")
+    assert crowd.holding == ["2p", "2q"]
+    await crowd.leave("2p")
+    assert crowd.holding == ["2q", "1p"]
+    await crowd.end()
 
 
 @pytest.fixture
@@ -189,29 +165,26 @@ def several() -> Iterator[list[Counters]]:
 
 
 @pytest.mark.parametrize("total", [1, 9], ids=["in all", "of one host"])
-def test_fetches_of_two_front_ends_take_turns_at_one_limit(
+async def test_fetches_of_two_front_ends_take_turns_at_one_limit(
     several: list[Counters], total: int
 ) -> None:
-    async def scenario() -> None:
-        inside = most = 0
+    inside = most = 0
 
-        async def fetch(turns: KeyedSemaphore) -> None:
-            nonlocal inside, most
-            async with turns.hold("", "example.org"):
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0)
-                inside -= 1
+    async def fetch(turns: KeyedSemaphore) -> None:
+        nonlocal inside, most
+        async with turns.hold("", "example.org"):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
 
-        both = [KeyedSemaphore(total=total, per_key=1, counters=counters) for counters in several]
-        async with asyncio.timeout(100):
-            await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
-        assert most == 1
-
-    asyncio.run(scenario())
+    both = [KeyedSemaphore(total=total, per_key=1, counters=counters) for counters in several]
+    async with asyncio.timeout(100):
+        await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
+    assert most == 1
 
 
-def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one(
+async def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one(
     several: list[Counters],
 ) -> None:
     busy, idle = (KeyedSemaphore(1, 9, counters) for counters in several)
@@ -221,95 +194,77 @@ def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one(
             async with busy.hold("one", "a"):
                 await asyncio.sleep(0)
 
-    async def scenario() -> None:
-        tasks = [asyncio.create_task(again_and_again()) for _ in range(3)]
-        await settle()
-        async with asyncio.timeout(60), idle.hold("two", "b"):
-            assert several[0].total(Total.FETCHES) == 1
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(scenario())
+    tasks = [asyncio.create_task(again_and_again()) for _ in range(3)]
+    await settle()
+    async with asyncio.timeout(60), idle.hold("two", "b"):
+        assert several[0].total(Total.FETCHES) == 1
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_a_client_that_lacks_only_its_share_keeps_no_turn_from_another_front_end(
+async def test_a_client_that_lacks_only_its_share_keeps_no_turn_from_another_front_end(
     several: list[Counters], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(semaphore, "PATIENCE", 0)
     mine, theirs = (FairSemaphore(4, counters) for counters in several)
-
-    async def scenario() -> None:
-        crowd = Crowd(mine)
-        await crowd.come("a1", "a2", "a3", "a4")
-        await asyncio.sleep(0.02)
-        assert crowd.holding == ["a1", "a2", "a3"]
-        assert theirs.take_now("b")
-        theirs.give_back("b")
-        await crowd.end()
-
-    asyncio.run(scenario())
+    crowd = Crowd(mine)
+    await crowd.come("a1", "a2", "a3", "a4")
+    await asyncio.sleep(0.02)
+    assert crowd.holding == ["a1", "a2", "a3"]
+    assert theirs.take_now("b")
+    theirs.give_back("b")
+    await crowd.end()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["one front end", "several"])
 @pytest.mark.parametrize("steps", range(4))
 @pytest.mark.parametrize("leaves", [False, True], ids=["turn held", "turn given back"])
-def test_all_counts_return_to_zero_whenever_a_request_is_cancelled(
+async def test_all_counts_return_to_zero_whenever_a_request_is_cancelled(
     shared: bool, steps: int, leaves: bool, several: list[Counters]
 ) -> None:
     counters = several[0] if shared else Counters()
-
-    async def scenario() -> None:
-        crowd = Crowd(KeyedSemaphore(total=1, per_key=1, counters=counters))
-        await crowd.come("1a")
-        await crowd.come("2a")
-        if leaves:
-            crowd._leaving["1a"].set()
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        crowd.tasks["2a"].cancel()
-        await crowd.end()
-        assert counters.total(Total.FETCHES) == 0
-        assert counters.of(counters.key("host a"), ByKey.FETCHES) == 0
-
-    asyncio.run(scenario())
+    crowd = Crowd(KeyedSemaphore(total=1, per_key=1, counters=counters))
+    await crowd.come("1a")
+    await crowd.come("2a")
+    if leaves:
+        crowd._leaving["1a"].set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    crowd.tasks["2a"].cancel()
+    await crowd.end()
+    assert counters.total(Total.FETCHES) == 0
+    assert counters.of(counters.key("host a"), ByKey.FETCHES) == 0
 
 
-def test_small_amounts_do_not_starve_a_large_one_in_one_process() -> None:
+async def test_small_amounts_do_not_starve_a_large_one_in_one_process() -> None:
     """New clients come faster than the large amount becomes free, for longer than the patience."""
+    held = FairSemaphore(100, Counters(), Total.MEMORY)
 
-    async def scenario() -> None:
-        held = FairSemaphore(100, Counters(), Total.MEMORY)
+    async def small(number: int) -> None:
+        async with held.hold(f"client {number}", amount=10):
+            await asyncio.sleep(0.1)
 
-        async def small(number: int) -> None:
-            async with held.hold(f"client {number}", amount=10):
-                await asyncio.sleep(0.1)
-
-        tasks = [asyncio.create_task(small(number)) for number in range(8)]
-        await settle()
-        large = asyncio.create_task(held.take("large", amount=95))
-        for number in range(8, 120):
-            tasks.append(asyncio.create_task(small(number)))
-            await asyncio.sleep(0.016)
-            if large.done():
-                break
-        assert large.done()
-        held.give_back(*large.result())
-        await asyncio.gather(*tasks)
-
-    asyncio.run(scenario())
+    tasks = [asyncio.create_task(small(number)) for number in range(8)]
+    await settle()
+    large = asyncio.create_task(held.take("large", amount=95))
+    for number in range(8, 120):
+        tasks.append(asyncio.create_task(small(number)))
+        await asyncio.sleep(0.016)
+        if large.done():
+            break
+    assert large.done()
+    held.give_back(*large.result())
+    await asyncio.gather(*tasks)
 
 
-def test_a_client_leaves_its_part_free_over_all_front_ends() -> None:
-    async def scenario() -> None:
-        counters = Counters()
-        ends = [KeyedSemaphore(16, 16, counters) for _ in range(4)]
-        taken = sum(each.take_now("a", "k") for _ in range(16) for each in ends)
-        assert taken == 12
-        assert counters.total(Total.FETCHES) == 12
-        for each in ends:
-            for _ in range(each.used):
-                each.give_back("a", "k")
-        assert counters.total(Total.FETCHES) == 0
-
-    asyncio.run(scenario())
+async def test_a_client_leaves_its_part_free_over_all_front_ends() -> None:
+    counters = Counters()
+    ends = [KeyedSemaphore(16, 16, counters) for _ in range(4)]
+    taken = sum(each.take_now("a", "k") for _ in range(16) for each in ends)
+    assert taken == 12
+    assert counters.total(Total.FETCHES) == 12
+    for each in ends:
+        for _ in range(each.used):
+            each.give_back("a", "k")
+    assert counters.total(Total.FETCHES) == 0

@@ -85,24 +85,21 @@ def test_the_larger_of_two_clients_is_bulk() -> None:
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
 
 
-def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
-    async def scenario() -> None:
-        admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=2)
-        job = admission.enter("a", background=True)
-        job.grow(4, 0)
-        other = admitted(admission, 1, 0, "a")
-        assert admission.held.images == 1
-        assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
-        async with AsyncExitStack() as held, asyncio.timeout(10):
-            for _ in range(2):
-                await held.enter_async_context(job.work(1_000_000))
-            waiting = asyncio.create_task(job.work(1_000_000).__aenter__())
-            await asyncio.sleep(0)
-            await held.enter_async_context(other.work(1_000_000))
-            assert not waiting.done()
-        await waiting
-
-    asyncio.run(scenario())
+async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=2)
+    job = admission.enter("a", background=True)
+    job.grow(4, 0)
+    other = admitted(admission, 1, 0, "a")
+    assert admission.held.images == 1
+    assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
+    async with AsyncExitStack() as held, asyncio.timeout(10):
+        for _ in range(2):
+            await held.enter_async_context(job.work(1_000_000))
+        waiting = asyncio.create_task(job.work(1_000_000).__aenter__())
+        await asyncio.sleep(0)
+        await held.enter_async_context(other.work(1_000_000))
+        assert not waiting.done()
+    await waiting
 
 
 @pytest.mark.parametrize("seed", range(5))

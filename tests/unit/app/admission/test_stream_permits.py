@@ -16,129 +16,99 @@ from tests.unit.app.admission.simulation import admitted
 LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
 
 
-def test_an_image_waits_until_another_has_ended() -> None:
-    async def scenario() -> None:
-        admission = Admission(LIMITS)
-        other = admitted(admission, 2, 0)
+async def test_an_image_waits_until_another_has_ended() -> None:
+    admission = Admission(LIMITS)
+    other = admitted(admission, 2, 0)
+    permits = StreamPermits(admission, "a", 60)
+    permit = await permits.enter()
+    waiting = asyncio.ensure_future(permits.complete(permit, 10, []))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    other.release()
+    await waiting
+    assert admission.held == Amount(1, 10)
+    assert permit.deadline.remaining(admission.clock()) > 50
+    permit.release()
+    assert admission.held == Amount(0, 0)
+
+
+async def test_an_image_that_waits_too_long_is_refused() -> None:
+    admission = Admission(LIMITS)
+    with admitted(admission, 2, 0):
+        permits = StreamPermits(admission, "a", 0.01)
+        with await permits.enter() as permit, pytest.raises(Overloaded):
+            await permits.complete(permit, 0, [])
+
+
+async def test_an_image_that_waits_when_the_server_gives_up_is_told_so() -> None:
+    admission = Admission(LIMITS)
+    with admitted(admission, 2, 0):
         permits = StreamPermits(admission, "a", 60)
-        permit = await permits.enter()
-        waiting = asyncio.ensure_future(permits.complete(permit, 10, []))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        other.release()
-        await waiting
-        assert admission.held == Amount(1, 10)
-        assert permit.deadline.remaining(admission.clock()) > 50
-        permit.release()
-        assert admission.held == Amount(0, 0)
-
-    asyncio.run(scenario())
-
-
-def test_an_image_that_waits_too_long_is_refused() -> None:
-    async def scenario() -> None:
-        admission = Admission(LIMITS)
-        with admitted(admission, 2, 0):
-            permits = StreamPermits(admission, "a", 0.01)
-            with await permits.enter() as permit, pytest.raises(Overloaded):
+        with await permits.enter() as permit:
+            alarms().end()
+            with pytest.raises(Draining, match="send it again"):
                 await permits.complete(permit, 0, [])
 
-    asyncio.run(scenario())
+
+async def test_what_never_fits_is_refused_at_once() -> None:
+    permits = StreamPermits(Admission(LIMITS), "a", 60)
+    with await permits.enter() as permit, pytest.raises(TooLarge):
+        await permits.complete(permit, 1001, [])
 
 
-def test_an_image_that_waits_when_the_server_gives_up_is_told_so() -> None:
-    async def scenario() -> None:
-        admission = Admission(LIMITS)
-        with admitted(admission, 2, 0):
-            permits = StreamPermits(admission, "a", 60)
-            with await permits.enter() as permit:
-                alarms().end()
-                with pytest.raises(Draining, match="send it again"):
-                    await permits.complete(permit, 0, [])
-
-    asyncio.run(scenario())
+async def test_each_part_of_an_image_counts_as_one() -> None:
+    admission = Admission(LIMITS)
+    permits = StreamPermits(admission, "a", 60, parts=2)
+    with await permits.enter() as permit:
+        await permits.complete(permit, 0, [])
+        assert admission.held == Amount(2, 0)
 
 
-def test_what_never_fits_is_refused_at_once() -> None:
-    async def scenario() -> None:
-        permits = StreamPermits(Admission(LIMITS), "a", 60)
-        with await permits.enter() as permit, pytest.raises(TooLarge):
-            await permits.complete(permit, 1001, [])
-
-    asyncio.run(scenario())
-
-
-def test_each_part_of_an_image_counts_as_one() -> None:
-    async def scenario() -> None:
-        admission = Admission(LIMITS)
-        permits = StreamPermits(admission, "a", 60, parts=2)
-        with await permits.enter() as permit:
-            await permits.complete(permit, 0, [])
-            assert admission.held == Amount(2, 0)
-
-    asyncio.run(scenario())
+async def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None:
+    admission = Admission(LIMITS, rate=Rate(per_second=1000.0, burst=1.0))
+    admission.enter("a").release()
+    permits = StreamPermits(admission, "a", 60)
+    (await permits.enter()).release()
+    (await permits.enter()).release()  # waits a millisecond
 
 
-def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None:
-    async def scenario() -> None:
-        admission = Admission(LIMITS, rate=Rate(per_second=1000.0, burst=1.0))
-        admission.enter("a").release()
-        permits = StreamPermits(admission, "a", 60)
-        (await permits.enter()).release()
-        (await permits.enter()).release()  # waits a millisecond
+async def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> None:
+    rate = Rate(per_second=0.001, burst=10.0)
+    admission = Admission(LIMITS, rate=rate)
+    permits = StreamPermits(admission, "a", 0.2)
+    (await permits.enter()).release()
+    admission.backlog.add("a", 1_000_000_000)
+    with pytest.raises(Overloaded):
+        await permits.enter()
+    assert admission.counters.rates.take("a", 10.0, rate) > 0
+    assert admission.counters.rates.take("a", 9.0, rate) == 0
 
-    asyncio.run(scenario())
+
+async def test_an_image_whose_bytes_have_arrived_holds_them_once() -> None:
+    admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
+    permits = StreamPermits(admission, "a", 60)
+    with await permits.enter() as permit:
+        await permits.arrives(permit, 50_000, 50_000)
+        await permits.complete(permit, 50_000, [])
+        assert admission.held == Amount(1, 50_000)
 
 
-def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> None:
-    async def scenario() -> None:
-        rate = Rate(per_second=0.001, burst=10.0)
-        admission = Admission(LIMITS, rate=rate)
-        permits = StreamPermits(admission, "a", 0.2)
-        (await permits.enter()).release()
-        admission.backlog.add("a", 1_000_000_000)
+async def test_bytes_that_arrive_are_counted_once_and_released() -> None:
+    admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
+    permits = StreamPermits(admission, "a", 0.01)
+    with await permits.enter() as permit:
+        await permits.arrives(permit, 60_000, 90_000)
+        await permits.arrives(permit, 30_000, 90_000)
+        other = await permits.enter()
         with pytest.raises(Overloaded):
-            await permits.enter()
-        assert admission.counters.rates.take("a", 10.0, rate) > 0
-        assert admission.counters.rates.take("a", 9.0, rate) == 0
-
-    asyncio.run(scenario())
-
-
-def test_an_image_whose_bytes_have_arrived_holds_them_once() -> None:
-    async def scenario() -> None:
-        admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
-        permits = StreamPermits(admission, "a", 60)
-        with await permits.enter() as permit:
-            await permits.arrives(permit, 50_000, 50_000)
-            await permits.complete(permit, 50_000, [])
-            assert admission.held == Amount(1, 50_000)
-
-    asyncio.run(scenario())
+            await permits.arrives(other, 60_000, 90_000)
+        other.release()
+        await permits.complete(permit, 0, [])
+        await permits.arrives(await permits.enter(), 60_000, 90_000)
 
 
-def test_bytes_that_arrive_are_counted_once_and_released() -> None:
-    async def scenario() -> None:
-        admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
-        permits = StreamPermits(admission, "a", 0.01)
-        with await permits.enter() as permit:
-            await permits.arrives(permit, 60_000, 90_000)
-            await permits.arrives(permit, 30_000, 90_000)
-            other = await permits.enter()
-            with pytest.raises(Overloaded):
-                await permits.arrives(other, 60_000, 90_000)
-            other.release()
-            await permits.complete(permit, 0, [])
-            await permits.arrives(await permits.enter(), 60_000, 90_000)
-
-    asyncio.run(scenario())
-
-
-def test_a_server_that_stops_gives_no_more_permits() -> None:
-    async def scenario() -> None:
-        admission = Admission(LIMITS)
-        admission.draining = True
-        with pytest.raises(Draining):
-            await StreamPermits(admission, "a", math.inf).enter()
-
-    asyncio.run(scenario())
+async def test_a_server_that_stops_gives_no_more_permits() -> None:
+    admission = Admission(LIMITS)
+    admission.draining = True
+    with pytest.raises(Draining):
+        await StreamPermits(admission, "a", math.inf).enter()

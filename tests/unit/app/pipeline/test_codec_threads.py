@@ -8,7 +8,7 @@ import pytest
 from app.pipeline.codec_threads import CodecThreads
 
 
-def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended() -> None:
+async def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended() -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -16,22 +16,19 @@ def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended() -> No
         go_on.wait()
         ended.set()
 
-    async def scenario() -> None:
-        threads = CodecThreads(1)
-        caller = asyncio.create_task(threads.run(work))
-        await asyncio.to_thread(begun.wait)
-        for _ in range(3):  # as a deadline, a client that leaves and a shutdown may
-            caller.cancel()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        assert not caller.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await caller
-        assert ended.is_set()
-        threads.close()
-
-    asyncio.run(scenario())
+    threads = CodecThreads(1)
+    caller = asyncio.create_task(threads.run(work))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(3):  # as a deadline, a client that leaves and a shutdown may
+        caller.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert not caller.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended.is_set()
+    threads.close()
 
 
 def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
@@ -58,7 +55,7 @@ def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
     assert not done
 
 
-def test_an_error_of_cancelled_work_does_not_replace_the_cancellation() -> None:
+async def test_an_error_of_cancelled_work_does_not_replace_the_cancellation() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -66,15 +63,12 @@ def test_an_error_of_cancelled_work_does_not_replace_the_cancellation() -> None:
         go_on.wait()
         raise ValueError
 
-    async def scenario() -> None:
-        threads = CodecThreads(1)
-        caller = asyncio.create_task(threads.run(work))
-        await asyncio.to_thread(begun.wait)
-        caller.cancel()
-        await asyncio.sleep(0)
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await caller
-        threads.close()
-
-    asyncio.run(scenario())
+    threads = CodecThreads(1)
+    caller = asyncio.create_task(threads.run(work))
+    await asyncio.to_thread(begun.wait)
+    caller.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    threads.close()

@@ -170,20 +170,16 @@ def test_a_small_file_is_described_at_once_and_a_large_image_with_its_memory() -
     assert described(large, colour=False) == []
 
 
-def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> None:
+async def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> None:
     blocked = Event()
-
-    async def scenario() -> None:
-        threads = CodecThreads(1)
-        decoder = decoder_of(Pool(), threads)
-        behind = asyncio.create_task(threads.run(blocked.wait, 60.0, background=True))
-        async with asyncio.timeout(30):
-            await decode(decoder, jpeg(), lambda _: 1)
-        blocked.set()
-        await decode(decoder, jpeg(), lambda _: 1, Context(in_background=True))
-        assert await behind
-
-    asyncio.run(scenario())
+    threads = CodecThreads(1)
+    decoder = decoder_of(Pool(), threads)
+    behind = asyncio.create_task(threads.run(blocked.wait, 60.0, background=True))
+    async with asyncio.timeout(30):
+        await decode(decoder, jpeg(), lambda _: 1)
+    blocked.set()
+    await decode(decoder, jpeg(), lambda _: 1, Context(in_background=True))
+    assert await behind
 
 
 @pytest.mark.parametrize(

@@ -57,72 +57,60 @@ class Images:
         (1, (1, 1, 0.5), [1, 0.5]),  # small ones pass by
     ],
 )
-def test_images_wait_for_memory_in_order_and_small_images_never(
+async def test_images_wait_for_memory_in_order_and_small_images_never(
     limit: int, wanted: tuple[float, ...], entered: list[float]
 ) -> None:
-    async def scenario() -> None:
-        counters = Counters()
-        images = Images(Memory(limit * LARGE, counters))
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(images.hold(int(n * LARGE))) for n in wanted]
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert images.entered == [n * LARGE for n in entered]
-            held = min(limit, sum(n for n in entered if n > 0.5)) * LARGE
-            assert counters.total(Total.MEMORY) == held
-            images.leave.set()
-        assert len(tasks) == len(images.entered)
-        assert counters.total(Total.MEMORY) == 0
-
-    asyncio.run(scenario())
+    counters = Counters()
+    images = Images(Memory(limit * LARGE, counters))
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(images.hold(int(n * LARGE))) for n in wanted]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert images.entered == [n * LARGE for n in entered]
+        held = min(limit, sum(n for n in entered if n > 0.5)) * LARGE
+        assert counters.total(Total.MEMORY) == held
+        images.leave.set()
+    assert len(tasks) == len(images.entered)
+    assert counters.total(Total.MEMORY) == 0
 
 
-def test_a_flood_of_large_images_of_one_client_keeps_no_other_client_waiting() -> None:
-    async def scenario() -> None:
-        images = Images(Memory(8 * LARGE))
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            for _ in range(9):
-                group.create_task(images.hold(5 * LARGE, "flood"))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            group.create_task(images.hold(3 * LARGE, "other"))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert images.entered == [5 * LARGE, 3 * LARGE]
-            images.leave.set()
-
-    asyncio.run(scenario())
+async def test_a_flood_of_large_images_of_one_client_keeps_no_other_client_waiting() -> None:
+    images = Images(Memory(8 * LARGE))
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        for _ in range(9):
+            group.create_task(images.hold(5 * LARGE, "flood"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        group.create_task(images.hold(3 * LARGE, "other"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert images.entered == [5 * LARGE, 3 * LARGE]
+        images.leave.set()
 
 
 @pytest.mark.parametrize("amount", [1, 4])
-def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing(amount: int) -> None:
-    async def scenario() -> None:
-        memory = Memory(4 * LARGE, counters := Counters())
-        first, second = HeldMemory(memory, ""), HeldMemory(memory, "")
-        await first.hold(4 * LARGE)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await second.hold(amount * LARGE)
-        first.release()
-        assert counters.total(Total.MEMORY) == 0
-        async with asyncio.timeout(PATIENCE):
-            await second.hold(4 * LARGE)
-
-    asyncio.run(scenario())
+async def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing(amount: int) -> None:
+    memory = Memory(4 * LARGE, counters := Counters())
+    first, second = HeldMemory(memory, ""), HeldMemory(memory, "")
+    await first.hold(4 * LARGE)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await second.hold(amount * LARGE)
+    first.release()
+    assert counters.total(Total.MEMORY) == 0
+    async with asyncio.timeout(PATIENCE):
+        await second.hold(4 * LARGE)
 
 
-def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> None:
-    async def scenario() -> None:
-        memory = Memory(4 * LARGE, counters := Counters())
-        share = HeldMemory(memory, "")
-        async with asyncio.timeout(PATIENCE):
-            for n in (LARGE, 3 * LARGE, 4 * LARGE, 9 * LARGE, LARGE):
-                await share.hold(n)
-                assert counters.total(Total.MEMORY) == min(n, 4 * LARGE)
-        await share.hold(SMALL)
-        assert counters.total(Total.MEMORY) == 0
-
-    asyncio.run(scenario())
+async def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> None:
+    memory = Memory(4 * LARGE, counters := Counters())
+    share = HeldMemory(memory, "")
+    async with asyncio.timeout(PATIENCE):
+        for n in (LARGE, 3 * LARGE, 4 * LARGE, 9 * LARGE, LARGE):
+            await share.hold(n)
+            assert counters.total(Total.MEMORY) == min(n, 4 * LARGE)
+    await share.hold(SMALL)
+    assert counters.total(Total.MEMORY) == 0
 
 
 def test_the_budget_grows_with_the_processes() -> None:
@@ -130,31 +118,28 @@ def test_the_budget_grows_with_the_processes() -> None:
     assert budget_for(16) == 16 * PER_PROCESS
 
 
-def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        trimmed: asyncio.Queue[None] = asyncio.Queue()
+async def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
+    loop = asyncio.get_running_loop()
+    trimmed: asyncio.Queue[None] = asyncio.Queue()
 
-        def trim() -> None:
-            loop.call_soon_threadsafe(trimmed.put_nowait, None)
+    def trim() -> None:
+        loop.call_soon_threadsafe(trimmed.put_nowait, None)
 
-        memory = Memory(8 * LARGE, trim=trim)
-        share = HeldMemory(memory, "")
-        await share.hold(SMALL)
+    memory = Memory(8 * LARGE, trim=trim)
+    share = HeldMemory(memory, "")
+    await share.hold(SMALL)
+    share.release()
+    assert memory.trimming is None
+    for _ in range(3):
+        await share.hold(LARGE)
         share.release()
-        assert memory.trimming is None
-        for _ in range(3):
-            await share.hold(LARGE)
-            share.release()
-        assert memory.trimming is not None
-        memory.trimming.cancel()
-        memory.trim_now()
-        async with asyncio.timeout(PATIENCE):
-            await trimmed.get()
-        assert memory.trimming is None
-        assert trimmed.empty()
-
-    asyncio.run(scenario())
+    assert memory.trimming is not None
+    memory.trimming.cancel()
+    memory.trim_now()
+    async with asyncio.timeout(PATIENCE):
+        await trimmed.get()
+    assert memory.trimming is None
+    assert trimmed.empty()
 
 
 MOST = 50_000_000

@@ -51,96 +51,76 @@ def test_answers_come_in_the_order_in_which_they_finish() -> None:
     assert asyncio.run(scenario()) == ["b", "c", "a"]
 
 
-def test_nothing_starts_before_the_first_answer_is_asked_for() -> None:
-    async def scenario() -> None:
-        works = Works("a", "b")
-        answers = run(works, ["a", "b"], never)
-        await asyncio.sleep(0)
-        assert works.started == []
-        await answers.aclose()
-
-    asyncio.run(scenario())
+async def test_nothing_starts_before_the_first_answer_is_asked_for() -> None:
+    works = Works("a", "b")
+    answers = run(works, ["a", "b"], never)
+    await asyncio.sleep(0)
+    assert works.started == []
+    await answers.aclose()
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
-def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> None:
-    async def scenario() -> None:
-        works, gone = Works(*names), asyncio.Event()
-        answers = run(works, names, gone.wait)
-        waiting = asyncio.ensure_future(anext(answers))
-        await works.all_started.wait()
-        gone.set()
-        with pytest.raises(Cancelled):
-            await waiting
-        assert sorted(works.ended) == names
-
-    asyncio.run(scenario())
+async def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> None:
+    works, gone = Works(*names), asyncio.Event()
+    answers = run(works, names, gone.wait)
+    waiting = asyncio.ensure_future(anext(answers))
+    await works.all_started.wait()
+    gone.set()
+    with pytest.raises(Cancelled):
+        await waiting
+    assert sorted(works.ended) == names
 
 
-def test_all_work_has_ended_when_the_answers_are_closed() -> None:
-    async def scenario() -> None:
-        works = Works("a", "b", "c")
-        works.gates["b"].set()
-        answers = run(works, ["a", "b", "c"], never)
-        assert await anext(answers) == "b"
-        await answers.aclose()
-        assert sorted(works.ended) == ["a", "b", "c"]
-
-    asyncio.run(scenario())
+async def test_all_work_has_ended_when_the_answers_are_closed() -> None:
+    works = Works("a", "b", "c")
+    works.gates["b"].set()
+    answers = run(works, ["a", "b", "c"], never)
+    assert await anext(answers) == "b"
+    await answers.aclose()
+    assert sorted(works.ended) == ["a", "b", "c"]
 
 
-def test_a_finished_answer_is_not_given_to_a_client_that_has_left() -> None:
-    async def scenario() -> None:
-        works, gone = Works("a", "b"), asyncio.Event()
-        answers = run(works, ["a", "b"], gone.wait)
-        works.gates["a"].set()
-        assert await anext(answers) == "a"
-        gone.set()
-        works.gates["b"].set()
-        with pytest.raises(Cancelled):
-            await anext(answers)
-
-    asyncio.run(scenario())
+async def test_a_finished_answer_is_not_given_to_a_client_that_has_left() -> None:
+    works, gone = Works("a", "b"), asyncio.Event()
+    answers = run(works, ["a", "b"], gone.wait)
+    works.gates["a"].set()
+    assert await anext(answers) == "a"
+    gone.set()
+    works.gates["b"].set()
+    with pytest.raises(Cancelled):
+        await anext(answers)
 
 
-def test_an_error_of_the_work_reaches_its_caller() -> None:
-    async def scenario() -> None:
-        async def work() -> None:
-            raise KeyError
+async def test_an_error_of_the_work_reaches_its_caller() -> None:
+    async def work() -> None:
+        raise KeyError
 
-        with pytest.raises(KeyError):
-            await unless_left(never, work())
-
-    asyncio.run(scenario())
+    with pytest.raises(KeyError):
+        await unless_left(never, work())
 
 
-def test_a_server_that_tells_of_departures_needs_no_task() -> None:
-    async def scenario() -> None:
-        departure = Departure()
-        left = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
-        works = Works("a")
-        task = asyncio.ensure_future(unless_left(left, works("a")))
-        await works.all_started.wait()
-        assert asyncio.all_tasks() == {asyncio.current_task(), task}
-        departure.happen()
-        with pytest.raises(Cancelled):
-            await task
-        assert works.ended == ["a"]
-
-    asyncio.run(scenario())
+async def test_a_server_that_tells_of_departures_needs_no_task() -> None:
+    departure = Departure()
+    left = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
+    works = Works("a")
+    before = asyncio.all_tasks()
+    task = asyncio.ensure_future(unless_left(left, works("a")))
+    await works.all_started.wait()
+    assert asyncio.all_tasks() == before | {task}
+    departure.happen()
+    with pytest.raises(Cancelled):
+        await task
+    assert works.ended == ["a"]
 
 
-def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> None:
-    async def scenario() -> None:
-        works = Works("a")
-        task = asyncio.ensure_future(unless_left(never, works("a")))
-        await works.all_started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert works.ended == ["a"]
-
-    asyncio.run(scenario())
+async def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> None:
+    works = Works("a")
+    task = asyncio.ensure_future(unless_left(never, works("a")))
+    await works.all_started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert works.ended == ["a"]
 
 
 class Stream:
@@ -160,41 +140,35 @@ class Stream:
             self.closed = True
 
 
-def test_a_stream_is_read_when_its_window_has_room_and_its_answers_are_taken() -> None:
-    async def scenario() -> None:
-        works, stream, ended = Works("a", "b", "c", "d"), Stream("a", "b", "c", "d"), list[str]()
-        window = StreamWindow(2)
-        async with aclosing(run_window(works, stream.items(), window, ended.append)) as answers:
-            works.gates["b"].set()
-            assert await anext(answers) == "b"
-            assert (stream.read, window.in_flight) == (["a", "b"], 2)
-            works.gates["c"].set()
-            assert await anext(answers) == "c"
-            assert stream.read == ["a", "b", "c"]
-            works.gates["a"].set()
-            works.gates["d"].set()
-            assert {await anext(answers), await anext(answers)} == {"a", "d"}
-            assert [each async for each in answers] == []
-        assert sorted(ended) == ["a", "b", "c", "d"]
-        assert (window.in_flight, stream.closed) == (0, True)
-
-    asyncio.run(scenario())
+async def test_a_stream_is_read_when_its_window_has_room_and_its_answers_are_taken() -> None:
+    works, stream, ended = Works("a", "b", "c", "d"), Stream("a", "b", "c", "d"), list[str]()
+    window = StreamWindow(2)
+    async with aclosing(run_window(works, stream.items(), window, ended.append)) as answers:
+        works.gates["b"].set()
+        assert await anext(answers) == "b"
+        assert (stream.read, window.in_flight) == (["a", "b"], 2)
+        works.gates["c"].set()
+        assert await anext(answers) == "c"
+        assert stream.read == ["a", "b", "c"]
+        works.gates["a"].set()
+        works.gates["d"].set()
+        assert {await anext(answers), await anext(answers)} == {"a", "d"}
+        assert [each async for each in answers] == []
+    assert sorted(ended) == ["a", "b", "c", "d"]
+    assert (window.in_flight, stream.closed) == (0, True)
 
 
-def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> None:
-    async def scenario() -> None:
-        works, stream, ended = Works("a", "b"), Stream("a", "b", "c"), list[str]()
-        window = StreamWindow(2)
-        answers = run_window(works, stream.items(), window, ended.append)
-        asking = asyncio.ensure_future(anext(answers))
-        await works.all_started.wait()
-        window.left.set()
-        with pytest.raises(Cancelled):
-            await asking
-        assert sorted(works.ended) == sorted(ended) == ["a", "b"]
-        assert stream.closed
-
-    asyncio.run(scenario())
+async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> None:
+    works, stream, ended = Works("a", "b"), Stream("a", "b", "c"), list[str]()
+    window = StreamWindow(2)
+    answers = run_window(works, stream.items(), window, ended.append)
+    asking = asyncio.ensure_future(anext(answers))
+    await works.all_started.wait()
+    window.left.set()
+    with pytest.raises(Cancelled):
+        await asking
+    assert sorted(works.ended) == sorted(ended) == ["a", "b"]
+    assert stream.closed
 
 
 def test_a_stream_that_ends_with_its_client_logs_no_error(
@@ -222,18 +196,15 @@ def test_a_stream_that_ends_with_its_client_logs_no_error(
     assert not caplog.records
 
 
-def test_an_item_whose_work_never_began_has_ended_too() -> None:
-    async def scenario() -> None:
-        works, ended = Works("a"), list[str]()
+async def test_an_item_whose_work_never_began_has_ended_too() -> None:
+    works, ended = Works("a"), list[str]()
 
-        async def items() -> AsyncGenerator[str, None]:
-            asking.cancel()  # so the answers end before the work on the item has its first turn
-            yield "a"
+    async def items() -> AsyncGenerator[str, None]:
+        asking.cancel()  # so the answers end before the work on the item has its first turn
+        yield "a"
 
-        answers = run_window(works, items(), StreamWindow(1), ended.append)
-        asking = asyncio.ensure_future(anext(answers))
-        await asyncio.gather(asking, return_exceptions=True)
-        await asyncio.sleep(0)
-        assert (works.started, ended) == ([], ["a"])
-
-    asyncio.run(scenario())
+    answers = run_window(works, items(), StreamWindow(1), ended.append)
+    asking = asyncio.ensure_future(anext(answers))
+    await asyncio.gather(asking, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert (works.started, ended) == ([], ["a"])

@@ -25,44 +25,35 @@ async def moved(files: EncodedFiles) -> None:
     await files.moving
 
 
-def test_beyond_the_memory_the_files_read_longest_ago_move_to_disk() -> None:
-    async def scenario() -> None:
-        files = EncodedFiles(10 * LARGE, in_memory=2 * LARGE, settled=0)
-        first, second, third = (files.keep(data(n)) for n in range(3))
-        assert first.read(0, 1) == b"\0"
-        await moved(files)
-        assert [each.on_disk for each in (first, second, third)] == [False, True, False]
-        assert (files.memory, files.total) == (2 * LARGE, 3 * LARGE)
-        assert second.read() == data(1)
-        assert second.read(5, 3) == b"\1\1\1"
-        assert second.read(LARGE - 1, 100) == b"\1"
-
-    asyncio.run(scenario())
+async def test_beyond_the_memory_the_files_read_longest_ago_move_to_disk() -> None:
+    files = EncodedFiles(10 * LARGE, in_memory=2 * LARGE, settled=0)
+    first, second, third = (files.keep(data(n)) for n in range(3))
+    assert first.read(0, 1) == b"\0"
+    await moved(files)
+    assert [each.on_disk for each in (first, second, third)] == [False, True, False]
+    assert (files.memory, files.total) == (2 * LARGE, 3 * LARGE)
+    assert second.read() == data(1)
+    assert second.read(5, 3) == b"\1\1\1"
+    assert second.read(LARGE - 1, 100) == b"\1"
 
 
-def test_a_file_that_was_made_or_read_a_moment_ago_stays_in_memory() -> None:
-    async def scenario() -> None:
-        files = EncodedFiles(10 * LARGE, in_memory=LARGE, settled=1000)
-        kept = [files.keep(data(n)) for n in range(3)]
-        assert files.moving is not None
-        await asyncio.sleep(0)
-        assert not any(each.on_disk for each in kept)
-        assert not files.moving.done()
-        files.close()
-
-    asyncio.run(scenario())
+async def test_a_file_that_was_made_or_read_a_moment_ago_stays_in_memory() -> None:
+    files = EncodedFiles(10 * LARGE, in_memory=LARGE, settled=1000)
+    kept = [files.keep(data(n)) for n in range(3)]
+    assert files.moving is not None
+    await asyncio.sleep(0)
+    assert not any(each.on_disk for each in kept)
+    assert not files.moving.done()
+    files.close()
 
 
-def test_a_file_counts_until_nothing_refers_to_it_any_more() -> None:
-    async def scenario() -> None:
-        files = EncodedFiles(10 * LARGE, in_memory=LARGE, settled=0)
-        kept = [files.keep(data(n)) for n in range(3)]
-        await moved(files)
-        kept.clear()
-        gc.collect()
-        assert (files.memory, files.total) == (0, 0)
-
-    asyncio.run(scenario())
+async def test_a_file_counts_until_nothing_refers_to_it_any_more() -> None:
+    files = EncodedFiles(10 * LARGE, in_memory=LARGE, settled=0)
+    kept = [files.keep(data(n)) for n in range(3)]
+    await moved(files)
+    kept.clear()
+    gc.collect()
+    assert (files.memory, files.total) == (0, 0)
 
 
 def test_small_files_and_those_within_the_budget_stay_where_they_are() -> None:
@@ -97,35 +88,29 @@ def test_beyond_the_limit_the_file_that_nobody_reads_is_dropped_for_a_new_one() 
     assert files.total == 2 * LARGE
 
 
-def test_a_file_that_is_dropped_while_it_is_moved_leaves_nothing_behind() -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        files = EncodedFiles(2 * LARGE, in_memory=LARGE, settled=0, clock=clock)
-        slow, quick = files.keep(data(0)), files.keep(data(1))
-        await asyncio.sleep(0)
-        clock.advance(IDLE + 1)
-        quick.read(0, 1)
-        new = files.keep(data(2))
-        await moved(files)
-        assert not slow.on_disk
-        assert files.total == quick.size + new.size
-        assert files.memory <= LARGE
-
-    asyncio.run(scenario())
+async def test_a_file_that_is_dropped_while_it_is_moved_leaves_nothing_behind() -> None:
+    clock = FakeClock()
+    files = EncodedFiles(2 * LARGE, in_memory=LARGE, settled=0, clock=clock)
+    slow, quick = files.keep(data(0)), files.keep(data(1))
+    await asyncio.sleep(0)
+    clock.advance(IDLE + 1)
+    quick.read(0, 1)
+    new = files.keep(data(2))
+    await moved(files)
+    assert not slow.on_disk
+    assert files.total == quick.size + new.size
+    assert files.memory <= LARGE
 
 
-def test_a_full_disk_leaves_files_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_leaves_files_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    async def scenario() -> None:
-        monkeypatch.setattr(tempfile, "TemporaryFile", full)
-        files = EncodedFiles(10 * LARGE, in_memory=LARGE, settled=0)
-        kept = [files.keep(data(n)) for n in range(2)]
-        await moved(files)
-        assert [each.read() for each in kept] == [data(0), data(1)]
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    files = EncodedFiles(10 * LARGE, in_memory=LARGE, settled=0)
+    kept = [files.keep(data(n)) for n in range(2)]
+    await moved(files)
+    assert [each.read() for each in kept] == [data(0), data(1)]
 
 
 def test_a_part_of_a_file_does_not_hold_the_rest() -> None:

@@ -80,16 +80,13 @@ async def started(*work: Coroutine[Any, Any, Any]) -> list["asyncio.Task[Any]"]:
     return tasks
 
 
-def test_equal_images_in_flight_are_computed_once() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        tasks = await started(*(here.ask() for _ in range(3)))
-        here.go.set()
-        found = await asyncio.gather(*tasks)
-        assert here.computed == 1
-        assert found == [(FOUND, None), (FOUND, "shared"), (FOUND, "shared")]
-
-    asyncio.run(scenario())
+async def test_equal_images_in_flight_are_computed_once() -> None:
+    here = Fixture()
+    tasks = await started(*(here.ask() for _ in range(3)))
+    here.go.set()
+    found = await asyncio.gather(*tasks)
+    assert here.computed == 1
+    assert found == [(FOUND, None), (FOUND, "shared"), (FOUND, "shared")]
 
 
 @pytest.mark.parametrize(
@@ -114,112 +111,86 @@ def test_other_bytes_parameters_lanes_and_clients_are_computed_for_themselves(
     assert asyncio.run(scenario()) == 2
 
 
-def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        first, *others = await started(
-            here.ask(work=here.failing()), *(here.ask() for _ in range(63))
-        )
-        here.go.set()
-        with pytest.raises(Undecodable):
-            await first
-        found = await asyncio.gather(*others)
-        assert [each for each, _ in found] == [FOUND] * 63
-        assert here.computed == 2
-
-    asyncio.run(scenario())
+async def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest() -> None:
+    here = Fixture()
+    first, *others = await started(here.ask(work=here.failing()), *(here.ask() for _ in range(63)))
+    here.go.set()
+    with pytest.raises(Undecodable):
+        await first
+    found = await asyncio.gather(*others)
+    assert [each for each, _ in found] == [FOUND] * 63
+    assert here.computed == 2
 
 
 @pytest.mark.parametrize("limit", [1, 1 << 20])
-def test_when_clients_leave_equal_images_are_computed_one_at_a_time(limit: int) -> None:
-    async def scenario() -> None:
-        here = Fixture(limit)
-        waiting = await started(*(here.ask() for _ in range(64)))
-        for left in range(3):
-            waiting.pop(0).cancel()
-            await started()
-            assert (here.computing, here.computed) == (1, left + 2)
-        here.go.set()
-        found = await asyncio.gather(*waiting)
-        assert [each for each, _ in found] == [FOUND] * 61
-        assert (here.most, here.computed) == (1, 4)
-
-    asyncio.run(scenario())
+async def test_when_clients_leave_equal_images_are_computed_one_at_a_time(limit: int) -> None:
+    here = Fixture(limit)
+    waiting = await started(*(here.ask() for _ in range(64)))
+    for left in range(3):
+        waiting.pop(0).cancel()
+        await started()
+        assert (here.computing, here.computed) == (1, left + 2)
+    here.go.set()
+    found = await asyncio.gather(*waiting)
+    assert [each for each, _ in found] == [FOUND] * 61
+    assert (here.most, here.computed) == (1, 4)
 
 
-def test_the_deadline_of_an_image_that_waits_ends_it_alone() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        first, second = await started(here.ask(), here.ask())
-        second.cancel()
-        await asyncio.wait((second,))
-        assert second.cancelled()
-        here.go.set()
-        assert await first == (FOUND, None)
-
-    asyncio.run(scenario())
+async def test_the_deadline_of_an_image_that_waits_ends_it_alone() -> None:
+    here = Fixture()
+    first, second = await started(here.ask(), here.ask())
+    second.cancel()
+    await asyncio.wait((second,))
+    assert second.cancelled()
+    here.go.set()
+    assert await first == (FOUND, None)
 
 
-def test_a_result_is_kept_and_found_again() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        here.go.set()
-        assert await here.ask() == (FOUND, None)
-        assert await here.ask() == (FOUND, "cached")
-        assert here.computed == 1
-        metrics = here.metrics
-        assert metrics.result_cache_hits._value.get() == 1
-        assert metrics.result_cache_misses._value.get() == 1
-        assert metrics.result_cache_bytes._value.get() == here.results.bytes > 0
-
-    asyncio.run(scenario())
+async def test_a_result_is_kept_and_found_again() -> None:
+    here = Fixture()
+    here.go.set()
+    assert await here.ask() == (FOUND, None)
+    assert await here.ask() == (FOUND, "cached")
+    assert here.computed == 1
+    metrics = here.metrics
+    assert metrics.result_cache_hits._value.get() == 1
+    assert metrics.result_cache_misses._value.get() == 1
+    assert metrics.result_cache_bytes._value.get() == here.results.bytes > 0
 
 
-def test_a_result_is_not_served_when_another_version_computes() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        here.go.set()
-        await here.ask()
-        here.version = "second"
-        assert await here.ask() == (FOUND, None)
-        assert here.computed == 2
-
-    asyncio.run(scenario())
+async def test_a_result_is_not_served_when_another_version_computes() -> None:
+    here = Fixture()
+    here.go.set()
+    await here.ask()
+    here.version = "second"
+    assert await here.ask() == (FOUND, None)
+    assert here.computed == 2
 
 
-def test_a_result_that_was_begun_by_another_version_is_not_kept() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        (task,) = await started(here.ask())
-        here.version = "second"
-        here.go.set()
-        await task
-        assert here.results.bytes == 0
-
-    asyncio.run(scenario())
+async def test_a_result_that_was_begun_by_another_version_is_not_kept() -> None:
+    here = Fixture()
+    (task,) = await started(here.ask())
+    here.version = "second"
+    here.go.set()
+    await task
+    assert here.results.bytes == 0
 
 
-def test_the_results_that_were_not_used_for_longest_make_room() -> None:
-    async def scenario() -> None:
-        here = Fixture(limit=5 * OVERHEAD)
-        here.go.set()
-        for content in (b"0", b"1", b"2", b"3", b"0", b"4"):
-            await here.ask(content)
-        assert here.results.bytes <= 5 * OVERHEAD
-        again = [(await here.ask(content))[1] for content in (b"0", b"4", b"1")]
-        assert again == ["cached", "cached", None]
-
-    asyncio.run(scenario())
+async def test_the_results_that_were_not_used_for_longest_make_room() -> None:
+    here = Fixture(limit=5 * OVERHEAD)
+    here.go.set()
+    for content in (b"0", b"1", b"2", b"3", b"0", b"4"):
+        await here.ask(content)
+    assert here.results.bytes <= 5 * OVERHEAD
+    again = [(await here.ask(content))[1] for content in (b"0", b"4", b"1")]
+    assert again == ["cached", "cached", None]
 
 
-def test_a_result_larger_than_a_quarter_of_the_limit_is_not_kept() -> None:
-    async def scenario() -> None:
-        here = Fixture(limit=4 * OVERHEAD)
-        here.go.set()
-        await here.ask()
-        assert here.results.bytes == 0
-
-    asyncio.run(scenario())
+async def test_a_result_larger_than_a_quarter_of_the_limit_is_not_kept() -> None:
+    here = Fixture(limit=4 * OVERHEAD)
+    here.go.set()
+    await here.ask()
+    assert here.results.bytes == 0
 
 
 def test_without_a_limit_nothing_is_digested() -> None:
@@ -236,37 +207,31 @@ def test_parts_whose_labels_cannot_be_had_have_no_key() -> None:
     assert asyncio.run(scenario()) is None
 
 
-def test_images_and_versions_are_answered_with_files_of_their_own() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        here.go.set()
-        file = here.files.keep(b"x" * 100_000)
-        image = EncodedImage(file, ImageFormat.PNG, 2, 1)
-        version = VersionAnswer("small", image, Timings())
-        await here.ask(work=here.work(Processed(FOUND, (version,))))
-        found, reused = await here.ask()
-        assert reused == "cached"
-        assert isinstance(found, Processed)
-        assert found.labels == FOUND
-        (again,) = found.versions
-        assert isinstance(again.outcome, EncodedImage)
-        assert (again.id, again.outcome.width, again.outcome.height) == ("small", 2, 1)
-        assert again.outcome.file is not file
-        assert again.outcome.file.read() is file.read()
-
-    asyncio.run(scenario())
+async def test_images_and_versions_are_answered_with_files_of_their_own() -> None:
+    here = Fixture()
+    here.go.set()
+    file = here.files.keep(b"x" * 100_000)
+    image = EncodedImage(file, ImageFormat.PNG, 2, 1)
+    version = VersionAnswer("small", image, Timings())
+    await here.ask(work=here.work(Processed(FOUND, (version,))))
+    found, reused = await here.ask()
+    assert reused == "cached"
+    assert isinstance(found, Processed)
+    assert found.labels == FOUND
+    (again,) = found.versions
+    assert isinstance(again.outcome, EncodedImage)
+    assert (again.id, again.outcome.width, again.outcome.height) == ("small", 2, 1)
+    assert again.outcome.file is not file
+    assert again.outcome.file.read() is file.read()
 
 
-def test_an_image_of_which_a_part_has_failed_is_computed_again() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        here.go.set()
-        failed = VersionAnswer(None, Undecodable("broken"), Timings())
-        await here.ask(work=here.work(Processed(FOUND, (failed,))))
-        await here.ask()
-        assert here.computed == 2
-
-    asyncio.run(scenario())
+async def test_an_image_of_which_a_part_has_failed_is_computed_again() -> None:
+    here = Fixture()
+    here.go.set()
+    failed = VersionAnswer(None, Undecodable("broken"), Timings())
+    await here.ask(work=here.work(Processed(FOUND, (failed,))))
+    await here.ask()
+    assert here.computed == 2
 
 
 def large_image(files: EncodedFiles) -> EncodedImage:
@@ -303,27 +268,21 @@ def test_a_file_that_is_not_kept_is_not_read(
     asyncio.run(scenario())
 
 
-def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        dropped, image = large_image(here.files), large_image(here.files)
-        dropped.file.drop()
-        first, second = await started(
-            here.ask(work=here.work(dropped)), here.ask(work=here.work(image))
-        )
-        here.go.set()
-        assert (await first)[0] is dropped
-        assert (await second)[0] is image
-
-    asyncio.run(scenario())
+async def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:
+    here = Fixture()
+    dropped, image = large_image(here.files), large_image(here.files)
+    dropped.file.drop()
+    first, second = await started(
+        here.ask(work=here.work(dropped)), here.ask(work=here.work(image))
+    )
+    here.go.set()
+    assert (await first)[0] is dropped
+    assert (await second)[0] is image
 
 
-def test_no_client_learns_by_time_which_images_others_have_sent() -> None:
-    async def scenario() -> None:
-        here = Fixture()
-        here.go.set()
-        await here.ask()
-        assert await here.ask(client="other") == (FOUND, None)
-        assert await here.ask() == (FOUND, "cached")
-
-    asyncio.run(scenario())
+async def test_no_client_learns_by_time_which_images_others_have_sent() -> None:
+    here = Fixture()
+    here.go.set()
+    await here.ask()
+    assert await here.ask(client="other") == (FOUND, None)
+    assert await here.ask() == (FOUND, "cached")
