@@ -141,21 +141,20 @@ async def _start_jobs(service: Service, data_folder: Path, started: AsyncExitSta
     """
     from app.jobs.files import DataFolder
     from app.jobs.jobs import Jobs
-    from app.jobs.store.database import opened
-    from app.jobs.work import ImageOutput, ImageWorker, Permission
+    from app.jobs.store import Database
+    from app.jobs.work import ImageWorker
 
     settings, storage = service.settings, service.fetcher.storage
     folder = DataFolder(data_folder)
     await asyncio.to_thread(folder.make)
-    engine = await opened(settings.jobs_database, data_folder)
-    started.push_async_callback(engine.dispose)
-    permission, output = Permission(service.admission), ImageOutput(storage)
+    database = await asyncio.to_thread(Database, settings.jobs_database, data_folder)
+    started.callback(database.close)
     service.jobs = Jobs(
         settings,
-        engine,
+        database,
         folder,
         storage,
-        ImageWorker(service.pipeline, permission, output, settings.max_deadline),
+        ImageWorker(service.pipeline, service.admission, storage, settings),
         jobs.work_of(service.computing),
         job_images(settings, service.counters.front_ends),
         service.counters,

@@ -239,7 +239,7 @@ class Settings(BaseSettings):
     )
     jobs_database: str | None = Field(
         None,
-        pattern=r"^(sqlite\+aiosqlite|postgresql\+psycopg)://",
+        pattern=r"^(sqlite|postgresql\+psycopg)://",
         description="database of jobs, as postgresql+psycopg://user:password@host/name where "
         "several hosts share jobs and the data folder; none: SQLite in the data folder",
     )

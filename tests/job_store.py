@@ -1,14 +1,13 @@
 """The tables of jobs in a database, and two processes that use them, for tests."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import Owner, opened
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Claim, Job, Span, State, Stored
+from app.jobs.store import Claim, Database, Job, JobStore, Span, State, Stored
 from tests.fakes import FakeClock
 
 RETENTION = 100.0
@@ -16,41 +15,53 @@ RETENTION = 100.0
 
 @dataclass
 class Store:
-    """The tables of one database, two processes that use them, and their clock."""
+    """The jobs of one database, as two processes see them, and their clock."""
 
     clock: FakeClock
-    jobs: JobRows
-    chunks: ChunkRows
-    one: Owner
-    other: Owner
+    one: JobStore
+    other: JobStore
+
+    async def job(self, id_: str = "1") -> Job:
+        """Return a job that is there."""
+        found = await self.one.find(id_)
+        assert found is not None
+        return found
 
 
-@asynccontextmanager
-async def stores(url: str | None, folder: Path) -> AsyncIterator[Store]:
-    """Open the tables, empty, and begin the leases of both processes."""
-    engine, clock = await opened(url, folder), FakeClock(1000.0)
+@contextmanager
+def stores(url: str | None, folder: Path, kind: type[JobStore] = JobStore) -> Iterator[Store]:
+    """Open the tables, which are empty, for two processes."""
+    database, clock = Database(url, folder), FakeClock(1000.0)
     try:
-        store = Store(
-            clock,
-            JobRows(engine, clock),
-            ChunkRows(engine, clock),
-            Owner(engine, clock),
-            Owner(engine, clock),
-        )
-        await store.one.enter()
-        await store.other.enter()
-        yield store
+        yield Store(clock, *(kind(database, RETENTION, clock) for _ in range(2)))
     finally:
-        await engine.dispose()
+        database.close()
 
 
 Test = Callable[[Store], Awaitable[None]]
 Run = Callable[[Test], None]
 
 
-def job(id_: str = "1", client: str = "me", key: str | None = None, total: int = 30) -> Job:
+def with_stores(url: str | None, folder: Path) -> Run:
+    """Return what runs a test with empty tables of a database."""
+
+    def run(test: Test) -> None:
+        with stores(url, folder) as store:
+            asyncio.run(_awaited(test(store)))
+
+    return run
+
+
+async def _awaited(test: Awaitable[None]) -> None:
+    await test
+
+
+def job(id_: str = "1", client: str = "me", total: int = 30, **others: Any) -> Job:
     """Return a queued job."""
-    return Job(id_, client, State.QUEUED, "classify", {"top_k": 1}, total, 0, 0, 5, 1000.0, key=key)
+    options = {"top_k": 1}
+    given: dict[str, Any] = {"state": State.QUEUED, "done": 0, "failed": 0, "stored": 5}
+    given |= {"created": 1000.0, **others}
+    return Job(id_, client, operation="classify", options=options, total=total, **given)
 
 
 SPANS = [Span(0, 10, 0, 100), Span(10, 10, 100, 200), Span(20, 10, 200, 300)]
@@ -61,8 +72,8 @@ def stored(claim: Claim, failed: int = 0) -> Stored:
     return Stored(claim, "results", claim.span.start, 100, claim.span.count, failed)
 
 
-async def claimed(store: Store, owner: Owner, id_: str = "1") -> Claim:
+async def claimed(owner: JobStore, id_: str = "1") -> Claim:
     """Claim one chunk."""
-    claim = await store.chunks.claim(id_, owner.id)
+    claim = await owner.claim(id_)
     assert claim is not None
     return claim

@@ -1,23 +1,151 @@
-"""Make a job of a request: receive its body, and queue it once it is on disk."""
+"""Make a job of a request: its items come from a body, from storage, or from what failed before.
+
+A body is written to disk piece by piece, then checked as a whole on a thread. The job is queued
+once its files are on disk and its client has room for them.
+"""
 
 import asyncio
+import errno
+import hashlib
 import json
+import os
 import secrets
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, aclosing, closing
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
 
+import aiofiles
+import msgspec
 from fastapi import Request
+from multipart import MultipartSegment
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.files import DataFolder
-from app.jobs.receiving import Received, Receiver, Room, check_media_type, too_large
-from app.jobs.sources import JobRequest, ManifestSources
-from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Job, JobUsage, State
-from models.domain.errors import IdempotencyMismatch, ServiceError, StorageFull, TooManyJobs
+from app.admission.semaphore import FairSemaphore
+from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
+from app.http.request import ClientLeft, unless_left
+from app.intake import archive_items
+from app.intake.multipart import filename_of, segments
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
+from app.jobs.manifest import LONGEST_ID, ManifestWriter, StoredLine, parsed, place_of
+from app.jobs.results import whole_lines
+from app.jobs.store import (
+    DESTINATION,
+    UNFINISHED,
+    WEBHOOK,
+    Ending,
+    Job,
+    JobStore,
+    JobUsage,
+    State,
+)
+from app.storage.location import Location
+from app.storage.storage import Storage
+from app.urls import MAX_URL
+from models.domain.errors import (
+    FieldError,
+    IdempotencyMismatch,
+    InvalidParameter,
+    MalformedRequest,
+    NotFound,
+    ResultsExpired,
+    ServiceError,
+    StorageFull,
+    TooLarge,
+    TooManyJobs,
+    UnsupportedMedia,
+)
 from models.settings import Settings
+
+JSON, JSON_LINES = "application/json", ("application/x-ndjson", "application/jsonl")
+FORM = "multipart/form-data"
+
+ARRIVING = 4
+"""Bodies that one client may send to one process at a time. The server's own rules for slow bodies
+hold for bodies of jobs too."""
+
+PIECE = 1 << 18
+"""Bytes that are collected before a thread takes them; each turn of a thread costs some 50 µs."""
+
+SENT, UNPACKED = "manifest.sent", "archive.unpacked"
+"""The manifest as it was sent, and a compressed TAR as it is unpacked."""
+
+PARTS = {"manifest": SENT, "archive": ARCHIVE}
+"""The parts of a form, and the files that they become."""
+
+MOST_PARTS = 8
+
+MOST_MEMBERS = 250_000
+"""Members of one archive, of which `zipfile` keeps some 600 bytes each."""
+
+RATIO = 20
+"""Times its own size that a compressed TAR may unpack to; photos in it stay as they are."""
+
+FOLDER = 16 << 10
+"""Bytes that the folder and the rows of a job are counted as, beside its files."""
+
+THREADS = 3
+"""Bodies of jobs that one process reads at the same time."""
+
+BODIES = ThreadPoolExecutor(THREADS, "bodies of jobs")
+"""Threads of their own, because an archive of gigabytes takes minutes: requests never wait here."""
+
+TURNS = FairSemaphore(THREADS)
+"""Turns at these threads: one client leaves at least one of them to the others."""
+
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
+"""What file systems answer that have no further name for a file, or for no more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSource:
+    """Where the items of a job come from: files below `prefix`, or what failed in job `retry_of`.
+
+    Exactly one is given; `include` are patterns of names below the prefix.
+    """
+
+    prefix: Location | None = None
+    include: tuple[str, ...] = ()
+    retry_of: str | None = None
+
+    def __str__(self) -> str:
+        """Return what makes two sources equal."""
+        return json.dumps([str(self.prefix), self.include, self.retry_of])
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a client asks for: an operation with its options, and a key for repeated requests.
+
+    Without a `source` the images are those of the body. `destination` is a storage address.
+    """
+
+    client: str
+    operation: str
+    options: dict[str, Any]
+    key: str | None = None
+    source: JobSource | None = None
+    destination: str | None = None
+    webhook: str | None = None
+    concurrency: int | None = None
+    max_failures: int | None = None
+
+    def digested(self, kind: str) -> bytes:
+        """Return what an Idempotency-Key stands for, beside the bytes of the body."""
+        source = self.source and str(self.source)
+        where = [source, self.destination, self.webhook]
+        equal = [kind, self.operation, self.options, *where, self.concurrency, self.max_failures]
+        return json.dumps(equal, sort_keys=True).encode()
+
+
+Results = Callable[[Job], AsyncGenerator[bytes, None]]
+"""Return the records of a job."""
 
 
 def share_of(most: int) -> int:
@@ -25,34 +153,25 @@ def share_of(most: int) -> int:
     return most * 3 // 4
 
 
-# The ids of jobs, which are ordered by the time at which they were made.
-def new_id() -> str:
-    """Return the id of a new job: milliseconds since 1970, then random digits, 32 in all."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-
-
-ARRIVING = 4
-"""Bodies that one client may send to one process at a time. The server's own rules for slow bodies
-hold for those of jobs too."""
-
-
 class Acceptance:
     """Accepts jobs for one process, in chunks of `chunk` items; calls `on_queued` after each."""
 
     def __init__(
         self,
+        store: JobStore,
         folder: DataFolder,
-        rows: JobRows,
+        storage: Storage,
         settings: Settings,
         chunk: int,
+        results: Results,
         on_queued: Callable[[], None],
-        sources: ManifestSources,
     ) -> None:
-        self._sources = sources
+        self._store = store
         self._folder = folder
-        self._rows = rows
+        self._storage = storage
         self._settings = settings
         self._chunk = chunk
+        self._results = results
         self._on_queued = on_queued
         self._arriving = Counter[str]()
 
@@ -63,7 +182,7 @@ class Acceptance:
         """
         check_media_type(kind, needed=asked.source is None)
         if n_bytes > self._settings.max_job_bytes:
-            raise too_large(self._settings.max_job_bytes)
+            raise self._too_large()
         arriving = self._arriving[asked.client]
         if arriving >= ARRIVING:
             raise TooManyJobs(
@@ -72,17 +191,18 @@ class Acceptance:
             )
         self._arriving[asked.client] += 1
         try:
-            usage = await self._rows.usage(asked.client, asked.key)
+            usage = await self._store.usage(asked.client, asked.key)
             if not usage.repeated:
-                self._check(usage, arriving + 1)
+                self._check_count(usage, arriving + 1)
             room = self._room(usage)
-            room.check(n_bytes)
-            return await self._received(new_id(), asked, request, kind, room)
+            if n_bytes > room:
+                raise self._full()
+            return await self._accepted(asked, request, kind, room)
         finally:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # drops clients without a body
 
-    def _check(self, usage: JobUsage, new: int) -> None:
+    def _check_count(self, usage: JobUsage, new: int) -> None:
         """Raise TooManyJobs if a client cannot have `new` further jobs."""
         most = self._settings.max_jobs_per_client
         if usage.unfinished + new > most:
@@ -92,116 +212,321 @@ class Acceptance:
                 retry_after=30.0,
             )
 
-    def _room(self, usage: JobUsage) -> Room:
-        """Return the room that is left to a client."""
+    def _room(self, usage: JobUsage) -> int:
+        """Return the bytes that are left to a client, which may be less than none."""
         most = self._settings.max_data_bytes
-        share = share_of(most)
-        of_all, of_client = most - usage.of_all, share - usage.of_client
-        what, limit, setting = "jobs", most, "DARKROOM_MAX_DATA_BYTES"
-        if of_client < of_all:
-            what, limit, setting = "your jobs", share, f"three quarters of {setting}"
-        full = StorageFull(
-            f"{what} may store {limit} bytes ({setting}), and this body does not fit; delete "
-            "finished jobs, or wait until some expire"
-        )
-        return Room(min(of_all, of_client), full)
+        return min(most - usage.of_all, share_of(most) - usage.of_client)
 
     def _check_added(self, usage: JobUsage) -> None:
         """Raise the error of a job with which its client, or all, have more than they may."""
-        self._check(usage, 0)
-        self._room(usage).check(0)
+        self._check_count(usage, 0)
+        if self._room(usage) < 0:
+            raise self._full()
 
-    async def _received(
-        self, id_: str, asked: JobRequest, request: Request, kind: str, room: Room
-    ) -> Job:
-        found: Received | None = None
-        digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
+    def _full(self) -> StorageFull:
+        most = self._settings.max_data_bytes
+        return StorageFull(
+            f"jobs may store {most} bytes (DARKROOM_MAX_DATA_BYTES), those of one client "
+            f"{share_of(most)} (three quarters of DARKROOM_MAX_DATA_BYTES), and this body does not "
+            "fit; delete finished jobs, or wait until some expire"
+        )
+
+    def _too_large(self) -> TooLarge:
+        most = self._settings.max_job_bytes
+        return TooLarge(f"the body has more than {most} bytes; make several jobs")
+
+    async def _accepted(self, asked: JobRequest, request: Request, kind: str, room: int) -> Job:
+        # Ids are ordered by the time at which they were made, in milliseconds since 1970.
+        id_ = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+        folder, source = self._folder.of(id_), asked.source
+        new: Job | None = None
         try:
-            folder = await asyncio.to_thread(self._folder.add, id_)
-            if asked.source is None:
-                receiver = Receiver(
-                    folder, self._settings, digested, self._chunk, room, asked.client
-                )
-                made = await receiver.receive(request, kind)
+            await asyncio.to_thread(folder.mkdir, mode=0o700)
+            digest = hashlib.sha256(asked.digested(kind))
+            if source is None:
+                await self._receive(request, kind, folder, room, digest)
+                reading = self._in_turn(asked.client, folder, room)
+                made = await unless_left(ClientLeft(request), reading)
+            elif source.prefix is not None:
+                made = await self._listed(source.prefix, source.include, folder)
             else:
-                made = await self._sources.manifest(asked, asked.source, folder, digested, room)
+                made = await self._retried(source.retry_of or "", asked.client, folder)
             await asyncio.to_thread(self._folder.sync, id_)
-            found = made
+            new = _new_job(id_, asked, made, folder, digest.hexdigest())
         except OSError as error:
             raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
         finally:
-            if found is None:
+            if new is None:
                 await asyncio.to_thread(self._folder.remove, id_)
-        # Shielded: it would not be known whether a commit that is cancelled was made.
-        queued = await asyncio.shield(self._queued(asked, _new_job(id_, asked, found), found))
-        if queued.digest != found.digest:
+        # To its end: it would not be known whether a commit that is cancelled was made.
+        queued = await to_its_end(self._queued(asked, new, made))
+        if queued.digest != new.digest:
             raise IdempotencyMismatch(
                 "this Idempotency-Key was used for another body, operation or options; take a new "
                 "key for new work"
             )
         return queued
 
-    async def _queued(self, asked: JobRequest, new: Job, found: Received) -> Job:
+    async def _queued(self, asked: JobRequest, new: Job, made: ManifestWriter) -> Job:
         """Return the new job once it is in the database, or the one that has its key already.
 
         The files of a new job stay unless the database has none: a commit whose answer was lost may
         have been made. If the database does not answer at all, the next sweeps decide.
         """
+        targets = {DESTINATION: asked.destination, WEBHOOK: asked.webhook}
+        endings = [Ending(new.id, kind, to) for kind, to in targets.items() if to is not None]
         try:
-            endings = _endings(new.id, asked)
-            queued = await self._rows.add(new, found.spans, endings, self._check_added)
+            queued = await self._store.add(new, made.spans, endings, self._check_added)
         except ServiceError:
             await asyncio.to_thread(self._folder.remove, new.id)
             raise
         except (SQLAlchemyError, OSError):
-            made = await self._rows.find(new.id)
-            if made is None:
+            found = await self._store.find(new.id)
+            if found is None:
                 await asyncio.to_thread(self._folder.remove, new.id)
                 raise
-            queued = made
+            queued = found
         if queued.id != new.id:
             await asyncio.to_thread(self._folder.remove, new.id)
         self._on_queued()
         return queued
 
+    # Bodies.
 
-def _new_job(id_: str, asked: JobRequest, found: Received) -> Job:
-    """Return the job that is made of a body."""
+    async def _receive(
+        self, request: Request, kind: str, folder: Path, room: int, digest: Any
+    ) -> None:
+        """Write a body of media type `kind`; raises ServiceError, and OSError if the disk fails."""
+        size = 0
+
+        async def save(path: Path, content: AsyncIterator[bytes]) -> None:
+            nonlocal size
+            collected = bytearray()
+            async with aiofiles.open(path, "wb", opener=private) as file:
+                async for piece in content:
+                    size += len(piece)
+                    if size > self._settings.max_job_bytes:
+                        raise self._too_large()
+                    if size > room:
+                        raise self._full()
+                    digest.update(piece)
+                    collected += piece
+                    if len(collected) >= PIECE:
+                        await file.write(bytes(collected))
+                        collected.clear()
+                await file.write(bytes(collected))
+
+        if kind != FORM:
+            name = ARCHIVE if kind in archive_items.MEDIA_TYPES else SENT
+            await save(folder / name, request.stream())
+            return
+        events = segments(request, MOST_PARTS)
+        async for head in events:
+            assert isinstance(head, MultipartSegment)
+            if head.name not in PARTS or (folder / PARTS[head.name]).exists():
+                text = "a form has one `manifest` and one `archive`; options are in the query"
+                raise InvalidParameter(text, [FieldError(str(head.name)[:60], text)])
+            digest.update(head.name.encode())
+            path = folder / PARTS[head.name]
+            await save(path, _content(events))
+            if not path.stat().st_size and not filename_of(head):
+                path.unlink()  # a file input of an HTML form that a person left empty
+        if not (folder / ARCHIVE).exists():
+            raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
+
+    async def _in_turn(self, client: str, folder: Path, room: int) -> ManifestWriter:
+        limits = ArchiveLimits(members=min(MOST_MEMBERS, self._settings.max_job_items))
+        async with TURNS.hold(client):
+            return await on_thread(BODIES, lambda: self._read(folder, limits, room), limits.stop)
+
+    def _read(self, folder: Path, limits: ArchiveLimits, room: int) -> ManifestWriter:
+        """Make the manifest of what was saved; its items may be members of the archive."""
+        sent, saved, archive = folder / SENT, folder / ARCHIVE, None
+        with ExitStack() as stack:
+            if saved.exists():
+                self._unpack(folder, limits, room)
+                archive = stack.enter_context(open_archive(saved, limits))
+                sync_path(saved)
+            writer = self._writer(folder, archive.find if archive else None)
+            stack.enter_context(closing(writer))
+            if sent.exists():
+                writer.read(sent)
+                sent.unlink()
+            for each in archive.members() if archive and not writer.total else ():
+                writer.add(StoredLine(path=each.name, member=place_of(each)))
+            if archive and not writer.total:
+                raise MalformedRequest("the archive has no files")
+            writer.finish()
+        return writer
+
+    def _unpack(self, folder: Path, limits: ArchiveLimits, room: int) -> None:
+        """Replace a compressed TAR by a plain one, because jobs read members in any order.
+
+        Any other archive stays as it is. Raises BadArchive, TooLarge and StorageFull.
+        """
+        packed, plain, size = folder / ARCHIVE, folder / UNPACKED, 0
+        most = self._settings.max_job_bytes
+        with open(plain, "wb", opener=private) as file:
+            for piece in unpacked(packed, replace(limits, ratio=RATIO)):
+                size += len(piece)
+                if size > most:
+                    text = f"the archive unpacks to more than {most} bytes; make several jobs"
+                    raise TooLarge(text)
+                if size > room:
+                    raise self._full()
+                file.write(piece)
+        if size:
+            os.replace(plain, packed)
+        else:
+            plain.unlink()
+
+    def _writer(self, folder: Path, find: Any = None) -> ManifestWriter:
+        most = self._settings.max_job_items
+        return ManifestWriter(folder / MANIFEST, most, chunk=self._chunk, find=find)
+
+    # Jobs without a body.
+
+    async def _listed(
+        self, prefix: Location, include: tuple[str, ...], folder: Path
+    ) -> ManifestWriter:
+        """Write an item for each file whose name below the prefix matches one of `include`, or for
+        all files; the id of an item is that name.
+        """
+        writer = await asyncio.to_thread(self._writer, folder)
+        with closing(writer):
+            async with aclosing(self._storage.list(prefix)) as entries:
+                async for entry in entries:
+                    if include and not any(fnmatchcase(entry.name, each) for each in include):
+                        continue
+                    url = str(prefix.below(entry.name))
+                    if len(url) > MAX_URL:
+                        text = f"source: an address below it is longer than {MAX_URL}"
+                        raise InvalidParameter(text)
+                    id_ = entry.name.encode("utf-8", "replace").decode()
+                    writer.add(StoredLine(id_ if len(id_) <= LONGEST_ID else None, url))
+            if not writer.total:
+                raise InvalidParameter(f"source: there is no file below {prefix}")
+            await asyncio.to_thread(writer.finish)
+        return writer
+
+    async def _retried(self, id_: str, client: str, folder: Path) -> ManifestWriter:
+        """Write the items of another job that failed, with its archive.
+
+        The items that were not done come too if that job failed as a whole.
+        """
+        job = await self._ended(id_, client)
+        old, unrecorded = self._folder.of(job.id), job.state is State.FAILED
+        failed = bytearray((b"\xff" if unrecorded else b"\0") * (job.total // 8 + 1))
+        try:
+            async with aclosing(self._results(job)) as records:
+                async for text in whole_lines(records):
+                    await asyncio.to_thread(_mark, failed, text)
+            writer = await asyncio.to_thread(self._copied, old, folder, failed, job.id)
+            await self._ended(job.id, client)  # else it was removed meanwhile, with its archive
+        except FileNotFoundError:
+            raise NotFound(f"job {job.id} was removed meanwhile, with its files") from None
+        return writer
+
+    def _copied(self, old: Path, folder: Path, failed: bytearray, id_: str) -> ManifestWriter:
+        """Write the marked items of an old manifest as a new one; share the archive."""
+        with closing(self._writer(folder)) as writer, (old / MANIFEST).open("rb") as file:
+            for index, text in enumerate(file):
+                if failed[index // 8] >> index % 8 & 1:
+                    line = parsed(text)
+                    writer.add(line if line.id else msgspec.structs.replace(line, id=f"{index}"))
+            if not writer.total:
+                raise InvalidParameter(f"retry_of: no item of job {id_} failed")
+            writer.finish()
+        if (old / ARCHIVE).exists():
+            _share(old / ARCHIVE, folder / ARCHIVE)
+        return writer
+
+    async def _ended(self, id_: str, client: str) -> Job:
+        """Return a job of a client whose results are all there."""
+        job = await self._store.find(id_, client)
+        if job is None:
+            raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
+        if job.state in UNFINISHED:
+            raise InvalidParameter(f"retry_of: job {job.id} is {job.state.value}; wait for its end")
+        if job.state is State.EXPIRED:
+            raise ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
+        return job
+
+
+def check_media_type(kind: str, *, needed: bool) -> None:
+    """Raise UnsupportedMedia for a body that no job is made of.
+
+    Where the images come from a `source` or from another job, no body is `needed`, and a form is
+    refused too, because any web page may send it.
+    """
+    allowed = (JSON, *JSON_LINES, *archive_items.MEDIA_TYPES, *([FORM] if needed else [""]))
+    if kind not in allowed:
+        raise UnsupportedMedia(
+            f"Content-Type is {kind or 'missing'}; a job is made of a manifest as {JSON_LINES[0]} "
+            f"or {JSON}, a ZIP or TAR, or a form with both; `source` and `retry_of` take none"
+        )
+
+
+async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> AsyncIterator[bytes]:
+    """Yield the pieces of one part."""
+    async for piece in events:
+        if not isinstance(piece, bytes | bytearray):
+            return
+        yield bytes(piece)
+
+
+def _new_job(id_: str, asked: JobRequest, made: ManifestWriter, folder: Path, digest: str) -> Job:
+    archive = folder / ARCHIVE
     return Job(
         id=id_,
         client=asked.client,
         state=State.QUEUED,
         operation=asked.operation,
         options=asked.options,
-        total=found.total,
+        total=made.total,
         done=0,
         failed=0,
-        stored=found.stored,
+        stored=FOLDER + made.size + (archive.stat().st_size if archive.exists() else 0),
         created=time.time(),
         key=asked.key,
-        digest=found.digest,
+        digest=digest,
         destination=asked.destination,
         concurrency=asked.concurrency,
+        max_failures=asked.max_failures,
     )
 
 
-def _equal(asked: JobRequest) -> list[object]:
-    """Return what an Idempotency-Key stands for, beside the body."""
-    return [
-        asked.operation,
-        asked.options,
-        asked.source and str(asked.source),
-        asked.destination,
-        asked.webhook,
-        asked.concurrency,
-    ]
+class _Failed(msgspec.Struct):
+    """What a record says about its item."""
+
+    index: int
+    status: Literal["ok", "partial", "error"]
 
 
-def _endings(job: str, asked: JobRequest) -> list[Ending]:
-    """Return what is to be done when the job has ended."""
-    targets = {DESTINATION: asked.destination, WEBHOOK: asked.webhook}
-    return [
-        Ending(job, kind, target, WAITING, 0, 0.0, None, None)
-        for kind, target in targets.items()
-        if target is not None
-    ]
+_DECODE = msgspec.json.Decoder(_Failed).decode
+
+
+def _mark(failed: bytearray, text: bytes) -> None:
+    """Set the bits of failed items, and clear those of others; records are whole lines."""
+    for each in text.splitlines():
+        found = _DECODE(each)
+        bit = 1 << found.index % 8
+        if found.status == "ok":
+            failed[found.index // 8] &= ~bit
+        else:
+            failed[found.index // 8] |= bit
+
+
+def _share(archive: Path, other: Path) -> None:
+    """Give a file another name, or copy it where the file system cannot do that.
+
+    The file stays until both jobs are removed. Raises OSError.
+    """
+    try:
+        os.link(archive, other)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        shutil.copyfile(archive, other, follow_symlinks=False)
+        other.chmod(0o600)
+        sync_path(other)

@@ -13,12 +13,10 @@ from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.store.endings import DESTINATION, DONE, FAILED, Ending, EndingRows
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Job, State
-from app.jobs.work import IMAGES, RESULTS, ImageOutput
+from app.jobs.results import IMAGES, RESULTS
+from app.jobs.store import DESTINATION, DONE, FAILED, HOLD, Ending, Job, JobStore, State
+from app.jobs.webhooks import Delivery, WebhookSender
 from app.storage.storage import Storage
-from app.webhooks import Delivery, WebhookSender
 from models.domain.errors import InvalidParameter, ServiceError, StorageFull
 
 log = logging.getLogger("darkroom.jobs")
@@ -26,7 +24,7 @@ log = logging.getLogger("darkroom.jobs")
 LOOK = 1.0
 """Seconds between two looks for jobs that have ended."""
 
-AT_ONCE = 32
+AT_ONCE = 64
 """Endings that one process works on at a time."""
 
 AGAIN = 5.0
@@ -38,92 +36,83 @@ PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.
 LONGEST_PAUSE = 86400.0
 """Seconds that a receiver may ask to wait with `Retry-After`."""
 
-Results = Callable[[Job], AsyncGenerator[bytes, None]]
-
 
 class Endings:
-    """Works on the endings of all jobs; `chance` returns a number from 0 to 1 for the jitter."""
+    """Works on the endings of all jobs; `results` returns the records of a job."""
 
     def __init__(
         self,
-        rows: EndingRows,
-        jobs: JobRows,
-        results: Results,
+        store: JobStore,
+        results: Callable[[Job], AsyncGenerator[bytes, None]],
         storage: Storage,
         sender: WebhookSender,
-        chance: Callable[[], float] = random.random,
     ) -> None:
-        self.rows = rows
-        self._jobs = jobs
+        self._store = store
         self._results = results
         self._storage = storage
         self.sender = sender
-        self._chance = chance
-        self._held: set[Ending] = set()
-        self._one_ended = asyncio.Event()
 
     async def run(self) -> None:
         """Work until this is cancelled."""
+        working = set[asyncio.Task[None]]()
         async with asyncio.TaskGroup() as group:
             while True:
-                self._one_ended.clear()
-                for ending in await self._claimed():
-                    self._held.add(ending)  # now: the next claim comes before the first step
-                    group.create_task(self._end(ending))
-                with suppress(TimeoutError):
-                    # `wait_for` of Python 3.11 drops a cancellation that comes with the event.
-                    async with asyncio.timeout(LOOK):
-                        await self._one_ended.wait()
+                for ending in await self._claimed(AT_ONCE - len(working)):
+                    task = group.create_task(self._end(ending))
+                    working.add(task)
+                    task.add_done_callback(working.discard)
+                if working:
+                    await asyncio.wait(working, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(LOOK)
 
-    async def _end(self, ending: Ending) -> None:
-        """Try an ending once and record the result; a fault of ours does not stop the others.
-
-        An ending whose result the database does not take is claimed again, because it is not held.
-        """
+    async def _claimed(self, most: int) -> list[Ending]:
         try:
-            await self.end(ending)
-        except (SQLAlchemyError, OSError) as error:
-            log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
-            with suppress(SQLAlchemyError, OSError):
-                reason = "the server's files or database failed"
-                await self.rows.postpone(ending, AGAIN, reason, counts=False)
-        except Exception as error:
-            log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
-            with suppress(SQLAlchemyError, OSError):
-                await self._again(ending, "a fault of the server; its log has the cause", None)
-        finally:
-            self._held.discard(ending)
-            self._one_ended.set()
-
-    async def end(self, ending: Ending) -> None:
-        """Try an ending once and record the result; raises SQLAlchemyError and OSError."""
-        job = await self._jobs.find(ending.job)
-        if job is None:
-            await self.rows.forget()
-        elif ending.kind == DESTINATION:
-            await self._write(ending, job)
-        else:
-            await self._send(ending, job)
-
-    async def _claimed(self) -> list[Ending]:
-        if len(self._held) == AT_ONCE:
-            return []
-        try:
-            return await self.rows.claim(AT_ONCE - len(self._held), self._held)
+            return await self._store.claim_endings(most)
         except (SQLAlchemyError, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
         except Exception as error:  # a fault of ours must not end the work on all endings
             log.error("a look at the endings of jobs failed", exc_info=error)
         return []
 
+    async def _end(self, ending: Ending) -> None:
+        """Try an ending once and record the result; a fault of ours does not stop the others.
+
+        An ending whose result the database does not take is claimed again after HOLD seconds.
+        """
+        holding = asyncio.create_task(self._hold(ending))
+        try:
+            job = await self._store.find(ending.job)
+            if job is not None:  # a sweep removes the endings of jobs that are gone
+                await (self._write if ending.kind == DESTINATION else self._send)(ending, job)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
+            with suppress(SQLAlchemyError, OSError):
+                reason = "the server's files or database failed"
+                await self._store.postpone(ending, AGAIN, reason, counts=False)
+        except Exception as error:
+            log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
+            with suppress(SQLAlchemyError, OSError):
+                await self._again(ending, "a fault of the server; its log has the cause", None)
+        finally:
+            holding.cancel()
+
+    async def _hold(self, ending: Ending) -> None:
+        """Keep other processes from an ending that takes long."""
+        while True:
+            await asyncio.sleep(HOLD / 4)
+            with suppress(SQLAlchemyError, OSError):
+                await self._store.postpone(ending, HOLD, "in work")
+
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as one file; a repeated write gives the same bytes."""
+        finish = self._store.finish
         if job.state is State.EXPIRED:
-            await self.rows.finish(ending, FAILED, "the results expired before they were written")
+            await finish(ending, FAILED, "the results expired before they were written")
             return
         try:
             folder = self._storage.writable(ending.target)
-            await ImageOutput(self._storage).check(ending.target)
+            await self._storage.check_folder(folder.below(IMAGES))
             for each in (folder, folder.below(IMAGES)):
                 await self._storage.tidy(each)
             target = folder.below(RESULTS)
@@ -135,38 +124,40 @@ class Endings:
             # help, nor where it is to tell that the job failed for want of room.
             full = job.state is State.FAILED and isinstance(error, StorageFull)
             if full or isinstance(error, InvalidParameter):
-                await self.rows.finish(ending, FAILED, error.detail)
+                await finish(ending, FAILED, error.detail)
             else:
                 await self._again(ending, error.detail, None)
         else:
-            await self.rows.finish(ending, DONE, f"{job.done} records are in {target}")
+            await finish(ending, DONE, f"{job.done} records are in {target}")
 
     async def _send(self, ending: Ending, job: Job) -> None:
-        body = ending.body or message(job)
-        if ending.body is None:
-            await self.rows.keep(ending, body)
-        tried = await self.sender.send(ending.target, f"msg_{job.id}", body.encode(), job.client)
-        if tried.delivery is Delivery.DELIVERED:
-            await self.rows.finish(ending, DONE, tried.reason)
-        elif tried.delivery is Delivery.GONE:
-            await self.rows.finish(ending, FAILED, tried.reason)
-        else:
+        tried = await self.sender.send(ending.target, f"msg_{job.id}", message(job), job.client)
+        if tried.delivery is Delivery.FAILED:
             await self._again(ending, tried.reason, tried.pause)
+        else:
+            state = DONE if tried.delivery is Delivery.DELIVERED else FAILED
+            await self._store.finish(ending, state, tried.reason)
 
     async def _again(self, ending: Ending, reason: str, pause: float | None) -> None:
         """Try again later, with a tenth of jitter, or give up."""
         if ending.attempts >= len(PAUSES):
             log.warning("gave up the %s of job %s: %s", ending.kind, ending.job, reason)
-            await self.rows.finish(ending, FAILED, reason)
+            await self._store.finish(ending, FAILED, reason)
             return
-        usual = PAUSES[ending.attempts] * (1 + self._chance() / 10)
-        await self.rows.postpone(ending, max(usual, min(pause or 0.0, LONGEST_PAUSE)), reason)
+        usual = PAUSES[ending.attempts] * (1 + random.random() / 10)  # noqa: S311 (jitter)
+        asked = min(pause or 0.0, LONGEST_PAUSE)
+        await self._store.postpone(ending, max(usual, asked), reason)
 
 
 def message(job: Job) -> str:
-    """Return the JSON of a webhook: its type, the time at which the job ended, and counts."""
+    """Return the JSON of a webhook, which is the same at every try: its type, the time at which the
+    job ended, and counts.
+    """
     ended = datetime.fromtimestamp(round(job.finished or job.created, 3), UTC)
-    state = _end_of(job)
+    state = job.state
+    if state is State.EXPIRED:  # since it ended
+        whole = State.SUCCEEDED if job.done == job.total else State.CANCELLED
+        state = State.FAILED if job.problem is not None else whole
     succeeded = job.done - job.failed
     items = {"total": job.total, "done": job.done, "succeeded": succeeded, "failed": job.failed}
     data = {
@@ -178,12 +169,3 @@ def message(job: Job) -> str:
     }
     text = {"type": f"job.{state.value}", "timestamp": ended.isoformat(), "data": data}
     return json.dumps(text, separators=(",", ":"))
-
-
-def _end_of(job: Job) -> State:
-    """Return the state in which a job ended, also of one that has expired since."""
-    if job.state is not State.EXPIRED:
-        return job.state
-    if job.problem is not None:
-        return State.FAILED
-    return State.SUCCEEDED if job.done == job.total else State.CANCELLED

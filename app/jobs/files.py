@@ -4,13 +4,16 @@ Results are appended to files that belong to one process each, and the database 
 count. So a torn end of a file, after a crash, is never read.
 """
 
+import asyncio
 import logging
 import os
 import shutil
 import stat
 import time
+from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from models.domain.errors import NotFound
 
@@ -19,8 +22,10 @@ JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
 DATABASE, LOCK = "jobs.sqlite3", "lock"
 
 ABANDONED = 86400.0
-"""Seconds without a change after which a folder that is no job's is removed: the body of its job
+"""Seconds without a new file after which a folder that is no job's is removed: the body of its job
 has broken off long ago."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -50,7 +55,7 @@ class DataFolder:
             ) from None
 
     def _close_to_others(self) -> None:
-        """Let only the owner read files that an earlier release has made readable for others."""
+        """Let only the owner read files that an operator has made readable for other users."""
         files = (self.root / LOCK, *self.root.glob(f"{DATABASE}*"))
         modes = {self.root: 0o700, self._jobs: 0o700, **dict.fromkeys(files, 0o600)}
         for path, mode in modes.items():
@@ -65,12 +70,6 @@ class DataFolder:
     def of(self, job: str) -> Path:
         """Return the folder of a job."""
         return self._jobs / job
-
-    def add(self, job: str) -> Path:
-        """Make the folder of a new job."""
-        folder = self.of(job)
-        folder.mkdir(mode=0o700)
-        return folder
 
     def sync(self, job: str) -> None:
         """Let the folder of a job and the names of its files survive a power failure."""
@@ -87,9 +86,10 @@ class DataFolder:
         shutil.rmtree(self.of(job), ignore_errors=True)
 
     def unchanged(self) -> list[str]:
-        """Return the names of folders in which nothing has changed for ABANDONED seconds."""
+        """Return the names of folders that have no new file for ABANDONED seconds."""
         before = time.time() - ABANDONED
-        return [each.name for each in self._jobs.iterdir() if _newest(each) < before]
+        with os.scandir(self._jobs) as entries:
+            return [each.name for each in entries if each.stat().st_mtime < before]
 
 
 def private(path: str | Path, flags: int) -> int:
@@ -106,9 +106,13 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def _newest(folder: Path) -> float:
-    """Return the last change of a folder or of a file in it."""
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Wait for work whose end must be known: a caller that is cancelled waits for it, too."""
+    task = asyncio.ensure_future(work)
     try:
-        return max(each.stat().st_mtime for each in (folder, *folder.iterdir()))
-    except OSError:  # it was removed meanwhile
-        return time.time()
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it is retrieved, or asyncio would log it
+        raise

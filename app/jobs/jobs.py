@@ -8,26 +8,19 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.admission.counters import ByKey, Counters
 from app.jobs.acceptance import Acceptance, share_of
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
-from app.jobs.results import Following, OpenResults
+from app.jobs.results import OpenResults
 from app.jobs.runner import Runner
-from app.jobs.sources import JobRequest, ManifestSources
-from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import Owner
-from app.jobs.store.endings import EndingRows
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
-from app.jobs.work import ImageOutput, ImageWorker, Inputs, WorkOf
+from app.jobs.store import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Database, Job, JobStore, State
+from app.jobs.webhooks import WebhookSender
+from app.jobs.work import ImageWorker, WorkOf
 from app.storage.storage import Storage
-from app.webhooks import WebhookSender
 from models.domain.errors import NotFound, ResultsExpired, TooManyFollowers
 from models.settings import Settings
 
@@ -37,7 +30,7 @@ SWEEP = 10.0
 """Seconds between two removals of what has expired."""
 
 SEARCH = 300.0
-"""Seconds between two searches for folders without a job, which look at every file of all jobs."""
+"""Seconds between two searches for folders without a job."""
 
 MOST_FOLLOWERS = 16
 """Requests of one client, at all front ends, that follow results at a time."""
@@ -49,7 +42,7 @@ class Jobs:
     def __init__(
         self,
         settings: Settings,
-        engine: AsyncEngine,
+        database: Database,
         folder: DataFolder,
         storage: Storage,
         worker: ImageWorker,
@@ -59,21 +52,15 @@ class Jobs:
         stopping: Callable[[], bool],
         on_item: Callable[[str], None],
     ) -> None:
-        self.folder, self.storage = folder, storage
-        self._settings, self._engine, self._counters = settings, engine, counters
-        self.rows, self._chunks, self._owner = JobRows(engine), ChunkRows(engine), Owner(engine)
+        self.folder, self.storage, self.worker = folder, storage, worker
+        self._settings, self._counters, self._stopping = settings, counters, stopping
+        self.store = store = JobStore(database, settings.job_retention)
         self.leaving = False
         """Set when this process accepts no more connections: its followers go on elsewhere."""
-        self._following = Following(self.rows, self._chunks, lambda: self.leaving or stopping())
-        inputs = partial(Inputs, settings=settings, large=asyncio.Semaphore(1))
-        parts = self.rows, self._chunks, self._owner, folder, worker, inputs, work_of
-        self._runner = Runner(*parts, most, settings.job_retention, stopping, on_item)
-        chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
-        sources = ManifestSources(storage, folder, self.rows, settings, chunk, self._all)
-        wake = self._runner.wake
-        self.acceptance = Acceptance(folder, self.rows, settings, chunk, wake, sources)
-        endings, sender = EndingRows(engine, self._owner.id), WebhookSender.from_settings(settings)
-        self.endings = Endings(endings, self.rows, self._all, storage, sender)
+        self._runner = Runner(store, folder, worker, work_of, most, stopping, on_item)
+        chunk, wake = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most)), self._runner.wake
+        self.acceptance = Acceptance(store, folder, storage, settings, chunk, self._all, wake)
+        self.endings = Endings(store, self._all, storage, WebhookSender.from_settings(settings))
         self._search_at = 0.0
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, at each sweep."""
@@ -81,8 +68,7 @@ class Jobs:
 
     async def start(self) -> None:
         """Go on with the jobs of the data folder; raises SQLAlchemyError."""
-        await self._owner.enter()
-        await self._chunks.release_abandoned()
+        await self.store.release_abandoned()
         work = (self._runner.run(), self._sweep(), self.endings.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
@@ -91,15 +77,13 @@ class Jobs:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_timeout):
                 await self._runner.idle()
-        await self._following.aclose()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(SQLAlchemyError, OSError):  # then the lease ends by time
             await self._runner.release()
-            await self._owner.leave()
         await self.endings.sender.aclose()
-        await self._engine.dispose()
+        self.store.database.close()
 
     async def _sweep(self) -> None:
         """Sweep every SWEEP seconds until this is cancelled, beside the other processes."""
@@ -117,55 +101,38 @@ class Jobs:
 
         Raises SQLAlchemyError and OSError.
         """
-        rows, runner, settings = self.rows, self._runner, self._settings
-        self.on_states(await rows.by_state())
-        if await self._chunks.release_abandoned():
-            runner.wake()
-        await rows.end_cancelled(settings.job_retention)
-        stored, share = await rows.stored(), share_of(settings.max_data_bytes)
-        runner.full_clients = [client for client, n in stored.items() if n >= share]
-        runner.full = sum(stored.values()) >= settings.max_data_bytes
-        while expired := await rows.expire():
+        store, most = self.store, self._settings.max_data_bytes
+        self.on_states(await store.by_state())
+        if await store.release_abandoned():
+            self._runner.wake()
+        stored = await store.stored()
+        share = share_of(most) if sum(stored.values()) < most else 0
+        self._runner.full_clients = [client for client, n in stored.items() if n >= share]
+        while expired := await store.expire():
             await self._remove(expired)
-        await rows.forget(time.time() - 2 * settings.job_retention)
-        await self.endings.rows.forget()
+        await store.forget()
         if time.monotonic() >= self._search_at:
             self._search_at = time.monotonic() + SEARCH
             idle = await asyncio.to_thread(self.folder.unchanged)
-            await self._remove({*idle} - await rows.known(idle))
+            await self._remove({*idle} - await store.known(idle))
 
     async def _remove(self, ids: Iterable[str]) -> None:
         for id_ in ids:
             await asyncio.to_thread(self.folder.remove, id_)
 
-    async def check(self, asked: JobRequest) -> None:
-        """Refuse a job whose results could not be written; raises ServiceError."""
-        if asked.destination is not None:
-            await ImageOutput(self.storage).check(asked.destination)
-
     async def find(self, id_: str, client: str) -> Job:
         """Return a job of a client; raises NotFound."""
-        job = await self.rows.find(id_, client)
+        job = await self.store.find(id_, client)
         if job is None:
             raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
         return job
-
-    async def listed(
-        self, client: str, state: str | None, before: str | None, limit: int
-    ) -> list[Job]:
-        """Return jobs of a client, the newest first, from the one after `before` on."""
-        return await self.rows.listed(client, State(state) if state else None, before, limit)
-
-    async def rate(self, job: Job) -> float | None:
-        """Return the images a second of a running job, None while that is unknown."""
-        return await self._chunks.rate(job.id) if job.state is State.RUNNING else None
 
     async def cancel(self, id_: str, client: str) -> Job:
         """Cancel a job unless it has finished; return it as it is then."""
         job = await self.find(id_, client)
         if job.state not in UNFINISHED:
             return job
-        await self.rows.cancel(id_, self._settings.job_retention)
+        await self.store.cancel(id_)
         self._runner.wake()
         return await self.find(id_, client)
 
@@ -174,7 +141,7 @@ class Jobs:
         job = await self.find(id_, client)
         if job.state in UNFINISHED:
             return (await self.cancel(id_, client)).state
-        if await self.rows.remove(id_):
+        if await self.store.remove(id_):
             await asyncio.to_thread(self.folder.remove, id_)
         return None
 
@@ -195,22 +162,25 @@ class Jobs:
         """
         offset = min(offset, job.total)  # databases take numbers of 64 bits
         end = None if limit is None else offset + limit
-        following: Following | None = None
-        on_close: Callable[[], None] = _nothing
+        stopping = on_close = None
         if follow and job.state in UNFINISHED:
-            following, on_close = self._following, self._follower(job.client)
-        found = OpenResults(
-            job, self.folder, offset, end, following, whole=whole, on_close=on_close
-        )
+            stopping, on_close = self._leaves, self._follower(job.client)
+        where = self.store, self.folder, offset, end
+        found = OpenResults(job, *where, stopping, on_close, whole=whole)
         try:
-            complete = job.state is not State.EXPIRED and await found.open(self._chunks)
-            if not complete:
+            if job.state is State.EXPIRED or not await found.open():
                 now = await self.find(job.id, job.client)
-                raise _expired() if now.state is State.EXPIRED else _missing()
+                if now.state is State.EXPIRED:
+                    text = "the results were kept for their time (DARKROOM_JOB_RETENTION)"
+                    raise ResultsExpired(text)
+                raise NotFound("results of the job are not in the data folder any more")
         except BaseException:
             await found.aclose()
             raise
         return found
+
+    def _leaves(self) -> bool:
+        return self.leaving or self._stopping()
 
     def _follower(self, client: str) -> Callable[[], None]:
         """Count a follower of a client; return what ends that. Raises TooManyFollowers."""
@@ -227,15 +197,3 @@ class Jobs:
         async with aclosing(await self.results(job)) as found, aclosing(found.read()) as records:
             async for piece in records:
                 yield piece
-
-
-def _expired() -> ResultsExpired:
-    return ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
-
-
-def _missing() -> NotFound:
-    return NotFound("results of the job are not in the data folder any more")
-
-
-def _nothing() -> None:
-    """Do nothing at the end of reading."""

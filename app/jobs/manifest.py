@@ -1,18 +1,16 @@
 """Check a manifest that has arrived, and write it in the form that the runner reads.
 
 A manifest of any length takes the memory of one line and some 200 bytes for each chunk. A JSON list
-has a limit of its size, because it is parsed as a whole. A wrong
-line refuses the whole manifest, with its number, before anything has been computed. What only the
-work can tell (an address that is refused, a damaged image) is the error of its own item.
+has a limit of its size, because it is parsed as a whole. A wrong line refuses the whole manifest,
+with its number, before anything has been computed. A fault that only the work can find (an address
+that is refused, a damaged image) is the error of its own item.
 """
 
 import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from threading import Lock
 from typing import Annotated
 
 import msgspec
@@ -20,26 +18,16 @@ import msgspec
 from app.archives.image_names import ImageNames
 from app.archives.reading import Member
 from app.jobs.files import private
-from app.jobs.store.tables import SMALLEST_CHUNK, Span
+from app.jobs.store import SMALLEST_CHUNK, Span
 from app.urls import MAX_URL
 from models.domain.errors import FieldError, InternalError, MalformedRequest, TooLarge
 
 LONGEST_ID = 256
 LONGEST_PATH = 1000
 
-LONGEST_LINE = 64 << 10
-"""Bytes of a line beside its `data`: a URL, an id and a path whose characters are all escaped."""
-
-LARGE = 1 << 20
-"""Bytes from which on a line is parsed alone: its copies take three times its size."""
-
-_LARGE = Lock()
-
-LARGEST_LIST = 8 << 20
-"""Bytes of a manifest that is one JSON list. Its items take up to 25 times its size in memory."""
-
-LARGEST_SPAN = 8 << 20
-"""Bytes of the lines of one chunk, unless it is one line."""
+LARGEST = 8 << 20
+"""Bytes of one line, of all lines of a chunk, and of a manifest that is one JSON list. The items of
+a list take up to 25 times its size in memory."""
 
 
 class ManifestLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,13 +42,11 @@ class ManifestLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 class StoredLine(ManifestLine, forbid_unknown_fields=True, omit_defaults=True):
     """An item as it is on disk; `member` is the index, size and place of `path` in the archive.
 
-    `name` is that of its images, without suffix; manifests of earlier releases have none. In
-    memory, a large `data` is left out, and `at` is where its line begins and ends in the file.
+    `name` is the name of its images, without suffix.
     """
 
     member: tuple[int, int, int] | None = None
-    name: str | None = None
-    at: tuple[int, int] | None = None
+    name: str = ""
 
 
 Find = Callable[[str], Member | None]
@@ -76,28 +62,23 @@ _PLACE = re.compile(r"`\$\[(\d+)\]")
 class ManifestWriter:
     """Writer of the manifest of one job. All methods block; call them in a thread.
 
-    `most` items are taken. Lines have at most `longest` bytes. Items with a `path` are taken if
-    `find` finds it in the archive. A chunk has at most `chunk` items. `use` is called with the
-    number of bytes before they are written.
+    `most` items are taken. Items with a `path` are taken if `find` finds it in the archive. A chunk
+    has at most `chunk` items.
     """
 
     def __init__(
         self,
         path: Path,
         most: int,
-        longest: int,
         *,
         chunk: int = SMALLEST_CHUNK,
         find: Find | None = None,
-        use: Callable[[int], None] = lambda _n_bytes: None,
     ) -> None:
         # Closed by `close`.
         self._file = open(path, "wb", buffering=1 << 20, opener=private)  # noqa: SIM115
         self._most = most
         self._chunk = chunk
-        self._longest = longest
         self._find = find
-        self._use = use
         self._names = ImageNames()
         self._lines = 0
         self.total = self.size = 0
@@ -116,42 +97,39 @@ class ManifestWriter:
             is_list = file.read(64).lstrip().startswith(b"[")
             file.seek(begin)
             if is_list:
-                self._list(file.read(LARGEST_LIST + 1))
+                self._list(file.read(LARGEST + 1))
                 return
-            while text := file.readline(self._longest + 2):
+            while text := file.readline(LARGEST + 2):
                 self._line(text.removesuffix(b"\n"))
 
     def _list(self, text: bytes) -> None:
         """Take all items of a JSON list."""
-        if len(text) > LARGEST_LIST:
+        if len(text) > LARGEST:
             raise TooLarge(
-                f"the manifest is a JSON list of more than {LARGEST_LIST} bytes; send it as JSON "
-                "Lines, which may have any length"
+                f"the manifest is a JSON list of more than {LARGEST} bytes; send it as JSON Lines, "
+                "which may have any length"
             )
-        with _LARGE:
-            try:
-                found = _DECODE_LIST(text)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-                place = _PLACE.search(str(error))
-                self._lines = int(place[1]) + 1 if place else 1
-                raise self._wrong(_reason(error)) from None
-            del text
-            for self._lines, line in enumerate(found, 1):
-                self._item(line)
+        try:
+            found = _DECODE_LIST(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            place = _PLACE.search(str(error))
+            self._lines = int(place[1]) + 1 if place else 1
+            raise self._wrong(_reason(error)) from None
+        for self._lines, line in enumerate(found, 1):
+            self._item(line)
 
     def _line(self, text: bytes) -> None:
         """Take one line; an empty one counts as a line and is no item."""
         self._lines += 1
-        if len(text) > self._longest:
-            raise self._wrong(f"longer than {self._longest} bytes")
+        if len(text) > LARGEST:
+            raise self._wrong(f"longer than {LARGEST} bytes; send large images in an archive")
         if text.isspace() or not text:
             return
-        with _LARGE if len(text) > LARGE else nullcontext():
-            try:
-                line = _DECODE(text)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-                raise self._wrong(_reason(error)) from None
-            self._item(line)
+        try:
+            line = _DECODE(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise self._wrong(_reason(error)) from None
+        self._item(line)
 
     def _item(self, line: ManifestLine) -> None:
         given = [name for name in ("url", "path", "data") if getattr(line, name) is not None]
@@ -165,14 +143,10 @@ class ManifestWriter:
         if self.total >= self._most:
             raise TooLarge(f"the manifest has more than {self._most} items; make several jobs")
         name = self._names.next(self.total, line.url or line.path, line.id)
-        written = _ENCODE(msgspec.structs.replace(line, name=name))
-        n_bytes = len(written) + 1
-        self._use(n_bytes)
-        self._file.write(written)
-        self._file.write(b"\n")  # joined to it, a large line would be in memory once more
+        n_bytes = self._file.write(_ENCODE(msgspec.structs.replace(line, name=name)) + b"\n")
         count = self.total - self._first
         size = self.size + n_bytes - self._start
-        if count and (count >= self._chunk or size > LARGEST_SPAN):
+        if count and (count >= self._chunk or size > LARGEST):
             self._close_span()
         self.total += 1
         self.size += n_bytes
@@ -221,37 +195,26 @@ def place_of(member: Member) -> tuple[int, int, int]:
 
 
 def read(path: Path, span: Span) -> list[StoredLine]:
-    """Return the items of a chunk; a large one is without its `data`, see `data_at`.
+    """Return the items of a chunk.
 
     Raises InternalError where the disk has damaged the file: chunks of which a part was done would
     else count as whole ones, and their job would never end.
     """
-    try:
-        if span.stop - span.start > LARGEST_SPAN:  # then it is one line
-            line = _line_at(path, span.start, span.stop)
-            return [StoredLine(line.id, name=line.name, at=(span.start, span.stop))]
-        with path.open("rb") as file:
-            file.seek(span.start)
-            text = file.read(span.stop - span.start)
-        found = [_DECODE_STORED(line) for line in text.splitlines()]
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise damaged() from None
+    with path.open("rb") as file:
+        file.seek(span.start)
+        found = [parsed(line) for line in file.read(span.stop - span.start).splitlines()]
     if len(found) != span.count:
-        raise damaged()
+        raise _damaged()
     return found
 
 
-def damaged() -> InternalError:
-    """Return the error of a manifest that the disk has damaged."""
+def parsed(text: bytes) -> StoredLine:
+    """Return the item of a line of a stored manifest; raises InternalError for a damaged line."""
+    try:
+        return _DECODE_STORED(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _damaged() from None
+
+
+def _damaged() -> InternalError:
     return InternalError("the manifest of the job is damaged on the server's disk; make it anew")
-
-
-def data_at(path: Path, at: tuple[int, int]) -> str:
-    """Return the `data` of a large item."""
-    return _line_at(path, *at).data or ""
-
-
-def _line_at(path: Path, start: int, stop: int) -> StoredLine:
-    with _LARGE, path.open("rb") as file:
-        file.seek(start)
-        return _DECODE_STORED(file.read(stop - start))

@@ -6,8 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.admission.semaphore import PART, FairSemaphore
 from app.http.problems import problem
-from app.jobs.files import MANIFEST, DataFolder, private, sync_path
+from app.jobs.files import MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import StoredLine, read
-from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import Owner
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import RUNNABLE, Claim, Job, Stored
+from app.jobs.store import RUNNABLE, Claim, Job, JobStore, Stored
 from app.jobs.work import ImageWorker, Inputs, Work, WorkOf, refused
 from app.storage.local_files import FULL
 from models.domain.errors import (
@@ -34,38 +30,26 @@ from models.domain.errors import (
 
 log = logging.getLogger("darkroom.jobs")
 
-JOBS_AT_ONCE = 8
-"""Jobs that one process works on at a time; their clients share its slots for images."""
-
-TURN = 30.0
-"""Seconds for which a job is worked on before it gives way to another job that waits."""
+JOBS_AT_ONCE = 16
+"""Jobs that one process works on at a time; their clients share its slots for images. Each holds
+the items of a chunk in memory, at most 8 MiB."""
 
 LOOK = 1.0
-"""Seconds between two looks for new jobs, for cancelled ones and at the lease of this process."""
-
-KNOWN = 256
-"""Jobs with work that one look finds at most."""
+"""Seconds between two looks for new jobs and for cancelled ones, and before a database that does
+not answer is asked again."""
 
 ATTEMPTS = 12
 """Times that a chunk is begun. A process that is killed has worked in vain on its chunks; the
 images of a chunk that ended with its process each time become errors, so that the job can end."""
 
-AGAIN = 1.0
-"""Seconds after which a database that does not answer is asked again."""
-
 IN_MEMORY = 1 << 20
 """Bytes of the records of one chunk that stay in memory; images in records are larger."""
 
-# What a fault means for a job: the job fails with a reason, or rests and is tried again.
-PAUSE, LONGEST_PAUSE = 5.0, 300.0
-"""Seconds for which a job rests after its first fault, doubled for each further one; at most."""
+PAUSE = 15.0
+"""Seconds for which a job rests after a fault."""
 
-MOST_WAITED = 4
-"""Faults in a row that count while a job waits for the database or for room: it never fails, and
-rests for at most 40 seconds, so that it goes on soon after."""
-
-MOST_FAULTS = 24
-"""Faults in a row without progress after which a job fails: some 90 minutes."""
+PATIENCE = 5400.0
+"""Seconds without progress after which a job fails that had nothing but faults."""
 
 LASTING = (InvalidParameter, AddressRefused, InternalError)
 """Errors that another try cannot mend: other networks than before, a destination that is a file or
@@ -104,22 +88,13 @@ class ChunkRecords:
 
     def store(self, path: Path) -> Stored:
         """Append the records to the results file of this process and sync them; blocks."""
-        new = not path.exists()
-        descriptor = private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            at = os.lseek(descriptor, 0, os.SEEK_END)
-            self._file.seek(0)
-            with os.fdopen(os.dup(descriptor), "ab") as results:
-                shutil.copyfileobj(self._file, results, IN_MEMORY)
-            os.fsync(descriptor)
-            if new:
-                sync_path(path.parent)
-        except BaseException:
-            if new:  # or the next call would find it, and leave its name unsynced
-                os.unlink(path)
-            raise
-        finally:
-            os.close(descriptor)
+        self._file.seek(0)
+        with open(path, "ab", opener=private) as results:
+            at = results.tell()
+            shutil.copyfileobj(self._file, results, IN_MEMORY)
+            results.flush()
+            os.fsync(results.fileno())
+        sync_path(path.parent)  # the file may be new
         return Stored(self.claim, path.name, at, self.size, self.count, self.failed)
 
 
@@ -135,10 +110,12 @@ class JobInWork:
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """Faults in a row since a job had `done` records, and when the job is tried again."""
+    """A job that had `done` records at a fault: when it had its first fault since then, and when it
+    is tried again.
+    """
 
     done: int
-    faults: int
+    since: float
     until: float
 
 
@@ -150,48 +127,36 @@ class Runner:
 
     def __init__(
         self,
-        jobs: JobRows,
-        chunks: ChunkRows,
-        owner: Owner,
+        store: JobStore,
         folder: DataFolder,
         worker: ImageWorker,
-        inputs: Callable[[Path], Inputs],
         work_of: WorkOf,
         most: int,
-        retention: float,
         stopping: Callable[[], bool],
         on_item: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._jobs = jobs
-        self._chunks = chunks
-        self._owner = owner
+        self._store = store
         self._folder = folder
         self._worker = worker
-        self._inputs = inputs
         self._work_of = work_of
         self._most = most
         # A client alone has `most` of them: PART times as many as stay free.
         self._slots = FairSemaphore(-(-most * (PART + 1) // PART))
-        self._retention = retention
         self._stopping = stopping
         self._on_item = on_item
         self._clock = clock
-        self._committing = asyncio.Lock()
+        self._storing = asyncio.Lock()
         self._ended = False
         self._feeders: dict[str, asyncio.Task[None]] = {}
+        self._wanted: set[str] = set()
+        """Jobs of which further chunks are begun; another job gives way to them."""
         self._left: set[str] = set()
         """Jobs whose work ended here: chunks of theirs that are claimed still are given back."""
-        self._worked: dict[str, float] = {}
-        """When the work on jobs that wait again ended; jobs without a turn come before them."""
         self._resting: dict[str, Resting] = {}
-        self._crowded = False
-        """Set while further jobs wait for a place."""
         self._awake = asyncio.Event()
-        self.full = False
-        """Set while the data folder has no room: no chunk is begun."""
         self.full_clients: Collection[str] = ()
-        """Clients whose share of the data folder is full: no chunk of theirs is begun."""
+        """Clients without room in the data folder: no chunk of their jobs is begun."""
 
     def wake(self) -> None:
         """Look for new and cancelled jobs now."""
@@ -216,8 +181,6 @@ class Runner:
             for task in self._feeders.values():
                 task.cancel()
             await asyncio.gather(*self._feeders.values(), return_exceptions=True)
-            async with self._committing:  # what is being committed counts
-                pass
 
     async def idle(self) -> None:
         """Return when no chunk is in work; call it once nothing is claimed any more."""
@@ -228,60 +191,39 @@ class Runner:
         """Give back the chunks that jobs whose work has ended here have not finished."""
         ended = self._left - self._feeders.keys()
         if ended:
-            await self._chunks.release(ended, self._owner.id)
-            await self._jobs.end_cancelled(self._retention)
+            await self._store.release(ended)
             self._left -= ended
 
     async def look(self) -> None:
         """Renew the lease, drop cancelled jobs, and begin with jobs that have free chunks."""
-        await self._owner.renew()
-        states = await self._jobs.states([*self._feeders])
+        if self._feeders:
+            await self._store.renew()
+        states = await self._store.states([*self._feeders])
         for id_, task in self._feeders.items():
             if states.get(id_) not in RUNNABLE and not task.cancelling():
                 task.cancel()
         await self.release()
-        if self._stopping() or self.full:
+        if self._stopping():
+            self._wanted = set()
             return
-        known = await self._jobs.runnable(KNOWN, self._owner.id, self.full_clients)
-        waiting = self._in_turn(known)
-        room = JOBS_AT_ONCE - len(self._feeders)
-        self._crowded = len(waiting) > room
-        for job in waiting[:room]:
-            self._feeders[job.id] = asyncio.create_task(self._feed(job))
-
-    def _in_turn(self, known: Sequence[Job]) -> list[Job]:
-        """Return the jobs that wait: the first job of each client, then the second ones; among
-        equals a job that had its turn comes later. A job that rests after a fault is left out.
-        """
         now = self._clock()
-        ids = {job.id for job in known}
-        self._worked = {id_: at for id_, at in self._worked.items() if id_ in ids}
-        self._resting = {
-            id_: rest
-            for id_, rest in self._resting.items()
-            if id_ in ids or now < rest.until + LONGEST_PAUSE
-        }
-        places, of_client = dict[str, int](), Counter[str]()
+        kept = self._resting.items()
+        self._resting = {id_: rest for id_, rest in kept if now < rest.until + PATIENCE}
+        resting = [id_ for id_, rest in self._resting.items() if now < rest.until]
+        known = await self._store.runnable(JOBS_AT_ONCE, self.full_clients, resting)
+        self._wanted = {job.id for job in known}
         for job in known:
-            places[job.id] = of_client[job.client]
-            of_client[job.client] += 1
-        waiting = [
-            job
-            for job in known
-            if job.id not in self._feeders
-            and not (job.id in self._resting and now < self._resting[job.id].until)
-        ]
-        waiting.sort(key=lambda job: (places[job.id], self._worked.get(job.id, 0.0)))
-        return waiting
+            if job.id not in self._feeders and len(self._feeders) < JOBS_AT_ONCE:
+                self._feeders[job.id] = asyncio.create_task(self._feed(job))
 
     async def _feed(self, job: Job) -> None:
         """Work on chunks of one job until none is free or others wait; it may fail or rest."""
         self._left.add(job.id)  # now: a claim may be made although its answer is lost
         try:
             await asyncio.to_thread(self._folder.check, job.id)
-            await self._worker.check(job)
+            await self._worker.check(job.destination)
             work = self._work_of(job.operation, job.options)
-            inputs = self._inputs(self._folder.of(job.id))
+            inputs = self._worker.inputs(self._folder.of(job.id))
             limit = asyncio.Semaphore(job.concurrency or self._most)
             await self._work(JobInWork(job, work, inputs, limit))
         except Exception as error:  # other jobs are protected from a fault of ours
@@ -291,31 +233,18 @@ class Runner:
             self._resting.pop(job.id, None)
         finally:
             del self._feeders[job.id]
-            self._worked[job.id] = self._clock()
             self.wake()
 
     async def _work(self, this: JobInWork) -> None:
         """Claim one chunk after the other: the next one when all images of the last one began."""
-        job, began = this.job, self._clock()
         async with this.inputs, asyncio.TaskGroup() as group:
-            while not (self.full or job.client in self.full_clients or self._stopping()):
-                if self._crowded and self._clock() - began > TURN:
-                    return
-                claim = await self._claim(job)
+            while this.job.id in self._wanted and not self._stopping():
+                claim = await self._store.claim(this.job.id)
                 if claim is None:
                     return
                 begun = asyncio.Event()
                 group.create_task(self._chunk(this, claim, begun))
                 await begun.wait()
-
-    async def _claim(self, job: Job) -> Claim | None:
-        """Claim a chunk; a cancelled connection of aiosqlite would keep the database locked."""
-        claiming = asyncio.create_task(self._chunks.claim(job.id, self._owner.id))
-        try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await asyncio.wait([claiming])  # so that `release` finds its chunk
-            raise
 
     async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last one is under way."""
@@ -340,9 +269,8 @@ class Runner:
                     task = group.create_task(self._item(this, index, line, records))
                     task.add_done_callback(ended)
                 begun.set()
-            await self._worker.settle(this.job)
-            # Shielded: a thread that writes would go on beside the next one.
-            await asyncio.shield(asyncio.create_task(self._commit(records)))
+            await self._worker.settle(this.job.destination)
+            await to_its_end(self._commit(records))
         finally:
             begun.set()
             records.close()
@@ -363,19 +291,19 @@ class Runner:
         A chunk that another process has taken over does not count. Waits for a database that does
         not answer; raises OSError where the disk does not take the records.
         """
-        path = self._folder.of(records.claim.job) / f"results-{self._owner.id}.jsonl"
-        async with self._committing:
+        path = self._folder.of(records.claim.job) / f"results-{self._store.owner}.jsonl"
+        async with self._storing:
             stored = await asyncio.to_thread(records.store, path)
-            while True:
-                try:
-                    await self._chunks.commit(stored, self._owner.id, self._retention)
-                except (SQLAlchemyError, OSError) as error:
-                    if self._ended:  # another process does the chunk again
-                        raise
-                    log.warning("the database of jobs does not answer; trying again: %s", error)
-                else:
-                    return
-                await asyncio.sleep(AGAIN)
+        while True:
+            try:
+                await self._store.commit(stored)
+            except (SQLAlchemyError, OSError) as error:
+                if self._ended:  # another process does the chunk again
+                    raise
+                log.warning("the database of jobs does not answer; trying again: %s", error)
+            else:
+                return
+            await asyncio.sleep(LOOK)
 
     async def _take_fault(self, job: Job, error: Exception) -> None:
         """Let a job fail or rest, and show clients why.
@@ -386,24 +314,22 @@ class Runner:
         """
         causes = [*_causes(error)]
         reason = next((each for each in causes if isinstance(each, LASTING)), causes[0])
-        known = self._resting.get(job.id)
-        faults = known.faults + 1 if known is not None and known.done == job.done else 1
-        if any(_is_waited_for(each) for each in causes):
-            faults = min(faults, MOST_WAITED)
-        fails = isinstance(reason, LASTING) or faults >= MOST_FAULTS
+        now, known = self._clock(), self._resting.get(job.id)
+        is_new = known is None or known.done != job.done or any(map(_is_waited_for, causes))
+        since = now if known is None or is_new else known.since
+        fails = isinstance(reason, LASTING) or now - since >= PATIENCE
         ours = any(not isinstance(each, EXPECTED) for each in causes)
         level, cause = (logging.ERROR, error) if ours else (logging.WARNING, None)
         what = "fails" if fails else "rests"
         log.log(level, "job %s %s: %s", job.id, what, causes[0], exc_info=cause)
-        pause = min(LONGEST_PAUSE, PAUSE * 2.0 ** (faults - 1))
-        self._resting[job.id] = Resting(job.done, faults, self._clock() + pause)
+        self._resting[job.id] = Resting(job.done, since, now + PAUSE)
         shown = problem(_public(reason)).model_dump(exclude_none=True)
         with suppress(SQLAlchemyError, OSError):  # the next try finds the same reason
             if fails:
-                await self._jobs.fail(job.id, shown, self._retention)
+                await self._store.fail(job.id, shown)
                 del self._resting[job.id]
             else:
-                await self._jobs.note(job.id, shown)
+                await self._store.note(job.id, shown)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -36,10 +36,9 @@ from models.domain.errors import (
 )
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
+    from app.jobs.acceptance import JobRequest
     from app.jobs.jobs import Jobs
-    from app.jobs.sources import JobRequest
-    from app.jobs.store.endings import Ending
-    from app.jobs.store.tables import Job
+    from app.jobs.store import Ending, Job
     from app.jobs.work import WorkOf
 
 # The work of a job on each image, by the options that the endpoint of its operation has.
@@ -76,9 +75,6 @@ def _any_number(_parts: int) -> None:
 
 
 # Read the query of `POST /jobs`: what concerns the job, and what is left for its operation.
-_OF_THE_JOB = ("source", "include", "retry_of", "destination", "webhook", "concurrency")
-
-
 MOST_CONCURRENCY = 65_536
 """The highest limit that a job may have; what the server does is limited by its settings."""
 
@@ -107,6 +103,12 @@ class JobQuery(BaseModel):
         le=MOST_CONCURRENCY,
         description="images of the job in work at a time, at most; none: the server chooses",
     )
+    max_failures: int | None = Field(
+        None,
+        ge=0,
+        le=2**31 - 1,
+        description="images that may fail; the job ends with the chunk in which more have failed",
+    )
 
 
 def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
@@ -118,7 +120,7 @@ def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
             raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
         given[name] = value
     del given["operation"]
-    query = {name: given.pop(name) for name in _OF_THE_JOB if name in given}
+    query = {name: given.pop(name) for name in JobQuery.model_fields if name in given}
     return given, read(JobQuery, query)
 
 
@@ -131,7 +133,7 @@ def asked_for(
     key: str | None,
 ) -> "JobRequest":
     """Return what a client asks for, after its addresses were checked; raises ServiceError."""
-    from app.jobs.sources import JobRequest, JobSource
+    from app.jobs.acceptance import JobRequest, JobSource
 
     storage = jobs.storage
     if query.webhook is not None:
@@ -149,9 +151,8 @@ def asked_for(
         raise InvalidParameter("include: it chooses names below `source`, which is missing")
     elif query.retry_of is not None:
         source = JobSource(retry_of=query.retry_of)
-    return JobRequest(
-        client, operation, options, key, source, destination, query.webhook, query.concurrency
-    )
+    limits = query.concurrency, query.max_failures
+    return JobRequest(client, operation, options, key, source, destination, query.webhook, *limits)
 
 
 # OpenAPI of what FastAPI cannot know of `/jobs`: bodies, results and errors.
@@ -299,7 +300,7 @@ async def make_job(
     options, query = options_of(request)
     work_of(service.computing)(operation, options)
     asked = asked_for(jobs, client, operation, options, query, idempotency_key)
-    await jobs.check(asked)
+    await jobs.worker.check(asked.destination)
     kind = media_type(content_type(request.scope))
     if coding:
         most = service.settings.max_job_bytes
@@ -322,7 +323,7 @@ async def list_jobs(
 ) -> Response:
     """List your jobs, the newest first."""
     jobs, client = _jobs(service), client_name(service, request.scope)
-    found = await jobs.listed(client, state, before, limit + 1)
+    found = await jobs.store.listed(client, state, before, limit + 1)
     records = await _records(jobs, found[:limit])
     following = None
     if len(found) > limit:
@@ -417,14 +418,16 @@ def _jobs(service: Service) -> "Jobs":
 
 
 async def _records(jobs: "Jobs", found: "Sequence[Job]") -> list[JobRecord]:
-    """Return jobs as clients see them; only those that run are looked up one by one."""
-    endings = await jobs.endings.rows.of([each.id for each in found])
-    return [_shown(each, await jobs.rate(each), endings[each.id]) for each in found]
+    """Return jobs as clients see them."""
+    endings = await jobs.store.endings_of([each.id for each in found])
+    return [_shown(each, endings[each.id]) for each in found]
 
 
-def _shown(job: "Job", rate: float | None, endings: "Mapping[str, Ending]") -> JobRecord:
-    left = job.total - job.done
-    end = time.time() + left / rate if rate else None
+def _shown(job: "Job", endings: "Mapping[str, Ending]") -> JobRecord:
+    rate = end = None
+    if job.state == "running" and job.started is not None and job.done:
+        rate = job.done / max(time.time() - job.started, 1e-3)
+        end = time.time() + (job.total - job.done) / rate
     return JobRecord(
         id=job.id,
         state=job.state.value,
@@ -440,6 +443,7 @@ def _shown(job: "Job", rate: float | None, endings: "Mapping[str, Ending]") -> J
         rate=None if rate is None else round(rate, 2),
         estimated_end=_moment(end),
         concurrency=job.concurrency,
+        max_failures=job.max_failures,
         results=f"/jobs/{job.id}/results",
         problem=job.problem,
         **{

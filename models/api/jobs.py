@@ -45,7 +45,8 @@ class JobRecord(BaseModel):
     finished: datetime | None = None
     expires: datetime | None = Field(None, description="when the results of a finished job go")
     concurrency: int | None = Field(None, description="images in work at a time, at most")
-    rate: float | None = Field(None, description="images a second, lately; of running jobs")
+    max_failures: int | None = Field(None, description="images that may fail before the job ends")
+    rate: float | None = Field(None, description="images a second since the start; of running jobs")
     estimated_end: datetime | None = Field(None, description="by that rate")
     results: str = Field(description="path of the results")
     problem: Problem | None = Field(None, description="why the job failed, or why it waits")

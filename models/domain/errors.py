@@ -314,6 +314,12 @@ class TooManyJobs(ServiceError):
     status, code, title, retryable = 429, "too_many_jobs", "Too many jobs", True
 
 
+class TooManyFailures(ServiceError):
+    """More images of the job failed than its `max_failures` allows."""
+
+    status, code, title = 422, "too_many_failures", "Too many failures"
+
+
 class TooManyFollowers(ServiceError):
     """The client follows the results of jobs with as many requests as it may."""
 

@@ -158,7 +158,7 @@ def test_a_new_folder_is_filled_once_and_again_only_by_force(tmp_path: Path) -> 
     ("words", "code", "line"),
     [
         (
-            ["--data-folder", "jobs", "--jobs-database", "sqlite+aiosqlite:////missing/x.db"],
+            ["--data-folder", "jobs", "--jobs-database", "sqlite:////missing/x.db"],
             ExitCode.WRONG_USAGE,
             "unable to open database file",
         ),

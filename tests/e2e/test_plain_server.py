@@ -11,7 +11,6 @@ from tests.server import get, post, serving
 
 EXTRAS = (
     "sqlalchemy",
-    "aiosqlite",
     "obstore",
     "grpc",
     "ray",
@@ -22,7 +21,6 @@ EXTRAS = (
     "app.storage",
     "app.cluster",
     "app.grpc_service",
-    "app.webhooks",
     "app.bulk.engines",  # the command line takes its errors from `app.bulk.errors`
     "app.bulk.outputs",
     "app.bulk.sources",

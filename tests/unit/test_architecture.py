@@ -39,7 +39,6 @@ APP = (
     "storage",
     "intake",
     "fetch",
-    "webhooks",
     "decoders",
     "pipeline",
     "responses",

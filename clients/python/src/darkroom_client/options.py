@@ -101,7 +101,8 @@ class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
 
     `destination` is the address of a folder or bucket where the server writes images and results,
     and `webhook` a URL that it calls when the job has ended. At most `concurrency` images of the
-    job are in work at a time; without it the server chooses.
+    job are in work at a time; without it the server chooses. The job ends early once more than
+    `max_failures` of its images have failed.
 
     A request with the same `idempotency_key`, images and options makes no second job; if it is not
     given, one is made, which protects from a connection that breaks.
@@ -113,4 +114,5 @@ class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
     destination: str | None
     webhook: str | None
     concurrency: int | None
+    max_failures: int | None
     idempotency_key: str | None

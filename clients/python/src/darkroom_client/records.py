@@ -225,6 +225,7 @@ class Job(msgspec.Struct, frozen=True):
     finished: datetime | None = None
     expires: datetime | None = None
     concurrency: int | None = None
+    max_failures: int | None = None
     rate: float | None = None
     estimated_end: datetime | None = None
     destination: JobEnding | None = None

@@ -1,89 +1,62 @@
-"""Places for bodies that arrive: few for one client, whatever arrives at the same moment."""
+"""Jobs that are accepted: their bodies, their room, and items of storage and of other jobs."""
 
 import asyncio
+import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Semaphore
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from app.jobs.acceptance import ARRIVING, Acceptance
+from app.archives.reading import open_archive
+from app.http.request import DEPARTURE, Departure
+from app.jobs import acceptance as accepting
+from app.jobs.acceptance import ARRIVING, THREADS, Acceptance, JobRequest, JobSource, _share
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
-from app.jobs.sources import JobRequest, JobSource, ManifestSources
-from app.jobs.store.database import opened
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Job, Span, State
+from app.jobs.manifest import ManifestWriter, StoredLine, read
+from app.jobs.store import Database, Job, JobStore, Span, State
 from app.storage.local_files import Entry
 from app.storage.location import parse
 from app.storage.storage import Storage
-from models.domain.errors import StorageFull, TooManyJobs
+from models.domain.errors import (
+    Cancelled,
+    InternalError,
+    InvalidParameter,
+    NotFound,
+    StorageFull,
+    TooManyJobs,
+)
 from models.settings import Settings
 from tests.fakes import GUARD
+from tests.job_store import job
+from tests.unit.app.archives.test_zip_archive import packed
 from tests.worker_fixture import wait_until
 
 SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
-KIND = "application/x-ndjson"
-
-
-def acceptance(folder: DataFolder, rows: JobRows, settings: Settings | None = None) -> Acceptance:
-    """Return what accepts jobs in one process."""
-    no_sources = cast(ManifestSources, None)
-    return Acceptance(folder, rows, settings or Settings(), 32, lambda: None, no_sources)
-
-
-def asked(client: str) -> JobRequest:
-    return JobRequest(client, "classify", {}, None, None, None, None)
-
-
-@pytest.mark.parametrize("others", [1, 30])
-def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
-    tmp_path: Path, others: int
-) -> None:
-    ended = asyncio.Event()
-
-    def receive() -> Receive:
-        return _body(ended.wait)
-
-    async def scenario() -> list[object]:
-        folder, settings = DataFolder(tmp_path), Settings(max_jobs_per_client=100)
-        folder.make()
-        engine = await opened(None, tmp_path)
-        accepting = acceptance(folder, JobRows(engine), settings)
-
-        def accepted(client: str) -> asyncio.Task[object]:
-            request = Request(SCOPE, receive())
-            return asyncio.ensure_future(accepting.accept(asked(client), request, KIND, 0))
-
-        try:
-            flood = [accepted("one") for _ in range(ARRIVING + others)]
-            other = accepted("other")
-            await wait_until(lambda: sum([each.done() for each in flood]) >= others)
-            ended.set()
-            found = await asyncio.gather(*flood, other, return_exceptions=True)
-        finally:
-            await engine.dispose()
-        return [*found]
-
-    found = asyncio.run(scenario())
-    refused = [each for each in found if isinstance(each, TooManyJobs)]
-    assert len(refused) == others
-    assert not isinstance(found[-1], Exception)
+LINES, ZIP = "application/x-ndjson", "application/zip"
+LINE = b'{"data": "data:,"}'
+NO_SOURCE = JobRequest("me", "classify", {})
 
 
 async def _at_once() -> None:
     """Wait for nothing."""
 
 
-def _body(before: Callable[[], Awaitable[object]] = _at_once) -> Receive:
-    """Return what receives a small body after `before`; its client stays."""
-    bodies: list[Message] = [{"type": "http.request", "body": b'{"data": "data:,"}'}]
+def request(
+    body: bytes = LINE,
+    before: Callable[[], Awaitable[object]] = _at_once,
+    departure: Departure | None = None,
+    kind: str = "",
+) -> Request:
+    """Return a request whose body comes after `before`; its client stays."""
+    bodies: list[Message] = [{"type": "http.request", "body": body}]
 
     async def receive() -> Message:
         if not bodies:
@@ -91,62 +64,221 @@ def _body(before: Callable[[], Awaitable[object]] = _at_once) -> Receive:
         await before()
         return bodies.pop()
 
-    return receive
+    headers = [(b"content-type", kind.encode())]
+    scope = {**SCOPE, "headers": headers, DEPARTURE: departure or Departure()}
+    return Request(scope, cast(Receive, receive))
 
 
-class Unsure(JobRows):
-    """Jobs that are added without an answer: that of the commit is lost, or awaited
-    until `answers` is set.
-    """
+class Accepting(Acceptance):
+    """What accepts jobs in one process, with the folder and the tables of all jobs."""
 
-    def __init__(self, engine: AsyncEngine, *, lost: bool) -> None:
-        super().__init__(engine)
-        self.added, self.answers, self._lost = asyncio.Event(), asyncio.Event(), lost
+    def __init__(
+        self, root: Path, kind: Callable[[Database, float], JobStore] = JobStore, **settings: Any
+    ) -> None:
+        self.folder = DataFolder(root)
+        self.folder.make()
+        self.database = Database(None, root)
+        self.store = kind(self.database, 100.0)
+        storage = cast(Storage, SimpleNamespace(list=self.listed))
+        given = Settings(**settings)
+        super().__init__(self.store, self.folder, storage, given, 32, self.records, lambda: None)
+
+    async def listed(self, _location: object) -> AsyncIterator[Entry]:
+        yield Entry("photo.jpg", 1)
+
+    async def records(self, made: Job) -> AsyncGenerator[bytes, None]:
+        yield (self.folder.of(made.id) / "results").read_bytes()
+
+    async def old_job(self, total: int = 1, archive: bool = True, **others: Any) -> Path:
+        """Add a finished job, every third item of which failed; return its folder."""
+        (folder := self.folder.of("0")).mkdir()
+        writer = ManifestWriter(folder / MANIFEST, 100)
+        for number in range(total):
+            id_ = f"i{number}" if number % 2 else None
+            writer.add(StoredLine(id_, path=f"{number}.jpg", member=(number, 10, 0)))
+        writer.finish()
+        if archive:
+            (folder / ARCHIVE).write_bytes(b"archive")
+        statuses = {n: "error" if n % 3 == 0 else "ok" for n in reversed(range(total))}
+        lines = [f'{{"index": {n}, "status": "{status}"}}\n' for n, status in statuses.items()]
+        (folder / "results").write_text("".join(lines))
+        ended = {"state": State.SUCCEEDED, "total": total, "done": total, **others}
+        await self.store.add(job("0", **ended), writer.spans)
+        return folder
+
+    async def items(self, made: Job) -> list[StoredLine]:
+        """Return the items of a job, which are few."""
+        path = self.folder.of(made.id) / MANIFEST
+        return read(path, Span(0, made.total, 0, path.stat().st_size))
+
+
+def run(test: Callable[[Accepting], Awaitable[None]], *given: Any, **settings: Any) -> None:
+    async def main() -> None:
+        accepts = Accepting(*given, **settings)
+        try:
+            async with asyncio.timeout(60):
+                await test(accepts)
+        finally:
+            accepts.database.close()
+
+    asyncio.run(main())
+
+
+# Bodies.
+
+
+@pytest.mark.parametrize("others", [1, 30])
+def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
+    tmp_path: Path, others: int
+) -> None:
+    async def test(accepts: Accepting) -> None:
+        ended = asyncio.Event()
+
+        def accepted(client: str) -> asyncio.Task[Job]:
+            asked = replace(NO_SOURCE, client=client)
+            body = request(before=ended.wait)
+            return asyncio.ensure_future(accepts.accept(asked, body, LINES, 0))
+
+        flood = [accepted("one") for _ in range(ARRIVING + others)]
+        other = accepted("other")
+        await wait_until(lambda: sum([each.done() for each in flood]) >= others)
+        ended.set()
+        found = await asyncio.gather(*flood, other, return_exceptions=True)
+        assert len([each for each in found if isinstance(each, TooManyJobs)]) == others
+        assert isinstance(found[-1], Job)
+
+    run(test, tmp_path, max_jobs_per_client=100)
+
+
+class SlowArchives:
+    """Archives whose reading takes a thread until they are `released`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.released = Semaphore(0), Event()
+        opened = open_archive
+
+        def wait(path: Path, *others: Any) -> Any:
+            if path.stat().st_size > 200:
+                self.begun.release()
+                assert self.released.wait(60)
+            return opened(path, *others)
+
+        monkeypatch.setattr(accepting, "open_archive", wait)
+
+
+SLOW, QUICK = packed({"a.jpg": bytes(range(256))}), packed({"a.jpg": b"1"})
+
+
+def test_archives_of_one_client_leave_a_thread_to_others_and_are_not_read_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = SlowArchives(monkeypatch)
+
+    async def test(accepts: Accepting) -> None:
+        def send(client: str, body: bytes, departure: Departure) -> asyncio.Task[Job]:
+            asked, sent = replace(NO_SOURCE, client=client), request(body, departure=departure)
+            return asyncio.create_task(accepts.accept(asked, sent, ZIP, 0))
+
+        slow = [send("one", SLOW, Departure()) for _ in range(THREADS - 1)]
+        try:
+            for _ in slow:
+                await asyncio.to_thread(archives.begun.acquire)
+            waiting = send("one", SLOW, departure := Departure())
+            assert (await send("two", QUICK, Departure())).total == 1
+            departure.happen()
+            with pytest.raises(Cancelled, match="the client left"):
+                await waiting
+        finally:
+            archives.released.set()
+        assert [each.total for each in await asyncio.gather(*slow)] == [1] * (THREADS - 1)
+        assert not archives.begun.acquire(blocking=False)
+        assert accepting.TURNS.used == 0
+
+    run(test, tmp_path)
+
+
+def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:
+    def part(name: str, filename: str, content: bytes) -> bytes:
+        head = (
+            f'--b\r\nContent-Disposition: form-data; name="{name}"; filename="{filename}"\r\n\r\n'
+        )
+        return head.encode() + content + b"\r\n"
+
+    async def test(accepts: Accepting) -> None:
+        body = part("manifest", "", b"") + part("archive", "a.zip", QUICK) + b"--b--\r\n"
+        form = request(body, kind="multipart/form-data; boundary=b")
+        assert (await accepts.accept(NO_SOURCE, form, "multipart/form-data", 0)).total == 1
+
+    run(test, tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    async def test(accepts: Accepting) -> None:
+        (tmp_path / "jobs").rmdir()  # as on a disk that was taken away
+        with pytest.raises(StorageFull):
+            await accepts.accept(NO_SOURCE, request(), LINES, 0)
+
+    run(test, tmp_path)
+
+
+def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refused_and_removed(
+    tmp_path: Path,
+) -> None:
+    """Other jobs have taken the room while the body arrived."""
+
+    async def test(accepts: Accepting) -> None:
+        async def taken() -> None:
+            await accepts.store.add(job("0", "you", stored=1 << 20), [])
+
+        with pytest.raises(StorageFull, match="DARKROOM_MAX_DATA_BYTES"):
+            await accepts.accept(NO_SOURCE, request(before=taken), LINES, 0)
+        assert await accepts.store.listed("me", None, None, 10) == []
+        assert [*(tmp_path / "jobs").iterdir()] == []
+
+    run(test, tmp_path, max_data_bytes=1 << 20)
+
+
+# What is accepted stays.
+
+
+class Unsure(JobStore):
+    """Jobs that are added without an answer: it is lost, or awaited until `answers` is set."""
+
+    lost = False
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.added, self.answers = asyncio.Event(), asyncio.Event()
 
     async def add(self, job: Job, spans: Sequence[Span], *others: Any) -> Job:
         await super().add(job, spans, *others)
         self.added.set()
-        if self._lost:
+        if self.lost:
             raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
         await self.answers.wait()
         return job
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "cancelled"])
-def test_a_job_whose_commit_was_made_keeps_its_files(tmp_path: Path, lost: bool) -> None:
+def test_a_job_whose_commit_was_made_keeps_its_files(
+    tmp_path: Path, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without its files it would fail, and a repeated request with its key would get that job."""
+    monkeypatch.setattr(Unsure, "lost", lost)
 
-    async def test() -> None:
-        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
-        folder.make()
-        rows = Unsure(engine, lost=lost)
-        accepting = acceptance(folder, rows)
-        try:
-            work = accepting.accept(asked("me"), Request(SCOPE, _body()), KIND, 0)
-            task = asyncio.ensure_future(work)
-            await asyncio.wait_for(rows.added.wait(), GUARD)
-            if not lost:
-                task.cancel()
-            await asyncio.wait([task], timeout=GUARD)
-            rows.answers.set()
-            (made,) = await rows.listed("me", None, None, 10)
-            assert (folder.of(made.id) / MANIFEST).exists()
-            assert lost is not task.cancelled()
-        finally:
-            await engine.dispose()
+    async def test(accepts: Accepting) -> None:
+        store = cast(Unsure, accepts.store)
+        task = asyncio.ensure_future(accepts.accept(NO_SOURCE, request(), LINES, 0))
+        await asyncio.wait_for(store.added.wait(), GUARD)
+        if not lost:
+            task.cancel()
+            asyncio.get_running_loop().call_later(0.1, store.answers.set)
+        await asyncio.wait([task], timeout=GUARD)
+        (made,) = await store.listed("me", None, None, 10)
+        assert (accepts.folder.of(made.id) / MANIFEST).exists()
+        assert lost is not task.cancelled()
 
-    asyncio.run(test())
-
-
-ADDRESS = "https://a.example/photo.jpg"
-
-
-async def _storage_lines(_location: object) -> AsyncIterator[Entry]:
-    yield Entry("photo.jpg", 1)
-
-
-async def _failed_records(_job: Job) -> AsyncIterator[bytes]:
-    yield b'{"index": 0, "status": "error"}\n'
+    run(test, tmp_path, Unsure)
 
 
 @pytest.mark.parametrize(
@@ -164,75 +296,104 @@ def test_what_is_accepted_survives_a_power_failure(
         synced[str(path)] = {*os.listdir(path)} if path.is_dir() else set()
         sync(descriptor)
 
-    class Noted(JobRows):
+    class Noted(JobStore):
         async def add(self, job: Job, spans: Sequence[Span], *others: Any) -> Job:
             if job.id != "0":
+                folder = tmp_path / "jobs" / job.id
                 files = {MANIFEST} | ({ARCHIVE} if source and source.retry_of else set())
-                assert synced[str(folder.of(job.id))] == files
-                assert job.id in synced[str(folder.of(job.id).parent)]
-                assert str(folder.of(job.id) / MANIFEST) in synced
+                assert synced[str(folder)] == files
+                assert job.id in synced[str(folder.parent)]
+                assert str(folder / MANIFEST) in synced
             return await super().add(job, spans, *others)
 
-    folder = DataFolder(tmp_path)
-
-    async def test() -> None:
-        engine = await opened(None, tmp_path)
-        folder.make()
-        rows = Noted(engine)
-        old = Job("0", "me", State.SUCCEEDED, "classify", {}, 1, 1, 1, 5, 1000.0)
-        await rows.add(old, [Span(0, 1, 0, 5)])
-        (folder.add("0") / MANIFEST).write_text(f'{{"url": "{ADDRESS}"}}\n')
-        (folder.of("0") / ARCHIVE).write_bytes(b"archive")
-        storage = cast(Storage, SimpleNamespace(list=_storage_lines))
-        settings = Settings()
-        sources = ManifestSources(storage, folder, rows, settings, 32, cast(Any, _failed_records))
-        accepting = Acceptance(folder, rows, settings, 32, lambda: None, sources)
+    async def test(accepts: Accepting) -> None:
+        await accepts.old_job()
         monkeypatch.setattr(os, "fsync", noted)
-        try:
-            given = replace(asked("me"), source=source)
-            job = await accepting.accept(given, Request(SCOPE, _body()), KIND, 0)
-            assert job.total == 1
-        finally:
-            await engine.dispose()
+        given = replace(NO_SOURCE, source=source)
+        kind = LINES if source is None else ""
+        assert (await accepts.accept(given, request(), kind, 0)).total == 1
 
-    asyncio.run(test())
+    run(test, tmp_path, Noted)
 
 
-def test_a_folder_that_cannot_be_made_is_no_fault_of_the_server(tmp_path: Path) -> None:
-    async def test() -> None:
-        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
-        # The folder of all jobs is missing, as on a disk that was taken away.
-        accepting = acceptance(folder, JobRows(engine))
-        try:
-            with pytest.raises(StorageFull):
-                await accepting.accept(asked("me"), Request(SCOPE, _body()), KIND, 0)
-        finally:
-            await engine.dispose()
+# Items of other jobs.
 
-    asyncio.run(test())
+RETRY = replace(NO_SOURCE, source=JobSource(retry_of="0"))
 
 
-def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refused_and_removed(
+@pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])
+def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path, state: State) -> None:
+    """The items without a record are tried again too if the job failed as a whole."""
+
+    async def test(accepts: Accepting) -> None:
+        folder = await accepts.old_job(50, state=state)
+        text = (folder / "results").read_text().splitlines(keepends=True)
+        (folder / "results").write_text("".join(text[5:]))  # the last five items are not done
+        made = await accepts.accept(RETRY, request(), "", 0)
+        found = await accepts.items(made)
+        numbers = [*range(0, 45, 3), *(range(45, 50) if state is State.FAILED else ())]
+        assert [line.path for line in found] == [f"{n}.jpg" for n in numbers]
+        assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in numbers]
+
+    run(test, tmp_path)
+
+
+def test_a_job_of_what_failed_is_refused_where_nothing_failed_or_the_disk_has(
     tmp_path: Path,
 ) -> None:
-    """Other jobs have taken the room while the body arrived."""
+    async def test(accepts: Accepting) -> None:
+        folder = await accepts.old_job(50)
+        (folder / MANIFEST).write_text('{"url": "https://a.exam')
+        with pytest.raises(InternalError, match="damaged"):
+            await accepts.accept(RETRY, request(), "", 0)
+        (folder / "results").write_text("")
+        with pytest.raises(InvalidParameter, match="no item of job 0 failed"):
+            await accepts.accept(RETRY, request(), "", 0)
 
-    async def test() -> None:
-        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
-        folder.make()
-        rows = JobRows(engine)
+    run(test, tmp_path)
 
-        async def taken() -> None:
-            other = Job("0", "you", State.QUEUED, "classify", {}, 1, 0, 0, 1 << 20, 1000.0)
-            await rows.add(other, [Span(0, 1, 0, 5)])
 
-        accepting = acceptance(folder, rows, Settings(max_data_bytes=1 << 20))
-        try:
-            with pytest.raises(StorageFull, match="DARKROOM_MAX_DATA_BYTES"):
-                await accepting.accept(asked("me"), Request(SCOPE, _body(taken)), KIND, 0)
-            assert await rows.listed("me", None, None, 10) == []
-        finally:
-            await engine.dispose()
-        assert [*(tmp_path / "jobs").iterdir()] == []
+@pytest.mark.parametrize("name", [MANIFEST, ARCHIVE])
+def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: str) -> None:
+    """It would be accepted without its archive, and fail."""
 
-    asyncio.run(test())
+    class Removing(Accepting):
+        async def records(self, made: Job) -> AsyncGenerator[bytes, None]:
+            async for text in super().records(made):
+                yield text
+            await self.store.remove("0")  # the row, then the files in any order
+            (self.folder.of("0") / name).unlink()
+
+    async def test(accepts: Accepting) -> None:
+        await accepts.old_job()
+        removing = Removing(tmp_path)
+        with pytest.raises(NotFound):
+            await removing.accept(RETRY, request(), "", 0)
+        removing.database.close()
+
+    run(test, tmp_path)
+
+
+def refusing(number: int) -> None:
+    raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("number", "copied"),
+    [(None, False), (errno.EPERM, True), *((n, None) for n in (errno.ENOSPC, errno.EIO))],
+)
+def test_an_archive_is_shared_or_copied_where_the_file_system_has_no_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int | None, copied: bool | None
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"a" * 1000)
+    if number is not None:
+        monkeypatch.setattr(os, "link", lambda *_: refusing(number))
+    if copied is None:
+        with pytest.raises(OSError, match=os.strerror(number or 0)):
+            _share(one, other)
+        assert not other.exists()
+    else:
+        _share(one, other)
+        assert other.read_bytes() == one.read_bytes()
+        assert one.samefile(other) is not copied

@@ -4,89 +4,89 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from app.jobs import endings as ending
 from app.jobs.endings import Endings
-from app.jobs.store.database import Owner, opened
-from app.jobs.store.endings import DESTINATION, FAILED, OF_ONE, WAITING, Ending, EndingRows
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Job, State
+from app.jobs.store import DESTINATION, FAILED, TO_DO, Ending, Job, JobStore, State
+from app.jobs.webhooks import Delivery, Try, WebhookSender
 from app.storage.storage import Storage
-from app.webhooks import Delivery, Try, WebhookSender
 from models.settings import Settings
 from tests.fakes import GUARD
-
-ENDED = Job("1", "me", State.SUCCEEDED, "classify", {}, 1, 1, 0, 5, 1000.0, finished=1001.0)
+from tests.job_store import Store, job, with_stores
+from tests.worker_fixture import wait_until
 
 
 class Sender:
-    """Delivers messages to `quick` at once, and none to any other receiver."""
+    """Delivers messages to `quick` at once, and the others when they are `released`."""
 
     def __init__(self) -> None:
         self.begun = 0
-        self.held = asyncio.Event()
-        self.delivered = asyncio.Event()
+        self.released, self.delivered = asyncio.Semaphore(0), asyncio.Event()
 
-    async def send(self, url: str, _id: str, _body: bytes, _client: str) -> Try:
+    async def send(self, url: str, _id: str, _body: str, _client: str) -> Try:
         self.begun += 1
         if url == "quick":
             self.delivered.set()
             return Try(Delivery.DELIVERED, "status 204")
-        if self.begun == OF_ONE:
-            self.held.set()
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
+        await self.released.acquire()
+        return Try(Delivery.FAILED, "no answer")
 
 
 async def results(_job: Job) -> AsyncGenerator[bytes, None]:
     yield b"{}\n"
 
 
-def with_endings(
-    root: Path, scenario: Callable[[JobRows, EndingRows, Sender], Awaitable[None]]
-) -> None:
+def with_endings(root: Path, scenario: Callable[[JobStore, Sender], Awaitable[None]]) -> None:
     """Run a scenario while a process works on endings."""
 
-    async def main() -> None:
-        engine, sender = await opened(None, root), Sender()
+    async def test(store: Store) -> None:
+        sender = Sender()
         storage = Storage.from_settings(Settings(storage_allow_write=((root / "out").as_uri(),)))
+        endings = Endings(store.one, results, storage, cast(WebhookSender, sender))
+        working = asyncio.create_task(endings.run())
         try:
-            jobs, owner = JobRows(engine), Owner(engine)
-            await owner.enter()
-            rows = EndingRows(engine, owner.id)
-            endings = Endings(rows, jobs, results, storage, cast(WebhookSender, sender))
-            working = asyncio.create_task(endings.run())
-            try:
-                await asyncio.wait_for(scenario(jobs, rows, sender), GUARD)
-            finally:
-                working.cancel()
-                await asyncio.wait([working])
+            await asyncio.wait_for(scenario(store.one, sender), GUARD)
         finally:
+            working.cancel()
+            await asyncio.wait([working])
             storage.close()
-            await engine.dispose()
 
-    asyncio.run(main())
+    with_stores(None, root)(test)
 
 
 async def add(
-    jobs: JobRows, id_: str, client: str, state: State = State.SUCCEEDED, **targets: str
+    store: JobStore, id_: str, client: str, state: State = State.SUCCEEDED, **targets: str
 ) -> None:
-    endings = [Ending(id_, kind, to, WAITING, 0, 0.0, None, None) for kind, to in targets.items()]
-    await jobs.add(replace(ENDED, id=id_, client=client, state=state), [], endings)
+    endings = [Ending(id_, kind, to) for kind, to in targets.items()]
+    made = job(id_, client, total=1, done=1, state=state, finished=1001.0)
+    await store.add(made, [], endings)
 
 
-def test_receivers_that_give_no_answer_hold_up_no_other_client(tmp_path: Path) -> None:
-    async def scenario(jobs: JobRows, _rows: EndingRows, sender: Sender) -> None:
-        for number in range(40):
-            await add(jobs, f"{number}", "one", webhook="slow")
-        await sender.held.wait()
-        await add(jobs, "yours", "other", webhook="quick")
+async def written(store: JobStore) -> Ending:
+    """Return the first try of the destination of job 1, when it has ended."""
+    while True:
+        found = (await store.endings_of(["1"]))["1"][DESTINATION]
+        if found.reason is not None:
+            return found
+        await asyncio.sleep(0.01)
+
+
+def test_receivers_that_give_no_answer_hold_up_no_other_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "AT_ONCE", 3)
+
+    async def scenario(store: JobStore, sender: Sender) -> None:
+        for number in range(9):
+            await add(store, f"{number}", "one", webhook="slow")
+        await add(store, "yours", "other", webhook="quick")
+        await wait_until(lambda: sender.begun == 3)
+        sender.released.release()
         await sender.delivered.wait()
-        assert sender.begun == OF_ONE + 1
 
     with_endings(tmp_path, scenario)
 
@@ -98,19 +98,16 @@ def test_a_webhook_that_tells_of_a_full_destination_does_not_wait_for_room_there
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def scenario(jobs: JobRows, rows: EndingRows, sender: Sender) -> None:
+    async def scenario(store: JobStore, sender: Sender) -> None:
         (tmp_path / "out").mkdir()
         target = (tmp_path / "out" / "1").as_uri()
         monkeypatch.setattr(os, "fsync", full)
-        await add(jobs, "1", "me", state, destination=target, webhook="quick")
+        await add(store, "1", "me", state, destination=target, webhook="quick")
+        found = await written(store)
+        assert found.state == (FAILED if state is State.FAILED else TO_DO)
+        assert "full" in (found.reason or "")
         if state is State.FAILED:
             await sender.delivered.wait()
-        found = (await rows.of(["1"]))["1"][DESTINATION]
-        while found.reason is None:
-            await asyncio.sleep(0)
-            found = (await rows.of(["1"]))["1"][DESTINATION]
-        assert found.state == (FAILED if state is State.FAILED else WAITING)
-        assert "full" in found.reason
         assert sender.delivered.is_set() is (state is State.FAILED)
 
     with_endings(tmp_path, scenario)
@@ -122,32 +119,12 @@ def test_a_destination_that_is_a_file_ends_at_the_first_try(tmp_path: Path, take
     (tmp_path / taken).parent.mkdir(exist_ok=True)
     (tmp_path / taken).write_text("a file")
 
-    async def scenario(jobs: JobRows, rows: EndingRows, sender: Sender) -> None:
+    async def scenario(store: JobStore, sender: Sender) -> None:
         target = (tmp_path / "out" / "1").as_uri()
-        await add(jobs, "1", "me", destination=target, webhook="quick")
+        await add(store, "1", "me", destination=target, webhook="quick")
         await sender.delivered.wait()
-        found = (await rows.of(["1"]))["1"][DESTINATION]
+        found = await written(store)
         assert found.state == FAILED
-        assert found.reason is not None
-        assert "no folder" in found.reason
+        assert "no folder" in (found.reason or "")
 
     with_endings(tmp_path, scenario)
-
-
-def test_the_work_is_cancelled_also_while_an_ending_ends() -> None:
-    class NoRows:
-        async def claim(self, _limit: int, _held: object) -> list[Ending]:
-            return []
-
-    async def main() -> None:
-        nothing = cast(JobRows, None), results, cast(Storage, None), cast(WebhookSender, Sender())
-        endings = Endings(cast(EndingRows, NoRows()), *nothing)
-        working = asyncio.create_task(endings.run())
-        for _ in range(5):  # now it waits for an ending that ends
-            await asyncio.sleep(0)
-        endings._one_ended.set()
-        working.cancel()
-        await asyncio.wait([working], timeout=GUARD)
-        assert working.cancelled()
-
-    asyncio.run(main())

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.manifest import LARGEST_LIST, ManifestWriter, StoredLine, data_at, read
+from app.jobs.manifest import LARGEST, ManifestWriter, StoredLine, read
 from models.domain.errors import MalformedRequest, TooLarge
-
-LONGEST = 1 << 20
 
 
 def written(path: Path, body: bytes, most: int = 1000) -> tuple[list[list[StoredLine]], int]:
     """Return the items of each chunk of a manifest, and their number."""
     (sent := path.with_name("sent")).write_bytes(body)
-    with closing(ManifestWriter(path, most, LONGEST)) as writer:
+    with closing(ManifestWriter(path, most)) as writer:
         writer.read(sent)
         writer.finish()
         return [read(path, span) for span in writer.spans], writer.total
@@ -63,7 +61,7 @@ def test_a_wrong_list_is_refused(tmp_path: Path, body: bytes, text: str) -> None
 
 def test_a_long_list_is_refused_with_the_form_to_use(tmp_path: Path) -> None:
     with pytest.raises(TooLarge, match="send it as JSON Lines"):
-        written(tmp_path / "m", b"[" + b" " * LARGEST_LIST + b"]")
+        written(tmp_path / "m", b"[" + b" " * LARGEST + b"]")
 
 
 def test_the_last_line_needs_no_line_end_and_empty_lines_are_no_items(tmp_path: Path) -> None:
@@ -87,7 +85,7 @@ def test_the_last_line_needs_no_line_end_and_empty_lines_are_no_items(tmp_path: 
         (b'{"path": "../../etc/passwd"}', "no archive was sent"),
         (b'{"url": "%s"}' % (b"u" * 9000), "length <= 8192"),
         (b'{"id": "%s", "url": "b"}' % (b"i" * 257), "length <= 256"),
-        (b'{"data": "%s"}' % (b"A" * LONGEST), f"longer than {LONGEST} bytes"),
+        (b'{"data": "%s"}' % (b"A" * LARGEST), f"longer than {LARGEST} bytes; send large images"),
     ],
 )
 def test_a_wrong_line_is_refused_with_its_number(tmp_path: Path, line: bytes, text: str) -> None:
@@ -110,23 +108,6 @@ def test_chunks_with_much_data_are_smaller(tmp_path: Path) -> None:
     assert [len(each) for each in chunks] == [8, 8, 4]
 
 
-def test_the_data_of_a_large_line_is_read_when_it_is_needed(tmp_path: Path) -> None:
-    data = "A" * 9_000_000
-    line = json.dumps({"id": "large", "data": data}).encode() + b"\n"
-    small = b'{"id": "small", "data": "data:,"}\n'
-    path = tmp_path / "m"
-    with closing(ManifestWriter(path, 10, 10_000_000)) as writer:
-        (tmp_path / "sent").write_bytes(small + line + small)
-        writer.read(tmp_path / "sent")
-        writer.finish()
-    chunks = [read(path, span) for span in writer.spans]
-    assert [[each.id for each in chunk] for chunk in chunks] == [["small"], ["large"], ["small"]]
-    ((found,),) = (chunk for chunk in chunks if chunk[0].id == "large")
-    assert found.data is None
-    assert found.at is not None
-    assert data_at(path, found.at) == data
-
-
 @pytest.mark.slow
 def test_a_manifest_of_many_lines_takes_the_memory_of_its_chunks_alone(tmp_path: Path) -> None:
     piece = b"".join(
@@ -134,7 +115,7 @@ def test_a_manifest_of_many_lines_takes_the_memory_of_its_chunks_alone(tmp_path:
     )
     tracemalloc.start()
     try:
-        with closing(ManifestWriter(tmp_path / "m", 1_000_000, LONGEST)) as writer:
+        with closing(ManifestWriter(tmp_path / "m", 1_000_000)) as writer:
             (tmp_path / "sent").write_bytes(piece * 50)
             before = tracemalloc.get_traced_memory()[0]
             writer.read(tmp_path / "sent")

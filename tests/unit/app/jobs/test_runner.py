@@ -1,232 +1,239 @@
-"""One process gives back every chunk that it has claimed, so that its job can end."""
+"""One process works on jobs: chunks are committed once, faults let a job rest or fail."""
 
 import asyncio
+import errno
+import os
+import shutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs import runner as running
-from app.jobs.files import MANIFEST, DataFolder
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.manifest import ManifestWriter, StoredLine
-from app.jobs.runner import Runner
-from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import Owner, opened
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Claim, Job, State, Stored
+from app.jobs.runner import PATIENCE, PAUSE, ChunkRecords, Runner
+from app.jobs.store import Claim, Database, Job, JobStore, Span, State, Stored
 from app.jobs.work import ImageWorker, Inputs, Work
+from app.storage.storage import Storage
+from models.domain.errors import InvalidParameter, NotFound, OriginFailed, StorageFull
 from models.settings import Settings
+from tests.fakes import FakeClock
+from tests.job_store import RETENTION, job
+from tests.worker_fixture import wait_until
 from workers.operations import Classify
 
-RETENTION = 100.0
+LINE = StoredLine(url="https://a.example/photo.jpg")
+MEMBER = StoredLine(path="photo.jpg", member=(0, 10, 0))
+LOST = OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
 
 
-class SlowClaims(ChunkRows):
-    """Chunks whose claims, except the first, wait until `answers` is set, as at a busy database."""
+class Quick(ImageWorker):
+    """Answers images at once; `begun` is set for the client of each."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        super().__init__(engine)
-        self.first, self.answers = True, asyncio.Event()
+    def __init__(self, root: Path) -> None:
+        self._storage = Storage.from_settings(
+            Settings(storage_allow_write=((root / "out").as_uri(),))
+        )
+        self._settings = Settings()
+        self.begun = defaultdict[str, asyncio.Event](asyncio.Event)
+        self.records = 0
 
-    async def claim(self, job: str, owner: str) -> Claim | None:
-        found = await super().claim(job, owner)
-        if not self.first:
-            await self.answers.wait()
-        self.first = False
-        return found
+    async def record(
+        self, job: Job, _work: Work, index: int, given: StoredLine, inputs: Inputs
+    ) -> tuple[bytes, bool]:
+        self.begun[job.client].set()
+        self.records += 1
+        await self.do(index, given, inputs)
+        return b"{}\n", False
 
-
-class UnansweredClaims(ChunkRows):
-    """Chunks whose claims are made, and whose answers are lost until `answers` is set."""
-
-    def __init__(self, engine: AsyncEngine) -> None:
-        super().__init__(engine)
-        self.answers, self.lost = asyncio.Event(), asyncio.Event()
-
-    async def claim(self, job: str, owner: str) -> Claim | None:
-        if self.answers.is_set():
-            return await super().claim(job, owner)
-        while await super().claim(job, owner) is not None:
-            pass
-        self.lost.set()
-        raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+    async def do(self, _index: int, given: StoredLine, inputs: Inputs) -> None:
+        await inputs.content(given)
 
 
-class Endless(ImageWorker):
-    """Work on images that never ends."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-
-    async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
-        self.begun.set()
+class Endless(Quick):
+    async def do(self, *_: Any) -> None:
         await asyncio.sleep(1000)
-        return b"", False
 
 
-Rows = TypeVar("Rows", bound=ChunkRows)
+Kind = TypeVar("Kind", bound=JobStore)
+Scenario = Callable[[Runner, Kind, Quick], Awaitable[None]]
 
 
 def with_a_job(
-    tmp_path: Path,
-    kind: Callable[[AsyncEngine], Rows],
-    scenario: Callable[[Runner, JobRows, Rows, Endless], Awaitable[None]],
-    works: type[Endless] | None = None,
+    root: Path,
+    kind: Callable[[Database, float], Kind],
+    scenario: Scenario[Kind],
+    worker: type[Quick] = Quick,
+    made: Job | None = None,
+    line: StoredLine = LINE,
+    chunk: int = 1,
+    before: Callable[[Path], object] = lambda _folder: None,
 ) -> None:
-    """Run a scenario with a runner that works on the job `1` of 40 chunks."""
+    """Run a scenario with a runner that works on a job of 40 equal items in chunks of one.
+
+    `before` gets the folder of the job.
+    """
+    made = made or job(total=40)
 
     async def run() -> None:
-        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
+        folder = DataFolder(root / "data")
         folder.make()
-        rows, chunks, owner = JobRows(engine), kind(engine), Owner(engine)
-        worker = (works or Endless)()
-        await owner.enter()
-        writer = ManifestWriter(folder.add("1") / MANIFEST, 1000, 1000, chunk=1)
-        for _ in range(40):
-            writer.add(StoredLine(url="https://example.org/photo.jpg"))
-        writer.finish()
-        new = Job("1", "me", State.QUEUED, "classify", {}, writer.total, 0, 0, 0, 1000.0)
-        await rows.add(new, writer.spans)
-        inputs = partial(Inputs, settings=Settings(), large=asyncio.Semaphore(1))
-        parts = rows, chunks, owner, folder, worker, inputs, lambda *_: Work(Classify())
-        runner = Runner(*parts, 100, RETENTION, lambda: False, lambda _: None)
-        work = asyncio.create_task(runner.run())
+        database, works = Database(None, folder.root), worker(root)
+        store = kind(database, RETENTION)
+        add(folder, made, line, chunk)
+        await store.add(made, spans[made.id])
+        before(folder.of(made.id))
+        most = 100 if worker is Endless else 4
+        work_of = lambda *_: Work(Classify())  # noqa: E731
+        runner = Runner(store, folder, works, work_of, most, lambda: False, lambda _: None)
+        working = asyncio.create_task(runner.run())
         try:
             async with asyncio.timeout(20):
-                await scenario(runner, rows, chunks, worker)
+                await scenario(runner, store, works)
         finally:
-            work.cancel()
-            ended, _ = await asyncio.wait([work], timeout=20)
-            await engine.dispose()
+            working.cancel()
+            ended, _ = await asyncio.wait([working], timeout=20)
+            database.close()
         assert ended
 
     asyncio.run(run())
 
 
+spans: dict[str, list[Span]] = {}
+
+
+def add(folder: DataFolder, made: Job, line: StoredLine = LINE, chunk: int = 32) -> None:
+    """Write the manifest of a job of equal items."""
+    folder.of(made.id).mkdir()
+    with closing(ManifestWriter(folder.of(made.id) / MANIFEST, 5000, chunk=chunk)) as writer:
+        for _ in range(made.total):
+            writer.add(line)
+        writer.finish()
+        spans[made.id] = writer.spans
+
+
+async def until_ended(runner: Runner, store: JobStore) -> Job:
+    while (found := await store.find("1")) and found.finished is None:
+        runner.wake()
+        await asyncio.sleep(0.01)
+    assert found is not None
+    return found
+
+
+# Chunks.
+
+
+class SlowClaims(JobStore):
+    """Chunks whose claims, except the first, wait until `answers` is set, as at a busy database."""
+
+    def __init__(self, database: Database, retention: float) -> None:
+        super().__init__(database, retention)
+        self.claims, self.second, self.answers = 0, asyncio.Event(), asyncio.Event()
+
+    async def claim(self, job: str) -> Claim | None:
+        found = await super().claim(job)
+        self.claims += 1
+        if self.claims > 1:
+            self.second.set()
+            await self.answers.wait()
+        return found
+
+
+class UnansweredClaims(JobStore):
+    """Chunks whose claims are made, and whose answers are lost until `answers` is set."""
+
+    answers = lost = False
+
+    async def claim(self, job: str) -> Claim | None:
+        if self.answers:
+            return await super().claim(job)
+        while await super().claim(job) is not None:
+            pass
+        self.lost = True
+        raise LOST
+
+
 def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: Path) -> None:
-    """The runner cancels its work again at each look, so also while it waits for the claim."""
+    """The runner looks at its work again meanwhile."""
 
-    async def scenario(runner: Runner, rows: JobRows, chunks: SlowClaims, worker: Endless) -> None:
-        await worker.begun.wait()
-        await rows.cancel("1", RETENTION)
-        for _look in range(3):
-            runner.wake()
-            await asyncio.sleep(0.2)
-        chunks.answers.set()
-        while (await rows.states(["1"]))["1"] is not State.CANCELLED:
-            runner.wake()
-            await asyncio.sleep(0.1)
+    async def scenario(runner: Runner, store: SlowClaims, _worker: Quick) -> None:
+        await store.second.wait()
+        await store.cancel("1")
+        for _ in range(3):
+            await runner.look()
+        store.answers.set()
+        assert (await until_ended(runner, store)).state is State.CANCELLED
 
-    with_a_job(tmp_path, SlowClaims, scenario)
+    with_a_job(tmp_path, SlowClaims, scenario, Endless)
 
 
 def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "PAUSE", 0.1)
+    monkeypatch.setattr(running, "PAUSE", 0.01)
 
-    async def scenario(
-        _runner: Runner, _rows: JobRows, chunks: UnansweredClaims, worker: Endless
-    ) -> None:
-        await chunks.lost.wait()
-        chunks.answers.set()
-        await worker.begun.wait()
+    async def scenario(runner: Runner, store: UnansweredClaims, worker: Quick) -> None:
+        await wait_until(lambda: store.lost)
+        store.answers = True
+        runner.wake()
+        await wait_until(lambda: worker.records > 0)
 
-    with_a_job(tmp_path, UnansweredClaims, scenario)
+    with_a_job(tmp_path, UnansweredClaims, scenario, Endless)
 
 
 def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
-    async def scenario(runner: Runner, rows: JobRows, _chunks: ChunkRows, worker: Endless) -> None:
-        runner.full_clients = frozenset({"me"})
-        runner.wake()
-        await asyncio.sleep(0.3)
-        assert (await rows.states(["1"]))["1"] is State.QUEUED
-        runner.full_clients = frozenset({"you"})
-        runner.wake()
-        await worker.begun.wait()
+    async def scenario(runner: Runner, store: JobStore, worker: Quick) -> None:
+        runner.full_clients = ["me"]
+        for _ in range(3):
+            await runner.look()
+        runner.full_clients = ["you"]
+        assert not worker.records
+        assert (await until_ended(runner, store)).state is State.SUCCEEDED
 
-    with_a_job(tmp_path, ChunkRows, scenario)
-
-
-class Slow(ImageWorker):
-    """Work on images that takes a while; `begun` is set for the client of each."""
-
-    def __init__(self) -> None:
-        self.begun = defaultdict[str, asyncio.Event](asyncio.Event)
-
-    async def record(self, job: Job, *_: Any, **_named: Any) -> tuple[bytes, bool]:
-        self.begun[job.client].set()
-        await asyncio.sleep(0.05)
-        return b"{}\n", False
+    with_a_job(tmp_path, JobStore, scenario)
 
 
-def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "TURN", 0.5)
+def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(tmp_path: Path) -> None:
+    class Slow(Quick):
+        async def do(self, *_: Any) -> None:
+            await asyncio.sleep(0.02)
 
-    async def run() -> None:
-        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
-        folder.make()
-        rows, owner, worker = JobRows(engine), Owner(engine), Slow()
-        await owner.enter()
-
-        async def add(id_: str, client: str) -> None:
-            writer = ManifestWriter(folder.add(id_) / MANIFEST, 5000, 1000)
-            for _ in range(2000):
-                writer.add(StoredLine(url="https://example.org/photo.jpg"))
-            writer.finish()
-            new = Job(id_, client, State.QUEUED, "classify", {}, writer.total, 0, 0, 0, 1000.0)
-            await rows.add(new, writer.spans)
-
-        for number in range(10):
-            await add(f"{number}", "me")
-        inputs = partial(Inputs, settings=Settings(), large=asyncio.Semaphore(1))
-        parts = rows, ChunkRows(engine), owner, folder, worker, inputs
-        work = lambda *_: Work(Classify())  # noqa: E731
-        runner = Runner(*parts, work, 10, RETENTION, lambda: False, lambda _: None)
-        working = asyncio.create_task(runner.run())
-        try:
-            async with asyncio.timeout(20):
+    async def scenario(runner: Runner, store: JobStore, worker: Quick) -> None:
+        long = [job(f"{number}", total=2000) for number in range(2, 12)]
+        for made in (*long, job("yours", "you")):
+            if made.client == "you":
                 await worker.begun["me"].wait()
-                await add("yours", "you")
-                await worker.begun["you"].wait()
-        finally:
-            working.cancel()
-            await asyncio.wait([working])
-            await engine.dispose()
+            add(runner._folder, made)
+            await store.add(made, spans[made.id])
+            runner.wake()
+        await worker.begun["you"].wait()
 
-    asyncio.run(run())
+    with_a_job(tmp_path, JobStore, scenario, Slow)
 
 
 def test_images_of_a_chunk_are_on_the_disk_before_their_records_count(tmp_path: Path) -> None:
     """After a power failure a record would else name images that are not there."""
     steps: list[str] = []
 
-    class Noted(ChunkRows):
-        async def commit(self, stored: Stored, owner: str, retention: float) -> bool:
+    class Noted(JobStore):
+        async def commit(self, stored: Stored) -> bool:
             steps.append("counted")
-            return await super().commit(stored, owner, retention)
+            return await super().commit(stored)
 
-    class Quick(Endless):
-        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
-            return b"{}\n", False
-
-        async def settle(self, _job: Job) -> None:
+    class Settled(Quick):
+        async def settle(self, _target: str | None) -> None:
             steps.append("settled")
 
-    async def scenario(runner: Runner, rows: JobRows, _chunks: Noted, _worker: Endless) -> None:
-        while (await rows.states(["1"]))["1"] is not State.SUCCEEDED:
-            runner.wake()
-            await asyncio.sleep(0.02)
+    async def scenario(runner: Runner, store: Noted, _worker: Quick) -> None:
+        assert (await until_ended(runner, store)).state is State.SUCCEEDED
 
-    with_a_job(tmp_path, Noted, scenario, Quick)
+    with_a_job(tmp_path, Noted, scenario, Settled)
     assert steps.count("counted") == steps.count("settled") == 40
     for number in range(len(steps)):
         assert steps[:number].count("counted") <= steps[:number].count("settled")
@@ -235,71 +242,239 @@ def test_images_of_a_chunk_are_on_the_disk_before_their_records_count(tmp_path: 
 def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_path: Path) -> None:
     """As of an image that makes a library crash: without this its job would never end."""
 
-    class Tried(ChunkRows):
-        async def claim(self, job: str, owner: str) -> Claim | None:
-            found = await super().claim(job, owner)
+    class Tried(JobStore):
+        async def claim(self, job: str) -> Claim | None:
+            found = await super().claim(job)
             return found and replace(found, attempts=running.ATTEMPTS + (found.number == 3))
 
-    class Quick(Endless):
-        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
-            return b"{}\n", False
-
-    async def scenario(runner: Runner, rows: JobRows, _chunks: Tried, _worker: Endless) -> None:
-        while (found := await rows.find("1")) and found.state is not State.SUCCEEDED:
-            runner.wake()
-            await asyncio.sleep(0.02)
-        assert found is not None
+    async def scenario(runner: Runner, store: Tried, _worker: Quick) -> None:
+        found = await until_ended(runner, store)
         assert (found.done, found.failed) == (40, 1)
 
-    with_a_job(tmp_path, Tried, scenario, Quick)
-    (results,) = (tmp_path / "jobs" / "1").glob("results-*.jsonl")
+    with_a_job(tmp_path, Tried, scenario)
+    (results,) = (tmp_path / "data" / "jobs" / "1").glob("results-*.jsonl")
     assert b'"quarantined"' in results.read_bytes()
 
 
 def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Path) -> None:
-    class SlowCommits(ChunkRows):
-        def __init__(self, engine: AsyncEngine) -> None:
-            super().__init__(engine)
+    class SlowCommits(JobStore):
+        def __init__(self, database: Database, retention: float) -> None:
+            super().__init__(database, retention)
             self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
 
-        async def commit(self, stored: Stored, owner: str, retention: float) -> bool:
+        async def commit(self, stored: Stored) -> bool:
             self.begun.set()
             await self.goes_on.wait()
-            return await super().commit(stored, owner, retention)
+            return await super().commit(stored)
 
-    class Quick(Endless):
-        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
-            return b"{}\n", False
+    async def scenario(runner: Runner, store: SlowCommits, _worker: Quick) -> None:
+        await store.begun.wait()
+        await store.cancel("1")
+        await runner.look()
+        store.goes_on.set()
+        found = await until_ended(runner, store)
+        assert found.state is State.CANCELLED
+        assert sum(each.count for each in await store.results("1", 0, 100)) == found.done
 
-    async def scenario(runner: Runner, rows: JobRows, chunks: SlowCommits, _: Endless) -> None:
-        await chunks.begun.wait()
-        await rows.cancel("1", RETENTION)
-        runner.wake()
-        chunks.goes_on.set()
-        while (found := await rows.find("1")) and found.state is not State.CANCELLED:
-            runner.wake()
-            await asyncio.sleep(0.02)
-        assert found is not None
-        assert sum(each.count for each in await chunks.results("1", 0, 100)) == found.done
-
-    with_a_job(tmp_path, SlowCommits, scenario, Quick)
+    with_a_job(tmp_path, SlowCommits, scenario)
 
 
 def test_a_runner_ends_although_the_database_takes_no_commit(tmp_path: Path) -> None:
-    class NoCommits(ChunkRows):
-        def __init__(self, engine: AsyncEngine) -> None:
-            super().__init__(engine)
-            self.tried = asyncio.Event()
+    tried = asyncio.Event()
 
-        async def commit(self, *_: Any) -> bool:
-            self.tried.set()
-            raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+    class NoCommits(JobStore):
+        async def commit(self, _stored: Stored) -> bool:
+            tried.set()
+            raise LOST
 
-    class Quick(Endless):
-        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
-            return b"{}\n", False
+    async def scenario(_runner: Runner, _store: NoCommits, _worker: Quick) -> None:
+        await tried.wait()
 
-    async def scenario(_: Runner, _rows: JobRows, chunks: NoCommits, _worker: Endless) -> None:
-        await chunks.tried.wait()
+    with_a_job(tmp_path, NoCommits, scenario)
 
-    with_a_job(tmp_path, NoCommits, scenario, Quick)
+
+def test_records_and_the_name_of_their_file_are_synced_also_after_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, full, synced = os.fsync, [True], list[str]()
+
+    def noted(descriptor: int) -> None:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    records = ChunkRecords(Claim("1", 0, Span(0, 1, 0, 5), 1), tmp_path)
+    asyncio.run(records.add(b"{}\n", failed=False))
+    with pytest.raises(OSError, match="no space"):
+        records.store(tmp_path / "results")
+    full[0] = False
+    stored = records.store(tmp_path / "results")
+    records.close()
+    assert (tmp_path / stored.file).read_bytes()[stored.at :] == b"{}\n"
+    assert synced == [str(tmp_path / "results"), str(tmp_path)]
+
+
+# Faults.
+
+
+def ended(
+    root: Path,
+    worker: type[Quick] = Quick,
+    line: StoredLine = LINE,
+    before: Callable[[Path], object] = lambda _folder: None,
+    chunk: int = 1000,
+    **others: Any,
+) -> tuple[Job, Quick]:
+    """Work on a job of 8 items until it has ended; return it with its worker."""
+    found: list[tuple[Job, Quick]] = []
+
+    async def scenario(runner: Runner, store: JobStore, works: Quick) -> None:
+        found.append((await until_ended(runner, store), works))
+
+    made = job(total=8, **others)
+    with_a_job(root, JobStore, scenario, worker, made, line, chunk, before)
+    return found[0]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PAUSE", 0.01)
+    monkeypatch.setattr(running, "PATIENCE", 0.02)
+
+
+def cut_in_a_line(folder: Path) -> None:
+    whole = (folder / MANIFEST).read_bytes()
+    (folder / MANIFEST).write_bytes(whole[: len(whole) // 2 + 3])
+
+
+def without_lines(folder: Path) -> None:
+    lines = (folder / MANIFEST).read_bytes().splitlines(keepends=True)
+    (folder / MANIFEST).write_bytes(b"".join(lines[:5]))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("line", "before", "text"),
+    [
+        (MEMBER, lambda _: None, "the archive of the job is not in the data folder any more"),
+        (MEMBER, lambda folder: (folder / ARCHIVE).mkdir(), "cannot be read: Is a directory"),
+        (LINE, cut_in_a_line, "the manifest of the job is damaged"),
+        (LINE, without_lines, "the manifest of the job is damaged"),
+    ],
+    ids=["no archive", "a folder as archive", "cut", "lines are missing"],
+)
+def test_a_job_whose_files_cannot_be_used_fails_with_a_reason(
+    tmp_path: Path, line: StoredLine, before: Callable[[Path], object], text: str
+) -> None:
+    found, _ = ended(tmp_path, line=line, before=before)
+    assert found.state is State.FAILED
+    assert text in (found.problem or {})["detail"]
+
+
+@pytest.mark.parametrize("taken", ["out", "out/1", "out/1/images"])
+def test_a_job_whose_destination_became_a_file_fails_before_it_computes_anything(
+    tmp_path: Path, taken: str
+) -> None:
+    path = tmp_path / taken
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("a file")
+    found, worker = ended(tmp_path, destination=(tmp_path / "out" / "1").as_uri())
+    assert found.state is State.FAILED
+    assert "no folder" in (found.problem or {})["detail"]
+    assert worker.records == 0
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_job_whose_destination_becomes_a_file_meanwhile_fails_once(tmp_path: Path) -> None:
+    target = tmp_path / "out" / "1"
+    target.mkdir(parents=True)
+
+    class Replacing(Quick):
+        async def do(self, *_: Any) -> None:
+            if target.is_dir():
+                shutil.rmtree(target)
+                target.write_text("a file")
+
+    found, worker = ended(tmp_path, Replacing, destination=target.as_uri())
+    assert found.state is State.FAILED
+    assert "is no folder" in (found.problem or {})["detail"]
+    assert worker.records == 8, "it was computed once"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_job_whose_destination_is_full_keeps_its_records_waits_and_fails_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    class FullDestination(Quick):
+        async def do(self, index: int, *_: Any) -> None:
+            if index >= 4:
+                raise StorageFull("file:///out: its disk, or the quota on it, is full")
+
+    found, worker = ended(tmp_path, FullDestination, chunk=1)
+    assert (found.state, found.done, found.failed) == (State.FAILED, 4, 0)
+    assert (found.problem or {})["code"] == "storage_full"
+    assert worker.records > 5, "it was tried again"
+
+
+class FakeStore:
+    """Notes jobs that failed, and why jobs wait."""
+
+    def __init__(self) -> None:
+        self.failed: list[dict[str, Any]] = []
+        self.waits: list[dict[str, Any]] = []
+
+    async def note(self, _id: str, problem: dict[str, Any]) -> None:
+        self.waits.append(problem)
+
+    async def fail(self, _id: str, problem: dict[str, Any]) -> None:
+        self.failed.append(problem)
+
+
+def faults(*errors: Exception, n: int, done: int = 0) -> FakeStore:
+    """Return what became of a job after `n` rests, 1,000 seconds apart; `done` grows each time."""
+    store, clock = FakeStore(), FakeClock(1000.0)
+    nothing: Any = None
+    parts = cast(JobStore, store), nothing, nothing, nothing
+    known = Runner(*parts, 1, lambda: False, lambda _: None, clock)
+
+    async def main() -> None:
+        for number in range(n):
+            group = ExceptionGroup("", [ExceptionGroup("", [*errors])])
+            await known._take_fault(job(done=done * number), group)
+            resting = known._resting.get("1")
+            assert store.failed or (resting and resting.until == clock() + PAUSE)
+            clock.advance(1000)
+
+    asyncio.run(main())
+    return store
+
+
+def test_an_error_that_lasts_is_found_among_those_of_a_group() -> None:
+    (failed,) = faults(OSError(errno.EIO, "disk"), InvalidParameter("wrong"), n=1).failed
+    assert failed["detail"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error"),
+        OriginFailed("x"),
+        NotFound("the files of the job are not in the data folder any more"),
+        StorageFull("its disk is full"),
+        ZeroDivisionError(),
+    ],
+)
+def test_a_job_that_makes_no_progress_fails_in_the_end(error: Exception) -> None:
+    n = int(PATIENCE // 1000) + 1
+    waited = faults(error, n=n)
+    assert waited.failed == []
+    assert len(waited.waits) == n
+    assert faults(error, n=n + 1).failed[0]["status"] >= 404
+    assert faults(error, n=2 * n, done=1).failed == [], "it makes progress"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), LOST])
+def test_a_job_waits_without_end_for_room_and_for_the_database(error: Exception) -> None:
+    assert faults(error, n=20).failed == []

@@ -14,20 +14,16 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import service
 from app.http import problems
 from app.jobs.files import DataFolder
 from app.jobs.jobs import Jobs
-from app.jobs.store.chunks import ChunkRows
-from app.jobs.store.database import opened
-from app.jobs.store.endings import EndingRows
-from app.jobs.store.jobs import JobRows
-from app.jobs.store.tables import Job, State
+from app.jobs.store import Database, Job, JobStore, State
 from app.routes import jobs as routes
+from tests.job_store import job
 
-Scenario = Callable[[httpx.AsyncClient, AsyncEngine], Awaitable[None]]
+Scenario = Callable[[httpx.AsyncClient, JobStore], Awaitable[None]]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -41,37 +37,38 @@ def url(request: pytest.FixtureRequest) -> str | None:
 
 def with_a_job(url: str | None, folder: Path, scenario: Scenario) -> None:
     """Run a scenario with a client of the routes, which have the finished job `1`."""
+    database = Database(url, folder)
 
     async def run() -> None:
-        engine = await opened(url, folder)
-        rows, endings = JobRows(engine), SimpleNamespace(rows=EndingRows(engine, "me"))
-        jobs: Any = SimpleNamespace(
-            rows=rows, _chunks=ChunkRows(engine), folder=DataFolder(folder), endings=endings
-        )
-        for name in ("find", "listed", "rate", "results"):
+        store = JobStore(database, 100.0)
+        jobs: Any = SimpleNamespace(store=store, folder=DataFolder(folder))
+        for name in ("find", "results"):
             setattr(jobs, name, partial(getattr(Jobs, name), jobs))
-        ended = Job("1", "127.0.0.1", State.SUCCEEDED, "classify", {}, 0, 0, 0, 0, 1000.0)
-        await rows.add(ended, [])
+        await store.add(ended("1"), [])
         app = FastAPI()
         problems.install(app)
         app.include_router(routes.router)
         fake = SimpleNamespace(jobs=jobs, keys=None)
         app.dependency_overrides[service._service] = lambda: fake
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                await scenario(client, engine)
-        finally:
-            await engine.dispose()
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            await scenario(client, store)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        database.close()
+
+
+def ended(id_: str) -> Job:
+    return job(id_, "127.0.0.1", total=0, state=State.SUCCEEDED)
 
 
 def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
+    async def scenario(client: httpx.AsyncClient, store: JobStore) -> None:
         assert (await client.get("/jobs/1")).status_code == 200
-        async with engine.begin() as connection:
-            await connection.execute(text("ALTER TABLE darkroom_jobs RENAME TO gone"))
+        gone = text("ALTER TABLE darkroom_jobs RENAME TO gone")
+        await store.database.run(lambda connection: connection.execute(gone))
         answer = await client.get("/jobs/1")
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert int(answer.headers["Retry-After"]) >= 1
@@ -99,8 +96,8 @@ def test_a_database_whose_disk_is_full_says_so(cause: Exception, tmp_path: Path)
     def full(*_: object) -> None:
         raise OperationalError("INSERT", {}, cause)
 
-    async def scenario(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
-        event.listen(engine.sync_engine, "before_cursor_execute", full)
+    async def scenario(client: httpx.AsyncClient, store: JobStore) -> None:
+        event.listen(store.database.engine, "before_cursor_execute", full)
         answer = await client.get("/jobs/1")
         assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
         assert "disk of the database of jobs is full" in answer.json()["detail"]
@@ -109,16 +106,15 @@ def test_a_database_whose_disk_is_full_says_so(cause: Exception, tmp_path: Path)
 
 
 def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
+    async def scenario(client: httpx.AsyncClient, store: JobStore) -> None:
         for number in range(2, 60):
-            ended = Job(f"{number}", "127.0.0.1", State.FAILED, "classify", {}, 1, 0, 0, 0, 1000.0)
-            await JobRows(engine).add(ended, [])
+            await store.add(ended(f"{number}"), [])
         queries: list[str] = []
 
         def note(*given: Any) -> None:
             queries.append(given[2])
 
-        event.listen(engine.sync_engine, "before_cursor_execute", note)
+        event.listen(store.database.engine, "before_cursor_execute", note)
         answer = await client.get("/jobs?limit=50")
         assert len(answer.json()["jobs"]) == 50
         assert len(queries) == 2, queries
@@ -139,7 +135,7 @@ def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> No
 def test_odd_numbers_and_ids_are_no_faults_of_the_server(
     url: str | None, path: str, status: int, tmp_path: Path
 ) -> None:
-    async def scenario(client: httpx.AsyncClient, _: AsyncEngine) -> None:
+    async def scenario(client: httpx.AsyncClient, _: JobStore) -> None:
         answer = await client.get(path)
         assert answer.status_code == status, answer.text
 

@@ -1,5 +1,6 @@
 """Send a signed message to an address that passes the same guard as addresses of images.
 
+Messages are signed as Standard Webhooks (https://www.standardwebhooks.com) says, by its library.
 One call is one try; `app/jobs/endings.py` decides what is sent when. Redirects are not followed,
 because a redirect would lead a signed message elsewhere.
 """
@@ -7,12 +8,11 @@ because a redirect would lead a signed message elsewhere.
 import asyncio
 import base64
 import binascii
-import hashlib
-import hmac
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import httpcore
@@ -25,31 +25,19 @@ from models.domain.errors import InvalidParameter, ServiceError
 from models.settings import Settings
 from models.version import VERSION
 
-# Signatures of Standard Webhooks (https://www.standardwebhooks.com): version 1, HMAC-SHA256.
 PREFIX = "whsec_"
 """What a secret begins with; base64 of its bytes follows."""
 
 SHORTEST, LONGEST = 24, 64
-"""Bytes of a secret, as the standard asks."""
+"""Bytes of a secret, as the standard asks; the library takes any number."""
+
+TIMEOUT = 20.0
+"""Seconds of one try; the standard advises 15 to 30."""
 
 
 def parse_secrets(texts: Sequence[str]) -> tuple[bytes, ...]:
     """Return the bytes of secrets; ValueError says what is wrong, without the secret."""
     return tuple(_parsed(text) for text in texts)
-
-
-def headers(secrets: Sequence[bytes], id_: str, seconds: int, body: bytes) -> dict[str, str]:
-    """Return the headers of a message that is sent at `seconds` since 1970.
-
-    There is one signature for each secret, so that receivers may change theirs at any time.
-    """
-    signed = b".".join((id_.encode(), str(seconds).encode(), body))
-    digests = (hmac.new(secret, signed, hashlib.sha256).digest() for secret in secrets)
-    return {
-        "webhook-id": id_,
-        "webhook-timestamp": str(seconds),
-        "webhook-signature": " ".join(f"v1,{base64.b64encode(d).decode()}" for d in digests),
-    }
 
 
 def _parsed(text: str) -> bytes:
@@ -66,8 +54,20 @@ def _parsed(text: str) -> bytes:
     return secret
 
 
-TIMEOUT = 20.0
-"""Seconds of one try; the standard advises 15 to 30."""
+def signed(secrets: Sequence[bytes], id_: str, seconds: int, body: str) -> dict[str, str]:
+    """Return the headers of a message that is sent at `seconds` since 1970.
+
+    There is one signature for each secret, so that receivers may change theirs at any time.
+    """
+    from standardwebhooks import Webhook  # only servers that send webhooks load it
+
+    moment = datetime.fromtimestamp(seconds, UTC)
+    signatures = (Webhook(secret).sign(id_, moment, body) for secret in secrets)
+    return {
+        "webhook-id": id_,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(signatures),
+    }
 
 
 class Delivery(StrEnum):
@@ -122,10 +122,10 @@ class WebhookSender:
             )
         self._limits.check(parse_url(url))
 
-    async def send(self, url: str, id_: str, body: bytes, client: str = "") -> Try:
+    async def send(self, url: str, id_: str, body: str, client: str = "") -> Try:
         """Try to deliver a message in JSON once; it has the same `id_` at every try.
 
-        `client` is the one whose share of all lookups of names it takes.
+        `client` is the client whose share of all lookups of names the message takes.
         """
         token = asking.set(client)
         try:
@@ -145,15 +145,15 @@ class WebhookSender:
         """Close every connection."""
         await self._transport.aclose()
 
-    async def _sent(self, url: httpx.URL, id_: str, body: bytes) -> Try:
-        signed = headers(self._secrets, id_, int(self._clock()), body)
-        fixed = {
+    async def _sent(self, url: httpx.URL, id_: str, body: str) -> Try:
+        headers = {
             "User-Agent": f"darkroom/{VERSION}",
             "Content-Type": "application/json",
             "Connection": "close",
+            **signed(self._secrets, id_, int(self._clock()), body),
         }
         request = httpx.Request(
-            "POST", url, headers=fixed | signed, content=body, extensions=self._extensions
+            "POST", url, headers=headers, content=body, extensions=self._extensions
         )
         async with aclosing(await self._transport.handle_async_request(request)) as reply:
             status = reply.status_code

@@ -1,4 +1,7 @@
+"""Webhooks: signatures of all secrets, addresses that are refused, and what each answer means."""
+
 import asyncio
+import base64
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -6,17 +9,50 @@ import pytest
 
 from app.fetch.fetcher import FetchLimits
 from app.fetch.pinned_network import asking
+from app.jobs.webhooks import Delivery, Try, WebhookSender, parse_secrets, signed
 from app.urls import Address
-from app.webhooks import Delivery, Try, WebhookSender, headers
 from models.domain.errors import AddressRefused, InvalidParameter
 from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import Answer, Received, body, origin, redirect, silent, status
 
+pytest.importorskip("standardwebhooks")
+
 SECRET = bytes(range(32))
+EXAMPLE = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+"""The secret of the example in the standard's documentation."""
 LIMITS = replace(
     FetchLimits.from_settings(Settings(fetch_ports="1-65535")), read_timeout=0.5, connect_timeout=5
 )
+
+
+def test_each_secret_signs_as_the_standards_example() -> None:
+    other = "whsec_" + base64.b64encode(bytes(32)).decode()
+    sent = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}'
+    first, second = (signed(parse_secrets([each]), *sent) for each in (EXAMPLE, other))
+    assert first == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    both = f"{first['webhook-signature']} {second['webhook-signature']}"
+    assert signed(parse_secrets([EXAMPLE, other]), *sent)["webhook-signature"] == both
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        EXAMPLE.removeprefix("whsec_"),
+        "whsec_",
+        "whsec_not base64 at all, whatever it is",
+        "whsec_" + base64.b64encode(bytes(23)).decode(),
+        "whsec_" + base64.b64encode(bytes(65)).decode(),
+    ],
+)
+def test_a_wrong_secret_is_refused_without_being_repeated(secret: str) -> None:
+    with pytest.raises(ValueError, match="24 to 64 random bytes") as error:
+        parse_secrets([secret])
+    assert secret == "whsec_" or secret not in str(error.value)
 
 
 def sent(answer: Answer, addresses: tuple[str, ...] = ("8.8.8.8",)) -> tuple[Try, list[Received]]:
@@ -27,7 +63,7 @@ def sent(answer: Answer, addresses: tuple[str, ...] = ("8.8.8.8",)) -> tuple[Try
             receiver.answers["/hook"] = answer
             names = Names({"hook.example": [addresses]})
             sender = WebhookSender(LIMITS, (SECRET,), names, Wires(), clock=lambda: 1234.5)
-            tried = await sender.send(receiver.url("/hook", host="hook.example"), "msg_1", b"{}")
+            tried = await sender.send(receiver.url("/hook", host="hook.example"), "msg_1", "{}")
             await sender.aclose()
             return tried, receiver.requests
 
@@ -37,8 +73,8 @@ def sent(answer: Answer, addresses: tuple[str, ...] = ("8.8.8.8",)) -> tuple[Try
 def test_a_message_is_sent_with_its_signature() -> None:
     tried, [request] = sent(body(b"thanks"))
     assert tried.delivery is Delivery.DELIVERED
-    signed = headers((SECRET,), "msg_1", 1234, b"{}")
-    assert signed.items() <= request.headers.items()
+    expected = signed((SECRET,), "msg_1", 1234, "{}")
+    assert expected.items() <= request.headers.items()
     assert request.headers["content-type"] == "application/json"
     assert request.headers["content-length"] == "2"
 
@@ -95,7 +131,7 @@ def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
 
     async def main() -> None:
         sender = WebhookSender(LIMITS, (SECRET,), resolve, Wires())
-        tried = await sender.send("http://hook.example/", "msg_1", b"{}", "a")
+        tried = await sender.send("http://hook.example/", "msg_1", "{}", "a")
         assert tried.delivery is Delivery.FAILED
         await sender.aclose()
 

@@ -1,0 +1,801 @@
+"""The state of jobs in SQLite or PostgreSQL: their tables, and transactions on them.
+
+A job is divided into chunks, runs of consecutive lines of its manifest. A chunk is worked on by one
+owner (a process) with a lease; when the lease ends, the chunk is free again. A finished chunk names
+the bytes of a results file that hold its records. Nothing else in that file counts, so no item is
+in the results twice, and none is missing when all chunks are done.
+
+Import this file only where jobs are enabled: SQLAlchemy takes time.
+"""
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Index,
+    Integer,
+    MetaData,
+    RowMapping,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    Update,
+    create_engine,
+    delete,
+    event,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.http.problems import problem
+from app.jobs.files import DATABASE, LOCK, private, to_its_end
+from models.domain.errors import TooManyFailures
+
+log = logging.getLogger("darkroom.jobs")
+
+T = TypeVar("T")
+S = TypeVar("S", bound="JobStore")
+P = ParamSpec("P")
+
+VERSION = 8
+"""The version of these tables; it grows with every change of them."""
+
+WAITING, CLAIMED, COMMITTED = 0, 1, 2
+"""The states of a chunk."""
+
+DESTINATION, WEBHOOK = "destination", "webhook"
+"""The kinds of endings: results go to storage first, then a webhook is called."""
+
+TO_DO, DONE, FAILED = "waiting", "done", "failed"
+"""The states of an ending; the last two never change."""
+
+METADATA = MetaData()
+
+META = Table(
+    "darkroom_meta",
+    METADATA,
+    Column("name", String(32), primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+
+JOBS = Table(
+    "darkroom_jobs",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # they are ordered by time
+    Column("client", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("operation", String(16), nullable=False),
+    Column("options", Text, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("stored", BigInteger, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("started", Double),
+    Column("finished", Double),
+    Column("expires", Double),
+    Column("key", String(255)),
+    Column("digest", String(64), nullable=False),
+    Column("problem", Text),
+    Column("destination", Text),
+    Column("concurrency", Integer),
+    Column("max_failures", Integer),
+    UniqueConstraint("client", "key", name="darkroom_jobs_key"),
+    Index("darkroom_jobs_client", "client", "id"),
+    Index("darkroom_jobs_state", "state", "expires"),
+    Index("darkroom_jobs_stored", "client", "stored"),  # sums of a body read it alone
+    Index("darkroom_jobs_unfinished", "client", "state"),
+)
+
+CHUNKS = Table(
+    "darkroom_chunks",
+    METADATA,
+    Column("job", String(32), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, nullable=False),
+    Column("n_items", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("stop", BigInteger, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("owner", String(64)),
+    Column("until", Double),
+    Column("attempts", Integer, nullable=False),
+    Column("file", String(80)),
+    Column("at", BigInteger),
+    Column("length", BigInteger),
+    Column("row", BigInteger),
+    Column("finished", Double),
+    Index("darkroom_chunks_state", "job", "state", "number"),
+    Index("darkroom_chunks_row", "job", "row"),
+    Index("darkroom_chunks_owner", "state", "owner"),
+)
+
+ENDINGS = Table(
+    "darkroom_endings",
+    METADATA,
+    Column("job", String(32), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("target", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", Double, nullable=False),
+    Column("reason", Text),
+    Index("darkroom_endings_due", "state", "due"),
+)
+
+SMALLEST_CHUNK, LARGEST_CHUNK = 32, 256
+"""Items of a chunk. A process that is killed has worked in vain on the chunks that it had begun;
+each chunk costs two small transactions."""
+
+
+class State(StrEnum):
+    """The state of a job."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+UNFINISHED = (State.QUEUED, State.RUNNING, State.CANCELLING)
+RUNNABLE = (State.QUEUED, State.RUNNING)
+FINISHED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+"""States of jobs whose results are kept until they expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of lines of a manifest: `count` items from item `first` on, at bytes `start:stop`."""
+
+    first: int
+    count: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job. Times are seconds since 1970; `stored` are the bytes of its files.
+
+    `destination` is the storage address to which its images and results go, beside the data folder.
+    At most `concurrency` of its images are in work at a time; None: as many as the server likes.
+    The job fails once more than `max_failures` of its images have failed; None: it never does.
+    """
+
+    id: str
+    client: str
+    state: State
+    operation: str
+    options: dict[str, Any]
+    total: int
+    done: int
+    failed: int
+    stored: int
+    created: float
+    started: float | None = None
+    finished: float | None = None
+    expires: float | None = None
+    key: str | None = None
+    digest: str = ""
+    problem: dict[str, Any] | None = None
+    destination: str | None = None
+    concurrency: int | None = None
+    max_failures: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A chunk of a job that one owner works on."""
+
+    job: str
+    number: int
+    span: Span
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The records of a chunk, synced to a file: `count` of them, of which `failed` are errors."""
+
+    claim: Claim
+    file: str
+    at: int
+    length: int
+    count: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRun:
+    """Rows of results from number `row` on, as bytes of a file."""
+
+    row: int
+    count: int
+    file: str
+    at: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobUsage:
+    """Unfinished jobs of a client, whether its key has made a job before, and the bytes that jobs
+    store, of all clients and of this client.
+    """
+
+    unfinished: int
+    repeated: bool
+    of_all: int
+    of_client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One thing to do at the end of a job: `attempts` were begun, and the next one is `due`."""
+
+    job: str
+    kind: str
+    target: str
+    state: str = TO_DO
+    attempts: int = 0
+    due: float = 0.0
+    reason: str | None = None
+
+
+BUSY = 30.0
+"""Seconds to wait for another process that writes to SQLite, or for a connection of the pool."""
+
+CONNECTIONS = 4
+"""Connections of one process, each used by a thread of its own."""
+
+LEASE, HOLD = 10.0, 30.0
+"""Seconds after the last sign of life of a process until others take its chunks over, and its
+endings of jobs. A try of a webhook takes 20 seconds at most."""
+
+AT_ONCE = 1000
+"""Rows that one statement inserts or names: a statement takes a limited number of parameters."""
+
+JOBS_OF_ONE = 4
+"""Jobs of one client that a process works on at a time."""
+
+SETUP = {
+    # Readers and one writer at a time, every commit synced.
+    "sqlite": ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA temp_store=MEMORY"),
+    # A host that loses its power inside of a transaction would else keep its locks for two hours.
+    "postgresql": (
+        f"SET lock_timeout = {int(BUSY * 1000)}",
+        f"SET idle_in_transaction_session_timeout = {int(BUSY * 1000)}",
+    ),
+}
+"""What a new connection is told first."""
+
+
+class Database:
+    """The tables of jobs in SQLite, or in PostgreSQL where several hosts share them.
+
+    Without a URL the database is a file in `folder`. The tables are made where they are missing.
+    The text of ValueError says what is wrong. It blocks.
+    """
+
+    def __init__(self, url: str | None, folder: Path) -> None:
+        chosen = make_url(url) if url else make_url(f"sqlite:///{folder / DATABASE}")
+        backend = chosen.get_backend_name()
+        given: dict[str, Any] = {"tcp_user_timeout": int(BUSY * 1000)}
+        if backend == "sqlite":
+            # BEGIN IMMEDIATE: a transaction that reads first and then waits for a writer fails.
+            given = {"isolation_level": "IMMEDIATE", "timeout": BUSY, "check_same_thread": False}
+        pool = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": BUSY}
+        ping = backend == "postgresql"
+        try:
+            self._engine = create_engine(chosen, connect_args=given, pool_pre_ping=ping, **pool)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"DARKROOM_JOBS_DATABASE needs the package {error.name}; install the extra "
+                "`postgres`"
+            ) from None
+
+        @event.listens_for(self._engine, "connect")
+        def _set_up(connection: Any, _record: object) -> None:
+            cursor = connection.cursor()
+            for each in SETUP[backend]:
+                cursor.execute(each)
+            cursor.close()
+            connection.commit()
+
+        self._threads = ThreadPoolExecutor(CONNECTIONS, "database of jobs")
+        try:
+            with open(folder / LOCK, "ab", opener=private) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time makes tables
+                if not url:  # before SQLite makes it readable for others; its other files follow it
+                    os.close(private(folder / DATABASE, os.O_RDWR | os.O_CREAT))
+                with self._engine.begin() as connection:
+                    _create(connection)
+        except (SQLAlchemyError, OSError) as error:
+            self.close()
+            shown = chosen.render_as_string(hide_password=True)
+            reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+            raise ValueError(f"the database of jobs at {shown} cannot be used: {reason}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine of SQLAlchemy."""
+        return self._engine
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Run one transaction on a thread.
+
+        A caller that is cancelled waits for the end of the transaction: no transaction stays open
+        and keeps SQLite locked, and what it claimed can be given back.
+        """
+        loop = asyncio.get_running_loop()
+        return await to_its_end(loop.run_in_executor(self._threads, self._transact, work))
+
+    def _transact(self, work: Callable[[Connection], T]) -> T:
+        with self._engine.begin() as connection:
+            return work(connection)
+
+    def close(self) -> None:
+        """Close all connections, once their transactions have ended."""
+        self._threads.shutdown()
+        self._engine.dispose()
+
+
+def _create(connection: Connection) -> None:
+    """Create the tables where they are missing; raises ValueError for another version of them."""
+    METADATA.create_all(connection, tables=[META])
+    found = connection.scalar(select(META.c.value).where(META.c.name == "version"))
+    if found is not None and found != VERSION:
+        age = "newer" if found > VERSION else "older"
+        raise ValueError(
+            f"the database of jobs was made by {age} software (version {found}, this one uses "
+            f"{VERSION}); use that release, or another DARKROOM_DATA_FOLDER"
+        )
+    METADATA.create_all(connection)
+    if found is None:
+        connection.execute(insert(META).values(name="version", value=VERSION))
+
+
+def transaction(
+    work: Callable[Concatenate[S, Connection, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a coroutine of a method: it runs as one transaction, whose connection it is given."""
+
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.run(lambda connection: work(self, connection, *args, **kwargs))
+
+    return run
+
+
+class JobStore:
+    """The jobs of all clients, as one process sees them, which is an owner of chunks.
+
+    The results of a finished job are kept for `retention` seconds; `clock` returns seconds since
+    1970.
+    """
+
+    def __init__(
+        self, database: Database, retention: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.database = database
+        self.owner = secrets.token_hex(16)
+        """A name of this process that no other process ever has."""
+        self._retention = retention
+        self._clock = clock
+
+    # Jobs.
+
+    @transaction
+    def add(
+        self,
+        connection: Connection,
+        job: Job,
+        spans: Sequence[Span],
+        endings: Sequence[Ending] = (),
+        check: Callable[[JobUsage], None] = lambda _usage: None,
+    ) -> Job:
+        """Add a queued job with its chunks and what is to be done at its end.
+
+        Return it, or the job that has its key already. Raises what `check` raises of the usage with
+        this job; the job is not added then.
+        """
+        # Processes take turns at this row.
+        version = update(META).where(META.c.name == "version")
+        connection.execute(version.values(value=META.c.value))
+        if job.key is not None:
+            same = (JOBS.c.client == job.client) & (JOBS.c.key == job.key)
+            if (found := _one_job(connection, same)) is not None:
+                return found
+        row = asdict(job) | {"options": json.dumps(job.options), "state": job.state.value}
+        connection.execute(insert(JOBS), [row])
+        check(_usage(connection, job.client, None))
+        for begin in range(0, len(spans), AT_ONCE):
+            some = enumerate(spans[begin : begin + AT_ONCE], begin)
+            connection.execute(insert(CHUNKS), [_chunk_row(job.id, n, each) for n, each in some])
+        if endings:
+            connection.execute(insert(ENDINGS), [asdict(each) for each in endings])
+        return job
+
+    @transaction
+    def usage(self, connection: Connection, client: str, key: str | None) -> JobUsage:
+        """Return what the jobs of a client, and of all, take now."""
+        return _usage(connection, client, key)
+
+    @transaction
+    def find(self, connection: Connection, id_: str, client: str | None = None) -> Job | None:
+        """Return a job, or None where the client has none of this id."""
+        if "\0" in id_:  # PostgreSQL takes none
+            return None
+        mine = JOBS.c.id == id_
+        return _one_job(connection, mine if client is None else mine & (JOBS.c.client == client))
+
+    @transaction
+    def listed(
+        self, connection: Connection, client: str, state: str | None, before: str | None, n: int
+    ) -> list[Job]:
+        """Return `n` jobs of a client, the newest first, from the one after `before` on."""
+        query = select(JOBS).where(JOBS.c.client == client).order_by(JOBS.c.id.desc())
+        if state is not None:
+            query = query.where(JOBS.c.state == state)
+        if before is not None:
+            query = query.where(JOBS.c.id < before.partition("\0")[0])  # PostgreSQL takes no NUL
+        return [_job(row) for row in connection.execute(query.limit(n)).mappings()]
+
+    @transaction
+    def stored(self, connection: Connection) -> dict[str, int]:
+        """Return the bytes that the jobs of each client store."""
+        query = select(JOBS.c.client, func.sum(JOBS.c.stored)).group_by(JOBS.c.client)
+        return {client: int(total) for client, total in connection.execute(query)}
+
+    @transaction
+    def by_state(self, connection: Connection) -> dict[str, int]:
+        """Return the number of jobs in each state."""
+        query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
+        return {state: count for state, count in connection.execute(query)}
+
+    @transaction
+    def runnable(
+        self,
+        connection: Connection,
+        limit: int,
+        clients: Collection[str] = (),
+        jobs: Collection[str] = (),
+    ) -> list[Job]:
+        """Return jobs that have free chunks which this process may claim, but for some jobs and
+        those of some clients: the oldest job of each client first, then the second jobs, up to
+        JOBS_OF_ONE. Among equals chance decides.
+        """
+        waiting = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == WAITING)
+        place = func.row_number().over(partition_by=JOBS.c.client, order_by=JOBS.c.id)
+        known = select(JOBS, place.label("place")).where(_in(RUNNABLE), waiting, self._open())
+        known = known.where(JOBS.c.client.not_in([*clients]), JOBS.c.id.not_in([*jobs]))
+        queue = known.subquery()
+        query = select(*(queue.c[each.name] for each in JOBS.c)).limit(limit)
+        query = query.where(queue.c.place <= JOBS_OF_ONE).order_by(queue.c.place, func.random())
+        return [_job(row) for row in connection.execute(query).mappings()]
+
+    def _open(self) -> ColumnElement[bool]:
+        """Return whether this process may claim chunks of a job: of a job with a limit of its own
+        only if no other owner has one. So one process at a time counts its images.
+        """
+        other = (CHUNKS.c.state == CLAIMED) & (CHUNKS.c.owner != self.owner)
+        return JOBS.c.concurrency.is_(None) | ~exists().where(CHUNKS.c.job == JOBS.c.id, other)
+
+    @transaction
+    def states(self, connection: Connection, ids: Sequence[str]) -> dict[str, State]:
+        """Return the states of jobs by id."""
+        query = select(JOBS.c.id, JOBS.c.state).where(JOBS.c.id.in_(ids))
+        return {id_: State(state) for id_, state in connection.execute(query)}
+
+    @transaction
+    def cancel(self, connection: Connection, id_: str) -> None:
+        """Cancel an unfinished job; it is `cancelling` while a chunk of it is in work."""
+        cancelling = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
+        connection.execute(cancelling.values(state=State.CANCELLING.value))
+        self._end_cancelled(connection)
+
+    @transaction
+    def end_cancelled(self, connection: Connection) -> None:
+        """End the jobs that are being cancelled and of which no chunk is in work any more."""
+        self._end_cancelled(connection)
+
+    def _end_cancelled(self, connection: Connection) -> None:
+        in_work = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == CLAIMED)
+        ended = update(JOBS).where(JOBS.c.state == State.CANCELLING.value, ~in_work)
+        connection.execute(ended.values(self._ended(State.CANCELLED, None)))
+
+    @transaction
+    def note(self, connection: Connection, id_: str, shown: dict[str, Any]) -> None:
+        """Show why an unfinished job waits, until it gets on."""
+        waits = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
+        connection.execute(waits.values(problem=json.dumps(shown)))
+
+    @transaction
+    def fail(self, connection: Connection, id_: str, shown: dict[str, Any]) -> None:
+        """End a job that cannot go on."""
+        ended = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
+        connection.execute(ended.values(self._ended(State.FAILED, shown)))
+
+    def _ended(self, state: State, shown: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the columns of a job that ends now."""
+        now, text = self._clock(), json.dumps(shown) if shown else None
+        expires = now + self._retention
+        return {"state": state.value, "finished": now, "expires": expires, "problem": text}
+
+    @transaction
+    def expire(self, connection: Connection) -> list[str]:
+        """Expire at most AT_ONCE jobs whose results were kept long enough; return the ids, whose
+        files must go.
+        """
+        due = (JOBS.c.expires < self._clock()) & _in(FINISHED)
+        # Two hosts that ask PostgreSQL at the same time get different jobs and do not wait.
+        some = select(JOBS.c.id).where(due).limit(AT_ONCE).with_for_update(skip_locked=True)
+        which = JOBS.c.id.in_(select(some.cte("due").c.id))
+        ended = update(JOBS).where(which, due).values(state=State.EXPIRED.value, stored=0)
+        ids = [*connection.scalars(ended.returning(JOBS.c.id))]
+        connection.execute(delete(CHUNKS).where(CHUNKS.c.job.in_(ids)))
+        return ids
+
+    @transaction
+    def forget(self, connection: Connection) -> None:
+        """Remove jobs that expired long ago, unless something is to be done for them, and endings
+        of jobs that are gone.
+        """
+        before = self._clock() - 2 * self._retention
+        old = (JOBS.c.finished < before) & (JOBS.c.state == State.EXPIRED.value)
+        old &= ~exists().where(ENDINGS.c.job == JOBS.c.id, ENDINGS.c.state == TO_DO)
+        connection.execute(delete(JOBS).where(old))
+        connection.execute(delete(ENDINGS).where(~exists().where(JOBS.c.id == ENDINGS.c.job)))
+
+    @transaction
+    def remove(self, connection: Connection, id_: str) -> bool:
+        """Remove a job that is not in work; return False if it still is."""
+        idle = (JOBS.c.id == id_) & _in((*FINISHED, State.EXPIRED))
+        gone = bool(connection.execute(delete(JOBS).where(idle)).rowcount)
+        if gone:
+            connection.execute(delete(CHUNKS).where(CHUNKS.c.job == id_))
+        return gone
+
+    @transaction
+    def known(self, connection: Connection, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that are jobs with files."""
+        found: set[str] = set()
+        kept = select(JOBS.c.id).where(JOBS.c.state != State.EXPIRED.value)
+        for first in range(0, len(ids), AT_ONCE):
+            some = kept.where(JOBS.c.id.in_(ids[first : first + AT_ONCE]))
+            found.update(connection.scalars(some))
+        return found
+
+    # Chunks, and where the rows of results are.
+
+    @transaction
+    def claim(self, connection: Connection, job: str) -> Claim | None:
+        """Take the next free chunk of a runnable job; return None if there is none."""
+        free = select(CHUNKS.c.number).where(CHUNKS.c.job == job, CHUNKS.c.state == WAITING)
+        # Two hosts that ask PostgreSQL at the same time get different chunks and do not wait.
+        # As a common table expression: PostgreSQL may run a subquery several times, with a limit
+        # for each.
+        first = free.order_by(CHUNKS.c.number).limit(1).with_for_update(skip_locked=True)
+        mine = (CHUNKS.c.job == job) & CHUNKS.c.number.in_(select(first.cte("free").c.number))
+        taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
+        taken = taken.values(
+            state=CLAIMED,
+            owner=self.owner,
+            until=self._clock() + LEASE,
+            attempts=CHUNKS.c.attempts + 1,
+        )
+        started = func.coalesce(JOBS.c.started, self._clock())
+        begun = update(JOBS).where(JOBS.c.id == job, _in(RUNNABLE))
+        begun = begun.values(state=State.RUNNING.value, started=started)
+        # In a statement of its own, after the job's row is locked: the one that waited for the lock
+        # would not see the chunks that another process of PostgreSQL has claimed meanwhile.
+        allowed = select(JOBS.c.id).where(JOBS.c.id == job, self._open())
+        if not connection.execute(begun).rowcount or connection.scalar(allowed) is None:
+            return None
+        row = connection.execute(taken.returning(CHUNKS)).first()
+        if row is None:
+            return None
+        span = Span(row.first, row.n_items, row.start, row.stop)
+        return Claim(job, row.number, span, row.attempts)
+
+    @transaction
+    def commit(self, connection: Connection, stored: Stored) -> bool:
+        """Add the records of a chunk to the results of its job, which may end with them.
+
+        Return False if this process has lost the chunk to another one: its records count once.
+        """
+        job, chunk = stored.claim.job, stored.claim.number
+        # The row of the job is locked first, so that rows of results are numbered one after the
+        # other although several hosts commit. A job that has ended, because another process found
+        # that it cannot go on, changes no more.
+        this = update(JOBS).where(JOBS.c.id == job, _in(UNFINISHED))
+        row = connection.scalar(this.values(done=JOBS.c.done).returning(JOBS.c.done))
+        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == chunk) & (CHUNKS.c.owner == self.owner)
+        place = {"file": stored.file, "at": stored.at, "length": stored.length}
+        done = update(CHUNKS).where(mine, CHUNKS.c.state == CLAIMED)
+        done = done.values(state=COMMITTED, row=row, finished=self._clock(), **place)
+        if row is None or not connection.execute(done).rowcount:
+            return False
+        added = {
+            "done": JOBS.c.done + stored.count,
+            "failed": JOBS.c.failed + stored.failed,
+            "stored": JOBS.c.stored + stored.length,
+            "problem": None,  # it does not wait any more
+        }
+        connection.execute(this.values(**added))
+        running = (JOBS.c.id == job) & (JOBS.c.state == State.RUNNING.value)
+        too_many = update(JOBS).where(running, JOBS.c.failed > JOBS.c.max_failures)
+        connection.execute(too_many.values(self._ended(State.FAILED, TOO_MANY)))
+        complete = update(JOBS).where(running, JOBS.c.done == JOBS.c.total)
+        connection.execute(complete.values(self._ended(State.SUCCEEDED, None)))
+        return True
+
+    @transaction
+    def release(self, connection: Connection, jobs: Collection[str]) -> None:
+        """Give back the chunks of jobs that this process has claimed and not finished.
+
+        This does not count as an attempt. Call it where this process works on none of the jobs.
+        """
+        held = update(CHUNKS).where(CHUNKS.c.job.in_(jobs), CHUNKS.c.owner == self.owner)
+        free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
+        connection.execute(held.where(CHUNKS.c.state == CLAIMED).values(**free))
+        self._end_cancelled(connection)
+
+    @transaction
+    def renew(self, connection: Connection) -> None:
+        """Prolong the lease of the chunks that this process works on."""
+        mine = update(CHUNKS).where(CHUNKS.c.owner == self.owner, CHUNKS.c.state == CLAIMED)
+        connection.execute(mine.values(until=self._clock() + LEASE))
+
+    @transaction
+    def release_abandoned(self, connection: Connection) -> int:
+        """Free the chunks whose lease has ended; return their number."""
+        abandoned = update(CHUNKS).where(CHUNKS.c.state == CLAIMED, CHUNKS.c.until < self._clock())
+        count = connection.execute(abandoned.values(state=WAITING, owner=None)).rowcount
+        self._end_cancelled(connection)
+        return count
+
+    @transaction
+    def results(self, connection: Connection, job: str, offset: int, limit: int) -> list[ResultRun]:
+        """Return at most `limit` runs of rows, in order, from the one that holds row `offset`."""
+        near = CHUNKS.c.row > offset - LARGEST_CHUNK  # for the index
+        theirs = (CHUNKS.c.job == job) & near & (CHUNKS.c.row > offset - CHUNKS.c.n_items)
+        query = select(CHUNKS).where(theirs, CHUNKS.c.state == COMMITTED, CHUNKS.c.n_items > 0)
+        found = connection.execute(query.order_by(CHUNKS.c.row).limit(limit))
+        return [ResultRun(run.row, run.n_items, run.file, run.at, run.length) for run in found]
+
+    # Endings: what is left to do for a job that has ended, and when it is tried next.
+
+    @transaction
+    def endings_of(
+        self, connection: Connection, jobs: Sequence[str]
+    ) -> dict[str, dict[str, Ending]]:
+        """Return the endings of jobs by their kind, for each of the ids."""
+        endings: dict[str, dict[str, Ending]] = {job: {} for job in jobs}
+        found = connection.execute(select(ENDINGS).where(ENDINGS.c.job.in_(jobs)))
+        for row in found.mappings():
+            endings[row["job"]][row["kind"]] = Ending(**row)
+        return endings
+
+    @transaction
+    def claim_endings(self, connection: Connection, limit: int) -> list[Ending]:
+        """Take at most `limit` endings that are due, the first ending of each client before the
+        second ending of any client.
+
+        An ending is due again after HOLD seconds unless it is postponed or finished, so each is
+        done at least once although a process dies.
+        """
+        now, other = self._clock(), ENDINGS.alias()
+        first = (other.c.job == ENDINGS.c.job) & (other.c.kind == DESTINATION)
+        first = (ENDINGS.c.kind == DESTINATION) | ~exists().where(first, other.c.state == TO_DO)
+        # Webhooks are tried for three days, and results may be kept for less.
+        due = (ENDINGS.c.state == TO_DO) & (ENDINGS.c.due <= now) & first
+        due &= _in((*FINISHED, State.EXPIRED))
+        place = func.row_number().over(partition_by=JOBS.c.client, order_by=ENDINGS.c.due)
+        queue = select(ENDINGS, place.label("place")).join(JOBS, JOBS.c.id == ENDINGS.c.job)
+        queue = queue.where(due).order_by("place", ENDINGS.c.due).limit(limit)
+        claimed = list[Ending]()
+        for row in [*connection.execute(queue).mappings()]:
+            ending = Ending(**{each.name: row[each.name] for each in ENDINGS.c})
+            # Each claim is another attempt, so one of two processes that found this row takes it.
+            one = _to_do(ending).where(ENDINGS.c.attempts == ending.attempts)
+            held = {"due": now + HOLD, "attempts": ending.attempts + 1}
+            if connection.execute(one.values(**held)).rowcount:
+                claimed.append(ending)
+        return claimed
+
+    @transaction
+    def finish(self, connection: Connection, ending: Ending, state: str, reason: str) -> None:
+        """End an ending for good."""
+        connection.execute(_to_do(ending).values(state=state, reason=reason))
+
+    @transaction
+    def postpone(
+        self,
+        connection: Connection,
+        ending: Ending,
+        seconds: float,
+        reason: str,
+        *,
+        counts: bool = True,
+    ) -> None:
+        """Try an ending again after some seconds; if it `counts`, this was one of its attempts.
+
+        Do nothing where another process has taken it meanwhile.
+        """
+        mine = _to_do(ending).where(ENDINGS.c.attempts == ending.attempts + 1)
+        values = {"due": self._clock() + seconds, "reason": reason}
+        connection.execute(mine.values(attempts=ending.attempts + counts, **values))
+
+
+TOO_MANY = problem(
+    TooManyFailures("more images failed than `max_failures` allows; the results so far are kept")
+).model_dump(exclude_none=True)
+"""The problem of a job that ended early."""
+
+
+def _in(states: Sequence[State]) -> ColumnElement[bool]:
+    return JOBS.c.state.in_([each.value for each in states])
+
+
+def _to_do(ending: Ending) -> Update:
+    """Return a change of an ending that is not done: a process that stood still comes late."""
+    mine = (ENDINGS.c.job == ending.job) & (ENDINGS.c.kind == ending.kind)
+    return update(ENDINGS).where(mine, ENDINGS.c.state == TO_DO)
+
+
+def _one_job(connection: Connection, which: ColumnElement[bool]) -> Job | None:
+    row = connection.execute(select(JOBS).where(which)).mappings().first()
+    return None if row is None else _job(row)
+
+
+def _usage(connection: Connection, client: str, key: str | None) -> JobUsage:
+    mine, stored = JOBS.c.client == client, select(func.coalesce(func.sum(JOBS.c.stored), 0))
+    query = select(
+        select(func.count()).select_from(JOBS).where(mine, _in(UNFINISHED)).scalar_subquery(),
+        exists().where(mine, JOBS.c.key == (key or "")),  # no key is empty
+        stored.scalar_subquery(),
+        stored.where(mine).scalar_subquery(),
+    )
+    jobs, repeated, of_all, of_client = connection.execute(query).one()
+    return JobUsage(jobs, bool(repeated), int(of_all), int(of_client))
+
+
+def _job(row: RowMapping) -> Job:
+    """Return the value of a row."""
+    shown = row["problem"] and json.loads(row["problem"])
+    texts = {"options": json.loads(row["options"]), "problem": shown}
+    return Job(**{**row, **texts, "state": State(row["state"])})
+
+
+def _chunk_row(job: str, number: int, span: Span) -> dict[str, Any]:
+    place = {"first": span.first, "n_items": span.count, "start": span.start, "stop": span.stop}
+    return {"job": job, "number": number, "state": WAITING, "attempts": 0, **place}
