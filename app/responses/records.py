@@ -3,24 +3,16 @@
 import base64
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from fastapi import Request
 
 from app.http.problems import problem
 from app.pipeline.results.encoded_files import EncodedFile
-from app.pipeline.results.outcomes import Answer, EncodedImage, Processed, VersionAnswer
-from models.api.schemas import (
-    FilteredImage,
-    ImageDescription,
-    Prediction,
-    Record,
-    Summary,
-    VersionRecord,
-)
+from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
+from models.api.schemas import Record, Summary
 from models.codec import Description
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
@@ -84,15 +76,12 @@ class VectorStyle:
     output: NetworkOutput
     as_base64: bool
 
-    def add(self, record: Record, vector: Vector) -> None:
-        """Put the vector of an image into its record."""
+    def of_record(self, vector: Vector) -> dict[str, object]:
+        """Return the vector of an image under its key in a record."""
         values: list[float] | str = vector.values.tolist()
         if self.as_base64:
             values = base64.b64encode(vector.values.astype("<f4").tobytes()).decode()
-        if self.output is NetworkOutput.LOGITS:
-            record.logits = values
-        else:
-            record.embedding = values
+        return {"logits" if self.output is NetworkOutput.LOGITS else "embedding": values}
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "VectorStyle":
@@ -122,41 +111,61 @@ def record(
     embeddings are written as `vectors` says.
     """
     item, outcome = answer.item, answer.outcome
-    made = _with_labels(answer, labels)
-    if isinstance(outcome, Labels):
-        return made
-    shown = partial(_shown, name=name, inline=inline)
-    if isinstance(outcome, EncodedImage):
-        made.image = shown(outcome)
-    elif isinstance(outcome, Description):
-        made.info = ImageDescription(**asdict(outcome))
-    elif isinstance(outcome, Processed):
-        made.versions = [
-            _version(number, version, request, item.index, shown)
-            for number, version in enumerate(outcome.versions)
-        ]
-        _add_labels(made, outcome.labels, labels, request, vectors)
-        made.status = "partial" if outcome.errors else "ok"
-    else:
-        _add_labels(made, outcome, labels, request, vectors)
-    return made
-
-
-def _with_labels(answer: Answer, labels: LabelSet | None) -> Record:
-    """Return the record of an answer, complete if that is labels.
-
-    They are given as values: pydantic makes all models of a record in one call.
-    """
+    # All parts are given as values, because pydantic makes the models of a record in one call.
     found: dict[str, object] = {
-        "index": answer.item.index,
-        "id": answer.item.id,
-        "source": answer.item.source,
+        "index": item.index,
+        "id": item.id,
+        "source": item.source,
         "status": "ok",
         "timing": answer.stages.milliseconds(),
     }
-    if isinstance(answer.outcome, Labels):
+
+    def failed(error: ServiceError) -> dict[str, object]:
+        return {"status": "error", "error": problem(error, request, item.index)}
+
+    def shown(image: EncodedImage, version: int | None = None) -> dict[str, object]:
+        return {
+            "media_type": image.format.media_type,
+            "width": image.width,
+            "height": image.height,
+            "bytes": image.file.size,
+            "name": None if name is None else file_name(name, image, version),
+            "data": None if inline is None else inline.add(image.file),
+        }
+
+    def labelled(output: Labels | Vector | ServiceError | None) -> dict[str, object]:
+        if isinstance(output, ServiceError):
+            return failed(output)
+        if isinstance(output, Vector):
+            return vectors.of_record(output)
+        if output is None:
+            return {}
         assert labels is not None
-        found["predictions"] = _predictions(answer.outcome, labels)
+        return {"predictions": _predictions(output, labels)}
+
+    if isinstance(outcome, EncodedImage):
+        found["image"] = shown(outcome)
+    elif isinstance(outcome, Description):
+        found["info"] = asdict(outcome)
+    elif isinstance(outcome, Processed):
+        found |= labelled(outcome.labels)
+        found["status"] = "partial" if outcome.errors else "ok"
+        found["versions"] = [
+            {
+                "index": number,
+                "id": each.id,
+                "status": "ok",
+                "timing": each.stages.milliseconds(),
+                **(
+                    failed(each.outcome)
+                    if isinstance(each.outcome, ServiceError)
+                    else {"image": shown(each.outcome, number)}
+                ),
+            }
+            for number, each in enumerate(outcome.versions)
+        ]
+    else:
+        found |= labelled(outcome)
     return Record.model_validate(found)
 
 
@@ -185,56 +194,3 @@ def summary(records: list[Record]) -> Summary:
 def line(made: Record) -> bytes:
     """Return a record as one line of JSON."""
     return made.model_dump_json(exclude_none=True).encode() + b"\n"
-
-
-def _add_labels(
-    made: Record,
-    found: Labels | Vector | ServiceError | None,
-    labels: LabelSet | None,
-    request: Request | None,
-    vectors: VectorStyle,
-) -> None:
-    """Add the output of a network, or the error that there is instead."""
-    if isinstance(found, ServiceError):
-        made.status = "error"
-        made.error = problem(found, request, made.index)
-    elif isinstance(found, Vector):
-        vectors.add(made, found)
-    elif found is not None:
-        assert labels is not None
-        made.predictions = [Prediction.model_validate(x) for x in _predictions(found, labels)]
-
-
-def _version(
-    number: int,
-    version: VersionAnswer,
-    request: Request | None,
-    index: int,
-    shown: Callable[[EncodedImage, int], FilteredImage],
-) -> VersionRecord:
-    made = VersionRecord(
-        index=number, id=version.id, status="ok", timing=version.stages.milliseconds()
-    )
-    if isinstance(version.outcome, ServiceError):
-        made.status = "error"
-        made.error = problem(version.outcome, request, index)
-    else:
-        made.image = shown(version.outcome, number)
-    return made
-
-
-def _shown(
-    image: EncodedImage,
-    version: int | None = None,
-    *,
-    name: str | None,
-    inline: InlineImages | None,
-) -> FilteredImage:
-    return FilteredImage(
-        media_type=image.format.media_type,
-        width=image.width,
-        height=image.height,
-        bytes=image.file.size,
-        name=None if name is None else file_name(name, image, version),
-        data=None if inline is None else inline.add(image.file),
-    )
