@@ -74,7 +74,7 @@ class Cycle(RequestResponseCycle):
     """
 
     def __init__(
-        self, incoming: Incoming, table: ConnectionTable, *, http_10: bool, loop: Any, **rest: Any
+        self, incoming: Incoming, table: ConnectionTable, *, http_10: bool, **rest: Any
     ) -> None:
         super().__init__(**rest)
         self._table = table
@@ -83,7 +83,6 @@ class Cycle(RequestResponseCycle):
         self.rate = BodyRate(rest["scope"])
         self.lingers = False
         self._incoming = incoming
-        self._clock = loop.time
         self._error: ServiceError | None = None
         self._http_10 = http_10
         self._sized = False
@@ -95,12 +94,12 @@ class Cycle(RequestResponseCycle):
         reading = self.more_body
         waits = reading and not self.message_event.is_set()
         if waits:
-            self.rate.wait(self._clock())
+            self.rate.wait(self._table.clock())
         message = await super().receive()
         if self._error is not None:
             raise self._error
         if reading:
-            self.rate.piece(len(cast(Any, message).get("body", b"")), self._clock())
+            self.rate.piece(len(cast(Any, message).get("body", b"")), self._table.clock())
         if waits:
             await self._table.turn()
         return message
@@ -233,7 +232,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if (self.flow.read_paused or self._half_closed) and _has(self.transport, ended):
             self._leave()
             self.transport.abort()
-        running, limits, now = self.running, self._table.limits, self.loop.time()
+        running, limits, now = self.running, self._table.limits, self._table.clock()
         if self.flow.write_paused and now - self._unread_since > limits.body_timeout:
             self._stalled()
         if running is None or running.response_complete or not running.more_body:
@@ -252,7 +251,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Note that the client reads more slowly than it is answered."""
-        self._unread_since = self.loop.time()
+        self._unread_since = self._table.clock()
         super().pause_writing()
 
     def _stalled(self) -> None:
@@ -362,7 +361,6 @@ class GuardedProtocol(HttpToolsProtocol):
             incoming,
             self._table,
             http_10=version == "1.0",
-            loop=self.loop,
             scope=scope,
             transport=self.transport,
             flow=self.flow,

@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, cast
 
@@ -26,7 +25,7 @@ from app.connections.table import ConnectionTable
 from app.processes.connection_balancer import ConnectionBalancer
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
-from app.routes.middleware import MetricsOnly
+from app.routes.middleware import MetricsOnly, is_loopback
 from app.service import Service
 from app.warm_up import warm_up
 from models.domain.alarms import alarms
@@ -254,19 +253,12 @@ def introduce(service: Service, settings: Settings) -> None:
     keys = "none" if service.keys is None else str(settings.api_keys_file)
     text = "device %s; networks %s; address %s; API keys %s"
     log.info(text, device, ", ".join(networks) or "none", address, keys)
-    if service.keys is None and not _is_loopback(settings.host):
+    if service.keys is None and not is_loopback(settings.host):
         log.warning(
             "everybody who can reach %s may use this server: set DARKROOM_API_KEYS_FILE, "
             "or listen at 127.0.0.1 behind a proxy",
             address,
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return host == "localhost"
 
 
 def _reload(service: Service) -> None:

@@ -213,7 +213,7 @@ class ForeignPages:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._origins = frozenset(settings.cors_origins)
-        allowed = settings.allowed_hosts or (() if _is_loopback(settings.host) else ("*",))
+        allowed = settings.allowed_hosts or (() if is_loopback(settings.host) else ("*",))
         self._hosts = frozenset(each.lower() for each in (*allowed, settings.host))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -231,7 +231,7 @@ class ForeignPages:
         if "*" not in self._hosts and host and listens and scope["path"] not in HEALTH:
             before, colon, _ = host.rpartition(":")
             name = (before if colon and not host.endswith("]") else host).strip("[]").lower()
-            if name not in self._hosts and not _is_loopback(name):
+            if name not in self._hosts and not is_loopback(name):
                 return ForeignHost(
                     f"the Host header names {name[:_SHOWN]!r}, which is no name of this server; "
                     "use localhost, or let the operator add the name to DARKROOM_ALLOWED_HOSTS"
@@ -249,7 +249,7 @@ class ForeignPages:
         )
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
     """Return whether a host, without a port, is this machine by its name or its address."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
