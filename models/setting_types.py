@@ -1,5 +1,6 @@
 """The types of settings: allowed values, and their conversion from text."""
 
+import functools
 import os
 import re
 import stat
@@ -17,7 +18,6 @@ from pydantic_settings import NoDecode
 
 from models.did_you_mean import hint
 from models.networks.registry import NETWORKS
-from models.ports import checked_ports
 
 Network = IPv4Network | IPv6Network
 
@@ -118,7 +118,9 @@ RateLimit = Annotated[
 ]
 """Images a second, at least 1, and how many at once: `10`, `2.5` or `10/40`."""
 
-Port = Annotated[int, Field(ge=0, le=65535)]
+HIGHEST_PORT = 65535
+
+Port = Annotated[int, Field(ge=0, le=HIGHEST_PORT)]
 
 
 def split(value: object) -> object:
@@ -141,7 +143,32 @@ Hosts = Annotated[tuple[Host, ...], NoDecode, BeforeValidator(split)]
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)]
 """Texts between commas."""
 
-Ports = Annotated[str, BeforeValidator(str), AfterValidator(checked_ports)]
+_PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
+
+
+@functools.lru_cache(16)
+def port_ranges(text: str) -> tuple[range, ...]:
+    """Return the ranges of a list of ports, `80,443,8000-8999`; raise ValueError."""
+    return tuple(_ports(part.strip()) for part in text.split(","))
+
+
+def _ports(part: str) -> range:
+    found = _PORTS.fullmatch(part)
+    first = int(found[1]) if found else 0
+    last = int(found[2] or first) if found else 0
+    if not 1 <= first <= last <= HIGHEST_PORT:
+        raise ValueError(
+            f"{part!r} is no port or range of ports from 1 to {HIGHEST_PORT}: 80,8000-8999"
+        )
+    return range(first, last + 1)
+
+
+def _checked_ports(text: str) -> str:
+    port_ranges(text)
+    return text
+
+
+Ports = Annotated[str, BeforeValidator(str), AfterValidator(_checked_ports)]
 """Ports and ranges between commas."""
 
 Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)]

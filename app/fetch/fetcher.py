@@ -37,7 +37,7 @@ from models.domain.errors import (
     TimedOut,
     TooLarge,
 )
-from models.ports import port_ranges
+from models.setting_types import port_ranges
 from models.settings import Network, Settings
 from models.version import VERSION
 

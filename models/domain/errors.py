@@ -1,48 +1,4 @@
-"""Every error that a client can get, as a tree; of HTTP it has the status numbers only.
-
-ServiceError
-├── MalformedRequest 400         the request cannot be parsed
-├── NotFound 404                 there is nothing at this address
-├── Unauthorized 401             no API key, or an unknown one
-├── Forbidden 403                a known API key that is disabled
-├── ForeignOrigin 403            a page of another origin sent the request
-├── ForeignHost 403              the Host header names another server
-├── NotAcceptable 406            no format the client accepts can be produced
-├── SlowHeaders 408              the headers of a request took too long
-├── SlowBody 408                 the client stopped sending its body
-├── ResultsExpired 410           the results of a job were kept for their time
-├── TooLarge 413                 a body, a file or a number of images over its limit
-├── UrlTooLong 414               the target of a request is over its limit
-├── UnsupportedMedia 415         not an image of a format we read
-├── Unprocessable 422
-│   ├── Undecodable              corrupt or truncated image
-│   ├── BadArchive               a damaged, encrypted or bomb-like ZIP or TAR, or member of one
-│   ├── TooManyPixels            larger than the pixel limit
-│   ├── Quarantined              content that ended two workers a while ago
-│   ├── InvalidParameter         an unknown or out-of-range option, with its path
-│   └── AddressRefused           a URL that points where we do not go
-├── IdempotencyMismatch 422      the key of a job was used for another body
-├── TooManyConnections 429       one client has too many connections
-├── HeadersTooLarge 431          the headers of a request are over a limit
-├── RateLimited 429              more images a second than the client may send
-├── TooManyJobs 429              the client has as many unfinished jobs as it may have
-├── TooManyFollowers 429         the client follows as many results as it may
-├── Cancelled 499                the client left (seen in logs only)
-├── InternalError 500            a fault of ours
-├── JobsDisabled 501             this server has no data folder
-├── OriginFailed 502             the origin of a URL answered badly or not at all
-│   └── OriginBusy               it may answer another time
-├── Unavailable 503              come again later
-│   ├── Overloaded               no permit free
-│   ├── ConnectionsExhausted     no connection free
-│   ├── Draining                 this server is stopping, or stopped before the work was done
-│   ├── WeightsMissing           no weights to classify with
-│   └── WorkerLost               the worker died while it held the job
-├── TimedOut 504
-│   ├── DeadlineExceeded         the request's own deadline passed
-│   └── OriginTimedOut           the origin of a URL was too slow
-└── StorageFull 507              no room in the data folder, or in the destination of a job
-"""
+"""Every error that a client can get; of HTTP it has the status numbers only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

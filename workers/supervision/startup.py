@@ -161,9 +161,8 @@ def _on_gpu(
     settings: Settings, on_batch: Observer, weights: bool, gpu: int, full_batches: bool
 ) -> Started:
     times = StartTimes()
-    from workers.engines.cuda.driver import make_context
     from workers.engines.cuda.engine import CudaEngine
-    from workers.engines.cuda.network import GraphedNetwork
+    from workers.engines.cuda.network import GraphedNetwork, make_context
     from workers.engines.model import Loaded, State, load_models
 
     # By default these are below the home folder, or named for the user: some ids have neither.

@@ -156,3 +156,8 @@ def input_buffer(n: int, spec: Preprocessing, dtype: torch.dtype, device: str) -
     """Return zeros of the shape (n, 3, crop, crop), channels last."""
     shape = (n, spec.crop, spec.crop, 3)
     return torch.zeros(shape, dtype=dtype, device=device).permute(0, 3, 1, 2)
+
+
+def make_context(device: str) -> None:
+    """Make torch's context on a device, which its first use would make; raises RuntimeError."""
+    torch.zeros(1, device=device)
