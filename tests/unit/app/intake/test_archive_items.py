@@ -3,11 +3,9 @@
 import asyncio
 import io
 import lzma
-import time
 import zipfile
 from collections.abc import Callable
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 import pytest
@@ -33,7 +31,6 @@ from models.domain.errors import (
     TooLarge,
 )
 from models.settings import Settings
-from tests.chaos.hostile.archives import bomb
 from tests.server import PATIENCE
 from tests.unit.app.admission.simulation import admitted
 from tests.unit.app.archives.test_tar_archive import packed as tarred
@@ -257,25 +254,3 @@ def test_an_archive_of_a_form_may_be_larger_than_an_image() -> None:
     body = form(("x.zip", "application/zip", sink.getvalue()))
     found = collected(body, FORM, Settings(max_image_bytes=1000))
     assert [shown(item)[1] for item in found.items] == [bytes(900)] * 9
-
-
-def test_a_cancelled_request_does_not_wait_for_its_archive_to_be_unpacked() -> None:
-    """Without a stop, the thread goes on for as long as the archive unpacks: minutes."""
-    archive = bomb("gz", 20 << 30, filler=210_000_000)
-
-    async def scenario() -> float:
-        spool = TemporaryFile()  # noqa: SIM115 (the blob closes it)
-        spool.write(archive)
-        spool.flush()
-        blob = Blob(cast(BinaryIO, spool), len(archive))
-        with admitted(Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30)), 1) as permit:
-            reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
-            await asyncio.sleep(0.2)
-            assert not reading.done()
-            reading.cancel()
-            before = time.process_time()
-            with pytest.raises(asyncio.CancelledError):
-                await reading
-            return time.process_time() - before
-
-    assert asyncio.run(scenario()) < 1.0

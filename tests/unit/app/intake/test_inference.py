@@ -2,11 +2,8 @@
 
 import asyncio
 import base64
-import gzip
 import json
-import zlib
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,6 @@ from hypothesis import strategies as st
 from app.admission import Admission, Permit
 from app.admission.permits import Limits
 from app.intake import inference
-from app.intake.body import coding_of, unpacked
 from app.intake.inference import (
     HEADER,
     InferenceModel,
@@ -38,7 +34,6 @@ from models.domain.errors import (
     ServiceError,
     TooLarge,
     TooManyPixels,
-    UnsupportedMedia,
 )
 from models.labels import LabelSet
 from models.networks.served import Model, ServedNetwork
@@ -74,11 +69,7 @@ def read(
     async def receive() -> Any:
         return messages.pop(0)
 
-    asked, held = request(body, receive, headers), permit()
-    if coding := coding_of(asked.scope):
-        grow, most = partial(held.grow, 0), SETTINGS.max_body_bytes
-        asked = Request(asked.scope, unpacked(asked.scope, receive, coding, most, grow))
-    return asyncio.run(collect(asked, held, SETTINGS, model))
+    return asyncio.run(collect(request(body, receive, headers), permit(), SETTINGS, model))
 
 
 def request(body: bytes, receive: Any, headers: Mapping[str, str] | None = None) -> Request:
@@ -263,8 +254,6 @@ def test_limits_have_their_own_status() -> None:
         read(document(PIXELS | {"shape": [1, 2**62, 2**62, 3]}))
     with pytest.raises(TooLarge, match="strings, brackets"):
         read(b'{"a":' * 50_000)
-    with pytest.raises(UnsupportedMedia):
-        read(document(IMAGE), {"content-encoding": "br"})
 
 
 @pytest.mark.parametrize(
@@ -298,8 +287,6 @@ def test_headers_that_are_sent_twice_are_not_read_as_their_first() -> None:
     body, length = binary("IMAGE", "BYTES", [1], elements(b"abc"))
     with pytest.raises(MalformedRequest, match="number of bytes of the JSON"):
         read(body, {HEADER: f"{length}\n{length}"})
-    with pytest.raises(UnsupportedMedia, match="gzip, gzip"):
-        read(gzip.compress(body), {HEADER: length, "content-encoding": "gzip\ngzip"})
 
 
 def test_a_tensor_of_another_size_than_its_shape_is_400() -> None:
@@ -318,24 +305,6 @@ def test_a_body_without_an_announced_length_is_read_to_its_end() -> None:
         read(body + b"x", chunked, chunk=5)
     with pytest.raises(MalformedRequest, match="ends after"):
         read(body[:-1], chunked, chunk=5)
-
-
-@pytest.mark.parametrize(
-    ("coding", "packed"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
-)
-def test_compressed_bodies_are_those_within(coding: str, packed: Any) -> None:
-    body, length = binary("IMAGE", "BYTES", [2], elements(b"abc", b"d" * 900))
-    headers = {HEADER: length, "content-encoding": coding}
-    assert contents(read(packed(body), headers, chunk=9)) == [b"abc", b"d" * 900]
-    for wrong in (packed(body)[:-1], packed(body) + b"x", b"no such data"):
-        with pytest.raises(MalformedRequest):
-            read(wrong, headers, chunk=9)
-
-
-def test_a_small_body_does_not_become_a_large_one() -> None:
-    bomb = gzip.compress(b"[" + b" " * (40 << 20))
-    with pytest.raises(TooLarge, match="compressed"):
-        read(bomb, {"content-encoding": "gzip"})
 
 
 def test_only_what_the_outputs_need_is_wanted() -> None:

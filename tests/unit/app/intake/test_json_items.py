@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import re
-from threading import current_thread
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +17,6 @@ from app.intake.json_items import (
     MOST_BYTES,
     from_base64,
     from_data_uri,
-    in_parsing_thread,
     json_items,
     json_line,
     parsed,
@@ -109,20 +107,6 @@ def test_a_byte_order_mark_before_the_text_is_skipped() -> None:
 def test_a_larger_body_is_refused_with_a_way_out() -> None:
     with pytest.raises(TooLarge, match=f"at most {MOST_BYTES} bytes; send larger images as multi"):
         read({"a": "x" * MOST_BYTES})
-
-
-def test_all_texts_are_parsed_on_one_thread_in_their_order() -> None:
-    threads: set[str] = set()
-
-    def parse(text: int) -> int:
-        threads.add(current_thread().name)
-        return text
-
-    async def scenario() -> list[int]:
-        return await asyncio.gather(*(in_parsing_thread(parse, text) for text in range(20)))
-
-    assert asyncio.run(scenario()) == [*range(20)]
-    assert len(threads) == 1
 
 
 HEAD = "data:image/png;base64,"
