@@ -14,6 +14,7 @@ reset. With TLS, or amid a streamed answer, the end of the client's stream is th
 import asyncio
 import fcntl
 import logging
+import math
 import select
 import termios
 from collections.abc import Coroutine
@@ -57,6 +58,9 @@ RDHUP = getattr(select, "POLLRDHUP", 0)
 
 SHORT_REST = 1 << 20
 """Bytes of a body that the server reads after the answer in order to keep the connection."""
+
+LITTLE = 1 << 20
+"""Bytes that a client may send after its headers or the framing of its body were refused."""
 
 RESET = 0.02
 """Seconds after which the host of a client that has left, on the same machine, has answered the
@@ -181,6 +185,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Requests that have begun in the bytes that are parsed now."""
         self._discards = False
         """Whether the bytes of the client are discarded."""
+        self._left_to_discard = math.inf
         self._unread_since = 0.0
         """When writing paused, because the client reads more slowly than it is answered."""
         self._half_closed = False
@@ -306,6 +311,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Feed the parser, which calls the `on_…` methods below, and check the limits."""
         if self._discards:
+            self._left_to_discard -= len(data)
+            if self._left_to_discard < 0:
+                self.transport.abort()
             return
         before, self._begun = self.incoming, 0
         try:
@@ -445,6 +453,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _refuse(self, error: ServiceError) -> None:
         """Answer bytes that are no request with `error`, after the requests before them."""
         self._discards = True
+        self._left_to_discard = LITTLE
         self.incoming = None
         self._table.note(error.code, self.client, error.detail)
         cycle = self.cycle
