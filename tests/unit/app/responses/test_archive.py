@@ -2,7 +2,6 @@ import asyncio
 import io
 import zipfile
 from collections.abc import AsyncIterator
-from typing import Any
 
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.answers import PIECE, stored
@@ -25,30 +24,6 @@ def test_an_archive_has_its_members_whole_and_in_order() -> None:
         assert archive.testzip() is None
         assert {name: archive.read(name) for name in archive.namelist()} == MEMBERS
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
-
-
-def test_it_is_what_zipfile_itself_writes_to_a_pipe() -> None:
-    class Pipe(io.RawIOBase):
-        def __init__(self) -> None:
-            self.content = b""
-
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: Any) -> int:
-            self.content += bytes(data)
-            return len(data)
-
-    pipe = Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in MEMBERS.items():
-            archive.writestr(zipfile.ZipInfo(name), data)
-    ours = b"".join(asyncio.run(written()))
-    with zipfile.ZipFile(io.BytesIO(ours)) as one, zipfile.ZipFile(io.BytesIO(pipe.content)) as two:
-        for mine, theirs in zip(one.infolist(), two.infolist(), strict=True):
-            assert mine.external_attr == theirs.external_attr
-            assert (mine.CRC, mine.flag_bits) == (theirs.CRC, theirs.flag_bits)
-    assert len(ours) == len(pipe.content)
 
 
 async def test_no_piece_is_large_and_others_get_their_turn() -> None:

@@ -38,6 +38,7 @@ def asked() -> ImageRequest:
 def test_a_tag_is_the_same_for_the_same_contents_and_options() -> None:
     tag = entity_tag([b"a", b"b"], {"options": {"sigma": "2", "name": "x"}})
     assert tag == entity_tag([b"a", b"b"], {"options": {"name": "x", "sigma": "2"}})
+    assert entity_tag([], {"options": {"id": "\ud800", "n": [1.5, None]}})
 
 
 def test_another_version_of_a_codec_gives_another_tag(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +61,6 @@ def test_other_contents_another_order_and_other_options_give_another_tag(
     digests: list[bytes], described: object
 ) -> None:
     assert entity_tag(digests, described) != entity_tag([b"a", b"b"], {"top_k": "1"})
-
-
-def test_half_a_surrogate_pair_and_other_values_of_json_can_be_described() -> None:
-    assert entity_tag([], {"options": {"id": "\ud800", "n": [1.5, None]}})
 
 
 @pytest.mark.parametrize("form", STREAMS)

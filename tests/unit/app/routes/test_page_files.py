@@ -51,25 +51,9 @@ def test_a_file_names_no_address_of_another_server(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_a_script_makes_no_markup_and_no_code_of_text(path: Path) -> None:
-    made = re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", path.read_text())
-    assert made is None
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_a_script_begins_with_its_idea(path: Path) -> None:
-    assert path.read_text().startswith("/**\n")
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_every_module_that_a_script_imports_exists(path: Path) -> None:
-    for imported in re.findall(r'from "\./([\w.]+)"', path.read_text()):
-        assert (FOLDER / imported).is_file()
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_every_name_that_a_script_imports_is_exported_and_used(path: Path) -> None:
+def test_a_script_makes_no_markup_and_imports_names_that_are_exported_and_used(path: Path) -> None:
     text = path.read_text()
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
     for names, module in re.findall(r'import \{ ([^}]+) \} from "\./([\w.]+)"', text):
         exported = (FOLDER / module).read_text()
         for each in names.split(", "):
@@ -83,12 +67,9 @@ def test_every_id_that_a_script_asks_for_is_in_the_html() -> None:
     assert asked <= there
 
 
-def test_ids_are_unique() -> None:
+def test_ids_are_unique_and_the_html_has_no_script_and_no_style_of_its_own() -> None:
     ids = [attributes["id"] for _, attributes in html().found if "id" in attributes]
     assert len(ids) == len(set(ids))
-
-
-def test_the_html_has_no_script_and_no_style_of_its_own() -> None:
     for tag, attributes in html().found:
         assert tag != "style"
         assert tag != "script" or "src" in attributes
