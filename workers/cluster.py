@@ -33,8 +33,7 @@ from models.networks.served import ServedNetwork
 from workers.backends.absence import Absence, combined
 from workers.backends.in_process import LocalBackend
 from workers.backends.quarantine import Quarantine
-from workers.ipc.frames import EncodedError, decode_error, encode_error, encode_source
-from workers.operations import most_result_bytes
+from workers.ipc.frames import EncodedError, bytes_for, decode_error, encode_error
 from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.cluster")
@@ -225,8 +224,7 @@ class RayBackend:
         """Return the answer of the replica that Ray Serve chooses; raise _Lost or ServiceError."""
         left = Deadline(job.deadline.at - time.monotonic())
         sent = replace(job, deadline=left, owned=False)
-        n_bytes = max(encode_source(job.image)[0].nbytes, most_result_bytes(job))
-        compute = self._by_grpc if n_bytes <= MOST_GRPC_BYTES else self._by_ray
+        compute = self._by_grpc if bytes_for(job) <= MOST_GRPC_BYTES else self._by_ray
         response = compute.remote(sent, alone=alone)
         try:
             outcome, age = await response

@@ -142,9 +142,6 @@ class FilterChain:
         return max(height * width, *(h * w for h, w in self.sizes(height, width)))
 
 
-_MOST_CHANNELS = 4
-
-
 def most_pixels(job: Job) -> int:
     """Return the pixels of the largest image that a job makes; of its own image if the job will
     fail.
@@ -156,11 +153,6 @@ def most_pixels(job: Job) -> int:
         return job.operation.most_pixels(image.height, image.width)
     except InvalidParameter:
         return image.n_pixels
-
-
-def most_result_bytes(job: Job) -> int:
-    """Return the bytes of a job's result at most: its pixels, or 0 for the few of a network."""
-    return _MOST_CHANNELS * most_pixels(job) if isinstance(job.operation, FilterChain) else 0
 
 
 def kind_of(operation: Operation) -> tuple[str, str]:

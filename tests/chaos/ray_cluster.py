@@ -7,9 +7,10 @@ one for front ends, two for workers. Clients send forms of photos all the time, 
 2. The number of replicas follows the load: one, four under load, and one again, by the images that
    wait or are computed; the bounds are those of Ray Serve.
 
-The promise: each request is answered with 200, and each image of it with its labels. The last line
-is JSON; exit code 1 where a promise is broken. Everything is bounded: `--seconds` of load for the
-kill, `--patience` seconds for each change of the number of replicas.
+The promise: each request that is accepted is answered with 200, and each image of it with its
+labels. A client whose request is refused as overload, while there is one replica, sends it again
+a second later. The last line is JSON; exit code 1 where a promise is broken. Everything is bounded:
+`--seconds` of load for the kill, `--patience` seconds for each change of the number of replicas.
 """
 
 import argparse
@@ -35,6 +36,9 @@ IMAGES = 4
 SIDE = 160
 LOOK = 0.25
 
+REFUSED = "refused"
+"""The fault of a request that is refused as overload."""
+
 
 @dataclass
 class Load:
@@ -43,6 +47,7 @@ class Load:
     url: str
     clients: int
     answered: int = 0
+    refused: int = 0
     lost: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -67,6 +72,10 @@ class Load:
             while not self._stop.is_set():
                 began = time.monotonic()
                 wrong = self._wrong(client, files)
+                while wrong == REFUSED:
+                    self.refused += 1
+                    time.sleep(1.0)
+                    wrong = self._wrong(client, files)
                 with self._lock:
                     self.answered += 1
                     self.seconds.append(time.monotonic() - began)
@@ -80,6 +89,8 @@ class Load:
             answer = client.post("/classify?top_k=1", files=files)
         except httpx.HTTPError as error:
             return repr(error)
+        if answer.status_code == 503 and answer.json()["code"] == "overloaded":
+            return REFUSED if "Retry-After" in answer.headers else "503 without Retry-After"
         if answer.status_code != 200:
             return f"{answer.status_code} {answer.text[:200]}"
         bad = [each for each in answer.json()["results"] if each["status"] != "ok"]
@@ -193,6 +204,7 @@ def shown(load: Load) -> dict[str, Any]:
     return {
         "requests": load.answered,
         "images": load.answered * IMAGES,
+        "refused": load.refused,
         "lost": len(load.lost),
         "first_lost": load.lost[:3],
         "median_s": round(times[len(times) // 2], 3) if times else None,

@@ -9,7 +9,6 @@ is then refused.
 
 import asyncio
 import logging
-import math
 import os
 import signal
 import socket
@@ -42,17 +41,14 @@ from workers.ipc.frames import (
     LoadReport,
     Submit,
     Welcome,
+    bytes_for,
     encode_operation,
     encode_source,
 )
-from workers.operations import FilterChain
 
 log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
-MAX_CHANNELS = 4
-"""Channels of the largest answer: a filter writes it over its image, and it may have more."""
-
 RETRY = 0.02
 """Seconds between two tries to reach a worker that is starting."""
 
@@ -545,15 +541,6 @@ def shape_of(content: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> frames
     """Return the shape of the content of a slot."""
     height, width, channels = content.shape
     return height, width, channels
-
-
-def bytes_for(job: Job) -> int:
-    """Return the bytes for the job's image or file, and for a filter's answer in its place."""
-    n_bytes = encode_source(job.image)[0].nbytes
-    if not isinstance(job.operation, FilterChain):
-        return n_bytes
-    size = job.operation.size_after(job.image.height, job.image.width)
-    return max(n_bytes, math.prod(size) * MAX_CHANNELS)
 
 
 def frame_of(pending: Pending) -> Submit:

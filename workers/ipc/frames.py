@@ -6,6 +6,7 @@ length in bytes, uint32 little-endian, and the MessagePack of a list of frames.
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import struct
@@ -19,7 +20,7 @@ from models.domain import errors
 from models.domain.backend import Load
 from models.domain.errors import FieldError, InternalError, ServiceError
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
-from models.domain.job import Labels, Lane, Operation, ReleaseReason, Trace
+from models.domain.job import Job, Labels, Lane, Operation, ReleaseReason, Trace
 from models.networks.served import ServedNetwork
 from workers.filters.registry import parse_chain
 from workers.ipc.arena import ArenaSlot
@@ -157,6 +158,9 @@ class _Classify(msgspec.Struct, array_like=True, tag=True):
     preprocessed: bool
 
 
+MAX_CHANNELS = 4
+"""Channels of the largest answer: a filter writes it over its image, and it may have more."""
+
 _OPERATIONS = msgspec.msgpack.Decoder(_Chain | _Classify)
 
 
@@ -197,6 +201,15 @@ def encode_source(source: Source) -> tuple[Pixels, JpegHeader | None]:
         return source.values.view(np.uint8), None
     header = JpegHeader(source.height, source.width, source.orientation, source.subsampling)
     return source.data.reshape(-1, 1, 1), header
+
+
+def bytes_for(job: Job) -> int:
+    """Return the bytes for the job's image or file, and for a filter's answer in its place."""
+    n_bytes = encode_source(job.image)[0].nbytes
+    if not isinstance(job.operation, FilterChain):
+        return n_bytes
+    size = job.operation.size_after(job.image.height, job.image.width)
+    return max(n_bytes, math.prod(size) * MAX_CHANNELS)
 
 
 def decode_source(lying: Pixels, jpeg: JpegHeader | None) -> Image | Jpeg:

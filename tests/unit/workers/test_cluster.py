@@ -5,7 +5,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,21 +92,18 @@ class Handle:
         return self.wrong.pop() if self.wrong else await self.replica.report()
 
 
-Test = Callable[[RayBackend, Handle], Coroutine[Any, Any, None]]
-
-
-def within(lose: Callable[[], BaseException | None], test: Test) -> None:
-    async def run() -> None:
-        handle = Handle(lose)
-        backend = RayBackend(handle, 0.2, report_every=0.05)
-        try:
-            async with asyncio.timeout(10):
-                await test(backend, handle)
-        finally:
-            await backend.aclose()
-            handle.replica.worker.stop()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def served(
+    lose: Callable[[], BaseException | None],
+) -> AsyncIterator[tuple[RayBackend, Handle]]:
+    """Yield a backend on a replica of which `lose` loses calls."""
+    handle = Handle(lose)
+    backend = RayBackend(handle, 0.2, report_every=0.05)
+    try:
+        yield backend, handle
+    finally:
+        await backend.aclose()
+        handle.replica.worker.stop()
 
 
 def losing(times: int, error: Callable[[], BaseException]) -> Callable[[], BaseException | None]:
@@ -135,26 +133,22 @@ def failed(cause: BaseException) -> BaseException:
 
 
 @pytest.mark.parametrize("error", [died, unavailable])
-def test_a_job_of_a_lost_replica_is_sent_again_and_computed_alone(
+async def test_a_job_of_a_lost_replica_is_sent_again_and_computed_alone(
     error: Callable[[], BaseException],
 ) -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+    async with served(losing(1, error)) as (backend, handle):
         done = await backend.run(fake_job(1))
         assert done.result == Labels((1,), (1.0,))
         assert handle.alone == [False, True]
 
-    within(losing(1, error), test)
 
-
-def test_a_job_that_ends_every_replica_is_given_up_and_its_content_refused() -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_a_job_that_ends_every_replica_is_given_up_and_its_content_refused() -> None:
+    async with served(losing(100, died)) as (backend, handle):
         with pytest.raises(WorkerLost, match="3 replicas were lost"):
             await backend.run(fake_job(1))
         assert len(handle.alone) == MAX_LOSSES
         with pytest.raises(Quarantined):
             await backend.run(fake_job(1))
-
-    within(losing(100, died), test)
 
 
 @pytest.mark.parametrize(
@@ -162,56 +156,47 @@ def test_a_job_that_ends_every_replica_is_given_up_and_its_content_refused() -> 
     [asyncio.CancelledError, lambda: failed(asyncio.CancelledError())],
     ids=["cancelled", "cancelled there"],
 )
-def test_replicas_that_leave_are_no_losses(error: Callable[[], BaseException]) -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_replicas_that_leave_are_no_losses(error: Callable[[], BaseException]) -> None:
+    async with served(losing(MAX_LOSSES + 2, error)) as (backend, handle):
         await backend.run(fake_job(1))
         assert handle.alone == [False] * (MAX_LOSSES + 3)
 
-    within(losing(MAX_LOSSES + 2, error), test)
 
-
-def test_a_stopped_worker_is_a_replica_that_leaves() -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_a_stopped_worker_is_a_replica_that_leaves() -> None:
+    async with served(lambda: None) as (backend, handle):
         handle.replica.worker.stop()
         with pytest.raises(DeadlineExceeded):
             await backend.run(fake_job(1, deadline=Deadline.after(0.2, time.monotonic())))
         assert len(handle.alone) > MAX_LOSSES
 
-    within(lambda: None, test)
 
-
-def test_a_job_without_a_replica_ends_at_its_deadline() -> None:
-    async def test(backend: RayBackend, _handle: Handle) -> None:
+async def test_a_job_without_a_replica_ends_at_its_deadline() -> None:
+    async with served(losing(1000, asyncio.CancelledError)) as (backend, _handle):
         with pytest.raises(DeadlineExceeded):
             await backend.run(fake_job(1, deadline=Deadline.after(0.2, time.monotonic())))
 
-    within(losing(1000, asyncio.CancelledError), test)
 
-
-def test_what_rays_queue_refuses_is_an_error_of_ours() -> None:
-    async def test(backend: RayBackend, _handle: Handle) -> None:
+async def test_what_rays_queue_refuses_is_an_error_of_ours() -> None:
+    handle_error: list[BaseException] = []
+    async with served(lambda: handle_error[-1]) as (backend, _handle):
         from ray.serve.exceptions import BackPressureError
 
         handle_error.append(BackPressureError(num_queued_requests=1, max_queued_requests=1))
         with pytest.raises(Overloaded):
             await backend.run(fake_job(1))
 
-    handle_error: list[BaseException] = []
-    within(lambda: handle_error[-1], test)
-
 
 @pytest.mark.parametrize("error", [lambda: failed(ValueError("a fault")), lambda: TypeError("x")])
-def test_a_fault_of_code_is_no_loss(error: Callable[[], BaseException]) -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_a_fault_of_code_is_no_loss(error: Callable[[], BaseException]) -> None:
+    async with served(error) as (backend, handle):
         with pytest.raises(InternalError):
             await backend.run(fake_job(1))
         assert len(handle.calls) == 1
 
-    within(error, test)
 
+async def test_a_cancelled_job_cancels_its_call() -> None:
+    async with served(lambda: None) as (backend, handle):
 
-def test_a_cancelled_job_cancels_its_call() -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
         async def never() -> object:
             return await asyncio.Event().wait()
 
@@ -228,21 +213,17 @@ def test_a_cancelled_job_cancels_its_call() -> None:
             await task
         assert handle.calls[0].cancelled
 
-    within(lambda: None, test)
 
-
-def test_a_replica_with_other_weights_is_noticed() -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_a_replica_with_other_weights_is_noticed() -> None:
+    async with served(lambda: None) as (backend, handle):
         await wait_until(lambda: backend.load().alive)
         assert not backend.changed
         handle.replica._identity = "other"
         await wait_until(lambda: backend.changed)
 
-    within(lambda: None, test)
 
-
-def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
+    async with served(lambda: None) as (backend, handle):
         await wait_until(lambda: backend.load().alive)
         assert (backend.busy_images, backend.absence()) == (8, 0.0)
         other = Report("two", "", 4, backend.load())
@@ -254,19 +235,15 @@ def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
         await wait_until(lambda: not handle.wrong)
         await wait_until(lambda: backend.busy_images == 8)
 
-    within(lambda: None, test)
 
-
-def test_without_replicas_the_backend_is_not_alive() -> None:
-    async def test(backend: RayBackend, _handle: Handle) -> None:
+async def test_without_replicas_the_backend_is_not_alive() -> None:
+    async with served(lambda: None) as (backend, _handle):
         assert not backend.load().alive
         assert backend.absence() > 0
 
-    within(lambda: None, test)
 
-
-def test_nothing_is_sent_after_the_drain() -> None:
-    async def test(backend: RayBackend, handle: Handle) -> None:
+async def test_nothing_is_sent_after_the_drain() -> None:
+    async with served(losing(1000, asyncio.CancelledError)) as (backend, handle):
         job = asyncio.create_task(backend.run(fake_job(1)))
         await wait_until(lambda: bool(handle.calls))
         await backend.aclose()
@@ -275,5 +252,3 @@ def test_nothing_is_sent_after_the_drain() -> None:
             await job
         await asyncio.sleep(0.05)
         assert len(handle.calls) == calls
-
-    within(losing(1000, asyncio.CancelledError), test)

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import cast
@@ -18,18 +18,13 @@ from tests.server import PATIENCE
 _ACCEPTED: list[asyncio.Transport] = []
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    """Run it, then close what was accepted: a forgotten transport is a warning in a later test."""
-
-    async def whole() -> None:
-        try:
-            await scenario()
-        finally:
-            while _ACCEPTED:
-                _ACCEPTED.pop().abort()
-            await asyncio.sleep(0)
-
-    asyncio.run(whole())
+@pytest.fixture(autouse=True)
+async def all_closed() -> AsyncIterator[None]:
+    """Close what was accepted: a forgotten transport is a warning in a later test."""
+    yield
+    while _ACCEPTED:
+        _ACCEPTED.pop().abort()
+    await asyncio.sleep(0)
 
 
 @dataclass
@@ -68,37 +63,31 @@ async def connected(front_ends: list[FrontEnd], n: int) -> None:
             await asyncio.sleep(0)
 
 
-def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
-    async def scenario() -> None:
-        all_four = front_ends(4)
-        acceptors = [each.opened(listening.dup()) for each in all_four]
-        with ExitStack() as stack:
-            for n in range(32):
-                stack.enter_context(socket.create_connection(listening.getsockname()))
-                await connected(all_four, n + 1)
-        assert [len(each.connections) for each in all_four] == [8] * 4
-        for each in acceptors:
-            each.close()
-
-    run(scenario)
+async def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
+    all_four = front_ends(4)
+    acceptors = [each.opened(listening.dup()) for each in all_four]
+    with ExitStack() as stack:
+        for n in range(32):
+            stack.enter_context(socket.create_connection(listening.getsockname()))
+            await connected(all_four, n + 1)
+    assert [len(each.connections) for each in all_four] == [8] * 4
+    for each in acceptors:
+        each.close()
 
 
-def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
+async def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
     listening: socket.socket,
 ) -> None:
-    async def scenario() -> None:
-        front_end, _dead = front_ends(2)
-        alive = front_end.opened(listening.dup())
-        with ExitStack() as stack:
-            for _ in range(8):
-                stack.enter_context(socket.create_connection(listening.getsockname()))
-            await connected([front_end], 8)
-        alive.close()
-
-    run(scenario)
+    front_end, _dead = front_ends(2)
+    alive = front_end.opened(listening.dup())
+    with ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(socket.create_connection(listening.getsockname()))
+        await connected([front_end], 8)
+    alive.close()
 
 
-def test_who_could_not_accept_tries_again(
+async def test_who_could_not_accept_tries_again(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_balancer, "NO_ROOM", 0.0)
@@ -114,32 +103,26 @@ def test_who_could_not_accept_tries_again(
                 raise OSError(errno.EMFILE, "too many open files")
             return super().accept()
 
-    async def scenario() -> None:
-        front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
-        room = list[bool]()
-        made = front_end.opened(crowded, lambda: room.append(True))
-        with socket.create_connection(listening.getsockname()):
-            await connected([front_end], 1)
-        assert room == [True]
-        made.close()
-
-    run(scenario)
+    front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
+    room = list[bool]()
+    made = front_end.opened(crowded, lambda: room.append(True))
+    with socket.create_connection(listening.getsockname()):
+        await connected([front_end], 1)
+    assert room == [True]
+    made.close()
 
 
-def test_connections_that_wait_at_the_end_are_taken_and_none_after_it(
+async def test_connections_that_wait_at_the_end_are_taken_and_none_after_it(
     listening: socket.socket,
 ) -> None:
-    async def scenario() -> None:
-        front_end, _other = front_ends(2)
-        front_end.counters.add(Total.CONNECTIONS, 1)  # the other has none
-        acceptor = front_end.opened(listening.dup())
-        with socket.create_connection(listening.getsockname()):
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            acceptor.close()
-            await connected([front_end], 1)
-        with socket.create_connection(listening.getsockname()):
-            await asyncio.sleep(2 * connection_balancer.PAUSE)
-        assert len(front_end.connections) == 1
-
-    run(scenario)
+    front_end, _other = front_ends(2)
+    front_end.counters.add(Total.CONNECTIONS, 1)  # the other has none
+    acceptor = front_end.opened(listening.dup())
+    with socket.create_connection(listening.getsockname()):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        acceptor.close()
+        await connected([front_end], 1)
+    with socket.create_connection(listening.getsockname()):
+        await asyncio.sleep(2 * connection_balancer.PAUSE)
+    assert len(front_end.connections) == 1

@@ -1,6 +1,5 @@
 """The line at the start of a server, and the warning of one that everybody may use."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -24,20 +23,17 @@ from tests.in_process import served
         ("0.0.0.0", True, False),
     ],
 )
-def test_a_server_says_what_it_serves_with_and_warns_where_everybody_may_use_it(
+async def test_a_server_says_what_it_serves_with_and_warns_where_everybody_may_use_it(
     host: str, with_keys: bool, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "darkroom.server")
 
-    async def test() -> None:
-        async with served() as app:
-            service = app.state.service
-            file = tmp_path / "keys"
-            file.write_text("a:secret\n")
-            service.keys = ApiKeys(file) if with_keys else None
-            introduce(service, Settings(host=host, port=8080, api_keys_file=file))
-
-    asyncio.run(test())
+    async with served() as app:
+        service = app.state.service
+        file = tmp_path / "keys"
+        file.write_text("a:secret\n")
+        service.keys = ApiKeys(file) if with_keys else None
+        introduce(service, Settings(host=host, port=8080, api_keys_file=file))
     line = caplog.records[0].getMessage()
     keys = str(tmp_path / "keys") if with_keys else "none"
     assert line == f"device fake; networks resnet18 (fake); address {host}:8080; API keys {keys}"

@@ -58,59 +58,50 @@ def test_a_job_goes_on_when_the_requests_of_its_server_are_given_up() -> None:
     worker.stop()
 
 
-def test_a_drain_that_takes_too_long_is_given_up() -> None:
+async def test_a_drain_that_takes_too_long_is_given_up() -> None:
     gate = Gate()
 
-    async def test() -> None:
-        backend = LocalBackend(started(FakeEngine(slots=1, on_collect=gate)), drain_timeout=0.0)
-        hung = asyncio.create_task(backend.run(fake_job()))
-        await asyncio.to_thread(gate.wait_reached)
-        await backend.aclose()
-        with pytest.raises(WorkerLost):
-            await hung
-
-    asyncio.run(test())
+    backend = LocalBackend(started(FakeEngine(slots=1, on_collect=gate)), drain_timeout=0.0)
+    hung = asyncio.create_task(backend.run(fake_job()))
+    await asyncio.to_thread(gate.wait_reached)
+    await backend.aclose()
+    with pytest.raises(WorkerLost):
+        await hung
     gate.open()
 
 
-def test_a_failed_job_keeps_no_image_alive() -> None:
+async def test_a_failed_job_keeps_no_image_alive() -> None:
     """Not even until the next run of the garbage collector: images are large."""
 
-    async def test() -> None:
-        backend = LocalBackend(started(FakeEngine(answer=lambda _job: Undecodable("no image"))))
-        job = fake_job()
-        pixels = weakref.ref(as_image(job.image).pixels)
-        error: Undecodable | None = None
-        gc.disable()
-        try:
-            await backend.run(job)
-        except Undecodable as raised:
-            error = raised
-        finally:
-            gc.enable()
-        await backend.aclose()
-        del job
-        assert error is not None
-        assert pixels() is None
-
-    asyncio.run(test())
+    backend = LocalBackend(started(FakeEngine(answer=lambda _job: Undecodable("no image"))))
+    job = fake_job()
+    pixels = weakref.ref(as_image(job.image).pixels)
+    error: Undecodable | None = None
+    gc.disable()
+    try:
+        await backend.run(job)
+    except Undecodable as raised:
+        error = raised
+    finally:
+        gc.enable()
+    await backend.aclose()
+    del job
+    assert error is not None
+    assert pixels() is None
 
 
-def test_a_job_cancelled_with_its_answer_on_the_way_harms_no_neighbour() -> None:
+async def test_a_job_cancelled_with_its_answer_on_the_way_harms_no_neighbour() -> None:
     gate = Gate()
 
-    async def test() -> None:
-        worker = started(FakeEngine(slots=1, on_collect=gate))
-        backend = LocalBackend(worker)
-        plug = asyncio.create_task(backend.run(fake_job()))
-        await asyncio.to_thread(gate.wait_reached)
-        left, kept = (asyncio.create_task(backend.run(fake_job(n))) for n in (1, 2))
-        await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
-        gate.open()
-        worker.stop()  # all outcomes are posted, and this loop has not turned since
-        left.cancel()
-        assert (await kept).result == Labels((2,), (1.0,))
-        assert left.cancelled()
-        await plug
-
-    asyncio.run(test())
+    worker = started(FakeEngine(slots=1, on_collect=gate))
+    backend = LocalBackend(worker)
+    plug = asyncio.create_task(backend.run(fake_job()))
+    await asyncio.to_thread(gate.wait_reached)
+    left, kept = (asyncio.create_task(backend.run(fake_job(n))) for n in (1, 2))
+    await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
+    gate.open()
+    worker.stop()  # all outcomes are posted, and this loop has not turned since
+    left.cancel()
+    assert (await kept).result == Labels((2,), (1.0,))
+    assert left.cancelled()
+    await plug

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -46,7 +46,19 @@ ENGINE = partial(FakeEngine, slots=1, keep=True)
 def backend(*workers: RunningWorker | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
     given = {"work": OwnWork(len(addresses)), "drain_timeout": 20.0, **hooks}
-    return ProcessBackend(addresses, arena, **given)
+    _OPEN.append(ProcessBackend(addresses, arena, **given))
+    return _OPEN[-1]
+
+
+_OPEN: list[ProcessBackend] = []
+
+
+@pytest.fixture(autouse=True)
+async def all_closed() -> AsyncIterator[None]:
+    """Close the backends of a test at its end."""
+    yield
+    while _OPEN:
+        await _OPEN.pop().aclose()
 
 
 def new_address() -> str:
@@ -56,14 +68,6 @@ def new_address() -> str:
 def number(completed: Completed) -> int:
     assert isinstance(completed.result, Labels)
     return completed.result.class_ids[0]
-
-
-def run(test: Coroutine[object, object, None]) -> None:
-    async def guarded() -> None:
-        async with asyncio.timeout(3 * GUARD):
-            await test
-
-    asyncio.run(guarded())
 
 
 async def on_device(worker: RunningWorker) -> None:
@@ -80,116 +84,78 @@ def refuses(worker: RunningWorker) -> bool:
     return False
 
 
-def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
+async def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
     address = new_address()
 
-    async def test() -> None:
-        with ExitStack() as first:
-            worker = first.enter_context(running_worker(ENGINE, LIMITS, address))
-            ours = backend(address)
-            await ours.welcome()
-            worker.gate.shut()
-            tasks = [asyncio.create_task(ours.run(fake_job(n, n_pixels=5))) for n in range(9)]
-            await on_device(worker)
-        await wait_until(lambda: not ours.load().alive)
-        with running_worker(ENGINE, LIMITS, address):
-            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
-            await ours.aclose()
-
-    run(test())
+    with ExitStack() as first:
+        worker = first.enter_context(running_worker(ENGINE, LIMITS, address))
+        ours = backend(address)
+        await ours.welcome()
+        worker.gate.shut()
+        tasks = [asyncio.create_task(ours.run(fake_job(n, n_pixels=5))) for n in range(9)]
+        await on_device(worker)
+    await wait_until(lambda: not ours.load().alive)
+    with running_worker(ENGINE, LIMITS, address):
+        assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
 
 
-def test_the_welcome_waits_for_all_workers_as_long_as_it_may() -> None:
+async def test_the_welcome_waits_for_all_workers_as_long_as_it_may() -> None:
     late = new_address()
 
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, late)
-            assert (await ours.welcome()).device == "fake"
-            assert (await ours.welcome(0.05)).device == "fake"
-            waiting = asyncio.create_task(ours.welcome(GUARD))
-            await asyncio.sleep(0.1)
-            assert not waiting.done()
-            with running_worker(ENGINE, LIMITS, late):
-                await waiting
-                assert ours.load().device == "fake, fake"
-                await ours.aclose()
-
-    run(test())
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, late)
+        assert (await ours.welcome()).device == "fake"
+        assert (await ours.welcome(0.05)).device == "fake"
+        waiting = asyncio.create_task(ours.welcome(GUARD))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        with running_worker(ENGINE, LIMITS, late):
+            await waiting
+            assert ours.load().device == "fake, fake"
 
 
-def test_what_a_lost_worker_had_not_answered_goes_to_another() -> None:
-    async def test() -> None:
-        with ExitStack() as first, running_worker(ENGINE, LIMITS) as other:
-            worker = first.enter_context(running_worker(ENGINE, LIMITS))
-            ours = backend(worker, other)
-            await wait_until(lambda: ours.load().device == "fake, fake")
-            worker.gate.shut()
-            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(20)]
-            await on_device(worker)
-            first.close()
-            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(20))
-            await ours.aclose()
-
-    run(test())
-
-
-def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -> None:
-    async def test() -> None:
-        with ExitStack() as lost, ExitStack() as stack:
-            first = lost.enter_context(running_worker(ENGINE, LIMITS))
-            others = [stack.enter_context(running_worker(ENGINE, LIMITS)) for _ in range(3)]
-            ours = backend(first, *others)
-            await wait_until(lambda: ours.load().device == "fake, fake, fake, fake")
-            first.gate.shut()
-            others[0].gate.shut()
-            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(80)]
-            await on_device(first)
-            await wait_until(lambda: others[0].worker.load().queued_jobs > 0)
-            leaving = asyncio.create_task(asyncio.to_thread(others[0].worker.stop))
-            await wait_until(lambda: refuses(others[0]))
-            others[0].gate.open()
-            lost.close()
-            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(80))
-            await leaving
-            assert [
-                number(c) for c in await asyncio.gather(*map(ours.run, map(fake_job, range(9))))
-            ]
-            await ours.aclose()
-
-    run(test())
+async def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -> None:
+    with ExitStack() as lost, ExitStack() as stack:
+        first = lost.enter_context(running_worker(ENGINE, LIMITS))
+        others = [stack.enter_context(running_worker(ENGINE, LIMITS)) for _ in range(3)]
+        ours = backend(first, *others)
+        await wait_until(lambda: ours.load().device == "fake, fake, fake, fake")
+        first.gate.shut()
+        others[0].gate.shut()
+        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(80)]
+        await on_device(first)
+        await wait_until(lambda: others[0].worker.load().queued_jobs > 0)
+        leaving = asyncio.create_task(asyncio.to_thread(others[0].worker.stop))
+        await wait_until(lambda: refuses(others[0]))
+        others[0].gate.open()
+        lost.close()
+        assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(80))
+        await leaving
+        assert [number(c) for c in await asyncio.gather(*map(ours.run, map(fake_job, range(9))))]
 
 
-def test_jobs_go_to_the_worker_with_the_fewest() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
-            ours = backend(one, other)
-            await wait_until(lambda: ours.load().device == "fake, fake")
-            await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
-            assert len(one.engine.seen) == len(other.engine.seen) == 20
-            await ours.aclose()
-
-    run(test())
+async def test_jobs_go_to_the_worker_with_the_fewest() -> None:
+    with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
+        ours = backend(one, other)
+        await wait_until(lambda: ours.load().device == "fake, fake")
+        await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
+        assert len(one.engine.seen) == len(other.engine.seen) == 20
 
 
-def test_one_large_image_counts_as_many_small_ones_and_so_does_work_of_other_front_ends() -> None:
-    async def test() -> None:
-        work = OwnWork(2)
-        with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
-            ours = backend(one, other, work=work)
-            await wait_until(lambda: ours.load().device == "fake, fake")
-            work.add(0, 100)
-            await asyncio.gather(*(ours.run(fake_job(n, n_pixels=10)) for n in range(9)))
-            assert (len(one.engine.seen), len(other.engine.seen)) == (0, 9)
-            await ours.run(fake_job(9, n_pixels=200))
-            assert work.totals() == [100, 0]
-            work.add(0, -100)
-            await ours.aclose()
-
-    run(test())
+async def test_large_images_count_as_many_small_ones_and_so_does_the_work_of_others() -> None:
+    work = OwnWork(2)
+    with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
+        ours = backend(one, other, work=work)
+        await wait_until(lambda: ours.load().device == "fake, fake")
+        work.add(0, 100)
+        await asyncio.gather(*(ours.run(fake_job(n, n_pixels=10)) for n in range(9)))
+        assert (len(one.engine.seen), len(other.engine.seen)) == (0, 9)
+        await ours.run(fake_job(9, n_pixels=200))
+        assert work.totals() == [100, 0]
+        work.add(0, -100)
 
 
-def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
+async def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, given_up = new_address(), ProcessBackend._given_up
@@ -201,327 +167,229 @@ def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
 
     monkeypatch.setattr(ProcessBackend, "_given_up", after_the_deadline)
 
-    async def test() -> None:
-        ours = backend(address)
-        with running_worker(ENGINE, LIMITS, address) as worker:
-            await ours.welcome()
-            worker.gate.shut()
-            job = fake_job(1, deadline=Deadline.after(1.0, time.monotonic()))
-            task = asyncio.create_task(ours.run(job))
-            await wait_until(lambda: bool(worker.engine.batches) or task.done())
-        with pytest.raises(DeadlineExceeded):
-            await asyncio.wait_for(task, GUARD)  # no worker comes any more
-        await ours.aclose()
-
-    run(test())
+    ours = backend(address)
+    with running_worker(ENGINE, LIMITS, address) as worker:
+        await ours.welcome()
+        worker.gate.shut()
+        job = fake_job(1, deadline=Deadline.after(0.2, time.monotonic()))
+        task = asyncio.create_task(ours.run(job))
+        await wait_until(lambda: bool(worker.engine.batches) or task.done())
+    with pytest.raises(DeadlineExceeded):
+        await asyncio.wait_for(task, GUARD)  # no worker comes any more
 
 
-def test_a_job_that_was_with_every_worker_that_died_is_given_up() -> None:
+async def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
     address = new_address()
 
-    async def test() -> None:
-        ours = backend(address)
+    ours = backend(address)
+    late = fake_job(1, deadline=Deadline.after(0.05, time.monotonic()))
+    with pytest.raises(DeadlineExceeded):
+        await ours.run(late)
+    task = asyncio.create_task(ours.run(fake_job(2)))
+    await wait_until(lambda: ours.load().queued_jobs == 1)
+    with running_worker(ENGINE, LIMITS, address) as worker:
+        assert number(await task) == 2
+        assert worker.engine.seen == [2]
+
+
+async def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, arena=3 * PAGE)
+        await ours.welcome()
+        answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(100)))
+        assert [number(each) for each in answers] == list(range(100))
+
+
+async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done() -> None:
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, arena=PAGE)
+        await ours.welcome()
+        worker.gate.shut()
         task = asyncio.create_task(ours.run(fake_job(1)))
-        for _ in range(MAX_LOSSES):
-            with running_worker(ENGINE, LIMITS, address) as worker:
-                worker.gate.shut()
-                await on_device(worker)
-        with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
-            await task
-        with running_worker(ENGINE, LIMITS, address):
-            assert number(await ours.run(fake_job(2))) == 2
-            await ours.aclose()
-
-    run(test())
-
-
-def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
-    address = new_address()
-
-    async def test() -> None:
-        ours = backend(address)
-        late = fake_job(1, deadline=Deadline.after(0.05, time.monotonic()))
+        await on_device(worker)
+        task.cancel()
+        late = fake_job(2, deadline=Deadline.after(0.1, time.monotonic()))
         with pytest.raises(DeadlineExceeded):
             await ours.run(late)
-        task = asyncio.create_task(ours.run(fake_job(2)))
-        await wait_until(lambda: ours.load().queued_jobs == 1)
-        with running_worker(ENGINE, LIMITS, address) as worker:
-            assert number(await task) == 2
-            assert worker.engine.seen == [2]
-            await ours.aclose()
-
-    run(test())
+        worker.gate.open()
+        assert number(await ours.run(fake_job(3))) == 3
+        assert worker.engine.seen == [1, 3]
 
 
-def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, arena=3 * PAGE)
-            await ours.welcome()
-            answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(100)))
-            assert [number(each) for each in answers] == list(range(100))
-            await ours.aclose()
-
-    run(test())
-
-
-def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, arena=PAGE)
-            await ours.welcome()
-            worker.gate.shut()
-            task = asyncio.create_task(ours.run(fake_job(1)))
-            await on_device(worker)
-            task.cancel()
-            late = fake_job(2, deadline=Deadline.after(0.1, time.monotonic()))
-            with pytest.raises(DeadlineExceeded):
-                await ours.run(late)
-            worker.gate.open()
-            assert number(await ours.run(fake_job(3))) == 3
-            assert worker.engine.seen == [1, 3]
-            await ours.aclose()
-
-    run(test())
+async def test_waiting_for_room_can_be_cancelled_at_any_point() -> None:
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, arena=2 * PAGE)
+        await ours.welcome()
+        for turns in range(12):
+            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(6)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(number(t.result()) == n for n, t in enumerate(tasks) if n % 2)
+        assert number(await ours.run(fake_job(5, n_pixels=PAGE // 2))) == 5
 
 
-def test_waiting_for_room_can_be_cancelled_at_any_point() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, arena=2 * PAGE)
-            await ours.welcome()
-            for turns in range(12):
-                tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(6)]
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                for task in tasks[::2]:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                assert all(number(t.result()) == n for n, t in enumerate(tasks) if n % 2)
-            assert number(await ours.run(fake_job(5, n_pixels=PAGE // 2))) == 5
-            await ours.aclose()
-
-    run(test())
+async def test_an_image_that_never_fits_is_refused_at_once() -> None:
+    ours = backend(new_address(), arena=PAGE)
+    with pytest.raises(TooManyPixels, match="no room"):
+        await ours.run(fake_job(1, n_pixels=PAGE + 1))
 
 
-def test_an_image_that_never_fits_is_refused_at_once() -> None:
-    async def test() -> None:
-        ours = backend(new_address(), arena=PAGE)
-        with pytest.raises(TooManyPixels, match="no room"):
-            await ours.run(fake_job(1, n_pixels=PAGE + 1))
-        await ours.aclose()
-
-    run(test())
-
-
-def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
+async def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
     def answer(job: Job) -> Image:
         return Image(255 - as_image(job.image).pixels)
 
-    async def test() -> None:
-        with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
-            ours = backend(worker)
-            await ours.welcome()
-            first = (await ours.run(fake_job(1, n_pixels=7))).result
-            await asyncio.gather(*(ours.run(fake_job(n, n_pixels=7)) for n in range(50)))
-            assert isinstance(first, Image)
-            assert first.pixels.tolist() == [[[254]] * 7]
-            await ours.aclose()
-
-    run(test())
+    with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
+        ours = backend(worker)
+        await ours.welcome()
+        first = (await ours.run(fake_job(1, n_pixels=7))).result
+        await asyncio.gather(*(ours.run(fake_job(n, n_pixels=7)) for n in range(50)))
+        assert isinstance(first, Image)
+        assert first.pixels.tolist() == [[[254]] * 7]
 
 
-def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
+async def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
     def answer(job: Job) -> Image | Labels:
         found = first_sample(job)
         assert isinstance(found, Labels)
         large = Image(as_image(job.image).pixels.repeat(9000, 0))
         return large if found.class_ids == (2,) else found
 
-    async def test() -> None:
-        with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
-            ours = backend(worker)
-            await ours.welcome()
-            found = await asyncio.gather(
-                *(ours.run(fake_job(n)) for n in range(4)), return_exceptions=True
-            )
-            assert isinstance(found.pop(2), InternalError)
-            assert [number(c) for c in found if isinstance(c, Completed)] == [0, 1, 3]
-            await ours.aclose()
-
-    run(test())
+    with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
+        ours = backend(worker)
+        await ours.welcome()
+        found = await asyncio.gather(
+            *(ours.run(fake_job(n)) for n in range(4)), return_exceptions=True
+        )
+        assert isinstance(found.pop(2), InternalError)
+        assert [number(c) for c in found if isinstance(c, Completed)] == [0, 1, 3]
 
 
-def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
+async def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
     told: list[Batched] = []
 
     def fail(batched: Batched) -> None:
         told.append(batched)
         raise OSError("the disk is full")
 
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, on_batch=fail)
-            answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(30)))
-            assert [number(each) for each in answers] == list(range(30))
-            await wait_until(lambda: sum(batched.size for batched in told) == 30)
-            await ours.aclose()
-
-    run(test())
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, on_batch=fail)
+        answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(30)))
+        assert [number(each) for each in answers] == list(range(30))
+        await wait_until(lambda: sum(batched.size for batched in told) == 30)
 
 
-def test_one_degraded_worker_of_two_is_reported_whichever_came_last() -> None:
-    degraded, healthy = Welcome("cpu", degraded="no GPU"), Welcome("cuda:0")
-
-    async def test(*welcomes: Welcome) -> None:
-        addresses, devices = [new_address() for _ in welcomes], set[str]()
-        ours = backend(*addresses)
-        with ExitStack() as stack:
-            for address, welcome in zip(addresses, welcomes, strict=True):
-                stack.enter_context(running_worker(ENGINE, LIMITS, address, welcome))
-                devices.add(welcome.device)
-                await wait_until(lambda: set(ours.load().device.split(", ")) == devices)
-            assert ours.current.degraded == "no GPU"
-            await ours.aclose()
-
-    run(test(degraded, healthy))
-    run(test(healthy, degraded))
+DEGRADED, HEALTHY = Welcome("cpu", degraded="no GPU"), Welcome("cuda:0")
 
 
-def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_the_first(
+@pytest.mark.parametrize("welcomes", [(DEGRADED, HEALTHY), (HEALTHY, DEGRADED)])
+async def test_one_degraded_worker_of_two_is_reported_whichever_came_last(
+    welcomes: tuple[Welcome, ...],
+) -> None:
+    addresses, devices = [new_address() for _ in welcomes], set[str]()
+    ours = backend(*addresses)
+    with ExitStack() as stack:
+        for address, welcome in zip(addresses, welcomes, strict=True):
+            stack.enter_context(running_worker(ENGINE, LIMITS, address, welcome))
+            devices.add(welcome.device)
+            await wait_until(lambda: set(ours.load().device.split(", ")) == devices)
+        assert ours.current.degraded == "no GPU"
+
+
+async def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, others = new_address(), list[int]()
     monkeypatch.setattr(signal, "raise_signal", others.append)
 
-    async def test() -> None:
-        ours = backend(address, drain_timeout=0.1)
-        with running_worker(ENGINE, LIMITS, address):
-            assert number(await ours.run(fake_job(1))) == 1
-        await wait_until(lambda: not ours.load().alive)
-        other = Welcome("fake", (ServedNetwork("resnet18", problem="other weights"),))
-        with running_worker(ENGINE, LIMITS, address, other) as worker:
-            task = asyncio.create_task(ours.run(fake_job(2)))
-            await wait_until(lambda: others == [signal.SIGTERM])
-            assert not ours.load().alive
-            await ours.aclose()
-            with pytest.raises(WorkerLost):
-                await task
-            assert worker.engine.seen == []
-
-    run(test())
+    ours = backend(address, drain_timeout=0.1)
+    with running_worker(ENGINE, LIMITS, address):
+        assert number(await ours.run(fake_job(1))) == 1
+    await wait_until(lambda: not ours.load().alive)
+    other = Welcome("fake", (ServedNetwork("resnet18", problem="other weights"),))
+    with running_worker(ENGINE, LIMITS, address, other) as worker:
+        task = asyncio.create_task(ours.run(fake_job(2)))
+        await wait_until(lambda: others == [signal.SIGTERM])
+        assert not ours.load().alive
+        await ours.aclose()
+        with pytest.raises(WorkerLost):
+            await task
+        assert worker.engine.seen == []
 
 
-def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
+async def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
     address = new_address()
 
-    async def test() -> None:
-        ours = backend(address)
-        with running_worker(ENGINE, LIMITS, address) as leaving:
-            assert number(await ours.run(fake_job(1))) == 1
-            await asyncio.to_thread(leaving.worker.stop)
-            task = asyncio.create_task(ours.run(fake_job(2)))
-            await wait_until(lambda: not ours.load().alive)
-        with running_worker(ENGINE, LIMITS, address):
-            assert number(await task) == 2
-            await ours.aclose()
-
-    run(test())
+    ours = backend(address)
+    with running_worker(ENGINE, LIMITS, address) as leaving:
+        assert number(await ours.run(fake_job(1))) == 1
+        await asyncio.to_thread(leaving.worker.stop)
+        task = asyncio.create_task(ours.run(fake_job(2)))
+        await wait_until(lambda: not ours.load().alive)
+    with running_worker(ENGINE, LIMITS, address):
+        assert number(await task) == 2
 
 
-def test_a_worker_that_is_given_up_keeps_the_slots_that_its_threads_may_still_write_to() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as other, ExitStack() as first:
-            worker = first.enter_context(running_worker(ENGINE, LIMITS))
-            ours = backend(worker)
-            await ours.welcome()
-            worker.gate.shut()
-            working = asyncio.create_task(ours.run(fake_job(1)))
-            await on_device(worker)
-            queued = asyncio.create_task(ours.run(fake_job(2)))
-            await wait_until(lambda: worker.worker.load().queued_jobs == 1)
-            (line,) = ours._links[0].lines
-            assert not await asyncio.to_thread(worker.worker.stop, 0.0)
-            await wait_until(lambda: len(line.pending) == 1)
-            assert [number_of(each.job) for each in line.pending.values()] == [1]
-            assert not working.done()
-            ours._links[0]._address = other.address  # where its successor will be
-            first.close()
-            assert [number(c) for c in await asyncio.gather(working, queued)] == [1, 2]
-            await ours.aclose()
-
-    run(test())
+async def test_a_worker_that_is_given_up_keeps_slots_that_its_threads_may_still_write_to() -> None:
+    with running_worker(ENGINE, LIMITS) as other, ExitStack() as first:
+        worker = first.enter_context(running_worker(ENGINE, LIMITS))
+        ours = backend(worker)
+        await ours.welcome()
+        worker.gate.shut()
+        working = asyncio.create_task(ours.run(fake_job(1)))
+        await on_device(worker)
+        queued = asyncio.create_task(ours.run(fake_job(2)))
+        await wait_until(lambda: worker.worker.load().queued_jobs == 1)
+        (line,) = ours._links[0].lines
+        assert not await asyncio.to_thread(worker.worker.stop, 0.0)
+        await wait_until(lambda: len(line.pending) == 1)
+        assert [number_of(each.job) for each in line.pending.values()] == [1]
+        assert not working.done()
+        ours._links[0]._address = other.address  # where its successor will be
+        first.close()
+        assert [number(c) for c in await asyncio.gather(working, queued)] == [1, 2]
 
 
-def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() -> None:
-    async def test() -> None:
-        ours = backend(new_address(), arena=PAGE, drain_timeout=0.05)
-        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
-        await wait_until(lambda: ours.load().queued_jobs == 3)
-        await ours.aclose()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(each) for each in found] == [WorkerLost] * 3
-
-    run(test())
+async def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() -> None:
+    ours = backend(new_address(), arena=PAGE, drain_timeout=0.05)
+    tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
+    await wait_until(lambda: ours.load().queued_jobs == 3)
+    await ours.aclose()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in found] == [WorkerLost] * 3
 
 
-def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker)
-            await ours.welcome()
-            worker.gate.shut()
-            held = asyncio.create_task(ours.run(fake_job(1)))
-            await wait_until(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
-            worker.gate.open()
-            await held
-            await ours.aclose()
-
-    run(test())
+async def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker)
+        await ours.welcome()
+        worker.gate.shut()
+        held = asyncio.create_task(ours.run(fake_job(1)))
+        await wait_until(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
+        worker.gate.open()
+        await held
 
 
-def test_room_goes_to_the_next_when_the_one_before_it_leaves() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, arena=3 * PAGE)
-            await ours.welcome()
-            worker.gate.shut()
-            held = asyncio.create_task(ours.run(fake_job(1)))
-            await on_device(worker)
-            large = asyncio.create_task(ours.run(fake_job(2, n_pixels=3 * PAGE)))
-            small = asyncio.create_task(ours.run(fake_job(3)))
-            await wait_until(lambda: ours.load().queued_jobs == 2)
-            large.cancel()
-            await wait_until(lambda: worker.worker.load().queued_jobs == 1)
-            worker.gate.open()
-            assert [number(c) for c in await asyncio.gather(held, small)] == [1, 3]
-            await ours.aclose()
-
-    run(test())
-
-
-def test_a_front_end_that_talks_nonsense_costs_nobody_else_anything() -> None:
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker)
-            await ours.welcome()
-            with socket.socket(socket.AF_UNIX) as stranger:
-                await asyncio.to_thread(stranger.connect, worker.address)
-                arena = Arena.create(PAGE)
-                socket.send_fds(stranger, [b"a"], [arena.fd])
-                stranger.sendall(b"\x05\0\0\0nonsense")
-                stranger.settimeout(20)
-                while await asyncio.to_thread(stranger.recv, 4096):
-                    pass  # until the worker hangs up
-                arena.close()
-            assert number(await ours.run(fake_job(1))) == 1
-            await ours.aclose()
-
-    run(test())
+async def test_a_front_end_that_talks_nonsense_costs_nobody_else_anything() -> None:
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker)
+        await ours.welcome()
+        with socket.socket(socket.AF_UNIX) as stranger:
+            await asyncio.to_thread(stranger.connect, worker.address)
+            arena = Arena.create(PAGE)
+            socket.send_fds(stranger, [b"a"], [arena.fd])
+            stranger.sendall(b"\x05\0\0\0nonsense")
+            stranger.settimeout(20)
+            while await asyncio.to_thread(stranger.recv, 4096):
+                pass  # until the worker hangs up
+            arena.close()
+        assert number(await ours.run(fake_job(1))) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None:
+async def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None:
     address = new_address()
     ready, seen = os.pipe(), os.pipe()
     pid = os.fork()
@@ -536,23 +404,17 @@ def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None
             found = socket.recv_fds(connection, 1, 1)[1]
             os.write(seen[1], b"1" if found else b"0")
             os._exit(0)
-
-    async def test() -> None:
-        ours = backend(address)
-        late = fake_job(1, deadline=Deadline.after(0.5, time.monotonic()))
-        with pytest.raises(DeadlineExceeded):
-            await ours.run(late)
-        await ours.aclose()
-
     os.read(ready[0], 1)
-    run(test())
+    late = fake_job(1, deadline=Deadline.after(0.2, time.monotonic()))
+    with pytest.raises(DeadlineExceeded):
+        await backend(address).run(late)
     assert os.read(seen[0], 1) == b"0"
-    os.waitpid(pid, 0)
+    await asyncio.to_thread(os.waitpid, pid, 0)
     for end in (*ready, *seen):
         os.close(end)
 
 
-def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
+async def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told_of = ClientSession._told_of
@@ -562,48 +424,41 @@ def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
             raise KeyError("a fault of ours")
         return told_of(session, asked, outcome)
 
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, arena=4 * PAGE)
-            await ours.welcome()
-            worker.gate.shut()
-            held = asyncio.create_task(ours.run(fake_job(9)))
-            await on_device(worker)
-            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
-            await wait_until(lambda: ours.load().queued_jobs == 2)
-            monkeypatch.setattr(ClientSession, "_told_of", fail)
-            worker.gate.open()
-            with pytest.raises(InternalError, match="could not be sent back"):
-                await held
-            assert [number(c) for c in await asyncio.gather(*tasks)] == [0, 1]
-            monkeypatch.undo()
-            full = fake_job(3, n_pixels=3 * PAGE + 1)
-            assert number(await ours.run(full)) == 3, "a slot has leaked"
-            await ours.aclose()
-
-    run(test())
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, arena=4 * PAGE)
+        await ours.welcome()
+        worker.gate.shut()
+        held = asyncio.create_task(ours.run(fake_job(9)))
+        await on_device(worker)
+        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
+        await wait_until(lambda: ours.load().queued_jobs == 2)
+        monkeypatch.setattr(ClientSession, "_told_of", fail)
+        worker.gate.open()
+        with pytest.raises(InternalError, match="could not be sent back"):
+            await held
+        assert [number(c) for c in await asyncio.gather(*tasks)] == [0, 1]
+        monkeypatch.undo()
+        full = fake_job(3, n_pixels=3 * PAGE + 1)
+        assert number(await ours.run(full)) == 3, "a slot has leaked"
 
 
-def test_while_closing_nobody_reads_that_no_worker_died() -> None:
-    async def test() -> None:
-        with ExitStack() as first:
-            worker = first.enter_context(running_worker(ENGINE, LIMITS))
-            ours = backend(worker)
-            await ours.welcome()
-            worker.gate.shut()
-            task = asyncio.create_task(ours.run(fake_job(1)))
-            await on_device(worker)
-            closing = asyncio.create_task(ours.aclose())
-            await asyncio.sleep(0)
-            first.close()
-            with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
-                await task
-            await closing
-
-    run(test())
+async def test_while_closing_nobody_reads_that_no_worker_died() -> None:
+    with ExitStack() as first:
+        worker = first.enter_context(running_worker(ENGINE, LIMITS))
+        ours = backend(worker)
+        await ours.welcome()
+        worker.gate.shut()
+        task = asyncio.create_task(ours.run(fake_job(1)))
+        await on_device(worker)
+        closing = asyncio.create_task(ours.aclose())
+        await asyncio.sleep(0)
+        first.close()
+        with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
+            await task
+        await closing
 
 
-def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -> None:
+async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -> None:
     """One job ends every worker that computes it; ten others are beside and behind it."""
     address, poison, here = new_address(), 66, list[RunningWorker]()
     reached = threading.Semaphore(0)
@@ -617,96 +472,80 @@ def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -
         assert isinstance(found, Labels)
         return found
 
-    async def test() -> None:
-        ours = backend(address)
-        numbers = [0, 1, 2, poison, *range(3, 10)]
-        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in numbers]
-        guilty = tasks.pop(3)
-        for _ in range(MAX_LOSSES):
-            with running_worker(partial(ENGINE, answer=answer), LIMITS, address) as worker:
-                here.append(worker)
-                assert await asyncio.to_thread(reached.acquire, timeout=GUARD)
-        with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
-            await guilty
-        alone = [batch for batch in here[1].engine.batches if number_of(batch[0]) == poison]
-        assert [len(batch) for batch in alone] == [1]
-        with running_worker(ENGINE, LIMITS, address):
-            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
-            await ours.aclose()
-
-    run(test())
+    ours = backend(address)
+    numbers = [0, 1, 2, poison, *range(3, 10)]
+    tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in numbers]
+    guilty = tasks.pop(3)
+    for _ in range(MAX_LOSSES):
+        with running_worker(partial(ENGINE, answer=answer), LIMITS, address) as worker:
+            here.append(worker)
+            assert await asyncio.to_thread(reached.acquire, timeout=GUARD)
+    with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
+        await guilty
+    alone = [batch for batch in here[1].engine.batches if number_of(batch[0]) == poison]
+    assert [len(batch) for batch in alone] == [1]
+    with running_worker(ENGINE, LIMITS, address):
+        assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
 
 
-def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> None:
+async def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> None:
     address = new_address()
 
-    async def test() -> None:
-        ours = backend(address)
-        task = asyncio.create_task(ours.run(fake_job(1)))
-        for _ in range(MAX_LOSSES):
-            with running_worker(ENGINE, LIMITS, address) as worker:
-                worker.gate.shut()
-                await on_device(worker)
-        with pytest.raises(WorkerLost):
-            await task
+    ours = backend(address)
+    task = asyncio.create_task(ours.run(fake_job(1)))
+    for _ in range(MAX_LOSSES):
         with running_worker(ENGINE, LIMITS, address) as worker:
-            with pytest.raises(Quarantined, match="ended two of the processes"):
-                await ours.run(fake_job(1))
-            assert number(await ours.run(fake_job(2))) == 2
-            assert worker.engine.seen == [2]
-            await ours.aclose()
+            worker.gate.shut()
+            await on_device(worker)
+    with pytest.raises(WorkerLost):
+        await task
+    with running_worker(ENGINE, LIMITS, address) as worker:
+        with pytest.raises(Quarantined, match="ended two of the processes"):
+            await ours.run(fake_job(1))
+        assert number(await ours.run(fake_job(2))) == 2
+        assert worker.engine.seen == [2]
 
-    run(test())
 
-
-def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker(
+async def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(_operation: object) -> object:
         raise InternalError("no frame")
 
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS, new_address()) as worker:
-            work = OwnWork(1)
-            ours = backend(worker, work=work)
-            await ours.welcome()
-            monkeypatch.setattr(multi_process, "encode_operation", broken)
-            with pytest.raises(InternalError):
-                await ours.run(fake_job(1))
-            assert work.totals() == [0]
-            await ours.aclose()
-
-    run(test())
+    with running_worker(ENGINE, LIMITS, new_address()) as worker:
+        work = OwnWork(1)
+        ours = backend(worker, work=work)
+        await ours.welcome()
+        monkeypatch.setattr(multi_process, "encode_operation", broken)
+        with pytest.raises(InternalError):
+            await ours.run(fake_job(1))
+        assert work.totals() == [0]
 
 
-def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(
+async def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started, go_on = threading.Event(), threading.Event()
     write = ProcessBackend._write
 
     def slowly(ours: ProcessBackend, pending: Pending) -> None:
+        write(ours, pending)
         started.set()
         assert go_on.wait(GUARD)
-        write(ours, pending)
 
     monkeypatch.setattr(ProcessBackend, "_write", slowly)
 
-    async def test() -> None:
-        with running_worker(ENGINE, LIMITS) as worker:
-            ours = backend(worker, arena=LARGE)
-            copying = asyncio.create_task(ours.run(fake_job(1, n_pixels=LARGE)))
-            await asyncio.to_thread(started.wait, GUARD)
-            copying.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await copying
-            waiting = asyncio.create_task(ours.run(fake_job(2)))
-            await wait_until(lambda: ours._slots.waiting == 1)
-            go_on.set()
-            assert number(await waiting) == 2
-            await ours.aclose()
-
-    run(test())
+    with running_worker(ENGINE, LIMITS) as worker:
+        ours = backend(worker, arena=LARGE)
+        copying = asyncio.create_task(ours.run(fake_job(1, n_pixels=LARGE)))
+        await asyncio.to_thread(started.wait, GUARD)
+        copying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await copying
+        waiting = asyncio.create_task(ours.run(fake_job(2)))
+        await wait_until(lambda: ours._slots.waiting == 1)
+        go_on.set()
+        assert number(await waiting) == 2
 
 
 class Peer:
@@ -742,15 +581,12 @@ async def linked() -> AsyncIterator[tuple[ProcessBackend, Peer]]:
     ours = backend(peer.address, drain_timeout=0.0)
     await peer.accept()
     await peer.send(Welcome("fake"))
-    try:
-        await ours.welcome()
-        yield ours, peer
-    finally:
-        await ours.aclose()
-        peer.close()
+    await ours.welcome()
+    yield ours, peer
+    peer.close()
 
 
-def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
+async def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures, same = [RuntimeError("a fault of ours")], wire.same_user
@@ -762,79 +598,64 @@ def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
 
     monkeypatch.setattr(wire, "same_user", sometimes)
 
-    async def test() -> None:
-        peer = Peer()
-        ours = backend(peer.address)
-        await peer.accept()
-        assert peer.connection is not None
-        peer.connection.close()
-        await peer.accept()
-        await peer.send(Welcome("fake"))
-        await ours.welcome()
-        await ours.aclose()
-        peer.close()
-
-    run(test())
+    peer = Peer()
+    ours = backend(peer.address)
+    await peer.accept()
+    assert peer.connection is not None
+    peer.connection.close()
+    await peer.accept()
+    await peer.send(Welcome("fake"))
+    await ours.welcome()
+    await ours.aclose()
+    peer.close()
 
 
-def test_closing_does_not_wait_for_a_worker_that_reads_nothing(
+async def test_closing_does_not_wait_for_a_worker_that_reads_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(multi_process, "FAREWELL", 0.05)
 
-    async def test() -> None:
-        async with linked() as (ours, _):
-            line = ours._links[0].line
-            assert line is not None
-            full = Submit(1, ArenaSlot(0, 1), (1, 1, 1), b"x" * 500_000, 0.0, Lane.BULK)
-            line.send(*[full] * 20)
-            await asyncio.wait_for(ours.aclose(), 5)
-
-    run(test())
+    async with linked() as (ours, _):
+        line = ours._links[0].line
+        assert line is not None
+        full = Submit(1, ArenaSlot(0, 1), (1, 1, 1), b"x" * 500_000, 0.0, Lane.BULK)
+        line.send(*[full] * 20)
+        await asyncio.wait_for(ours.aclose(), 5)
 
 
-def test_an_answer_to_a_job_that_nobody_has_costs_no_other_answer() -> None:
-    async def test() -> None:
-        async with linked() as (ours, peer):
-            task = asyncio.create_task(ours.run(fake_job(7)))
-            await wait_until(lambda: ours.submitted == 1)
-            trace = Trace(0.0, 0.0, 0.0, 0.0, 0.0, 1, 1, ReleaseReason.IDLE)
-            await peer.send(Done(99), Done(1, trace, Labels((7,), (1.0,))))
-            assert number(await task) == 7
-
-    run(test())
+async def test_an_answer_to_a_job_that_nobody_has_costs_no_other_answer() -> None:
+    async with linked() as (ours, peer):
+        task = asyncio.create_task(ours.run(fake_job(7)))
+        await wait_until(lambda: ours.submitted == 1)
+        trace = Trace(0.0, 0.0, 0.0, 0.0, 0.0, 1, 1, ReleaseReason.IDLE)
+        await peer.send(Done(99), Done(1, trace, Labels((7,), (1.0,))))
+        assert number(await task) == 7
 
 
-def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> None:
-    async def test() -> None:
-        async with linked() as (ours, peer):
-            link, leaving = ours._links[0], peer.connection
-            line = link.line
-            await peer.send(Leaving())
-            await wait_until(lambda: link.line is None)
-            await peer.accept()
-            await peer.send(Welcome("next"))
-            await wait_until(lambda: link.line is not None and link.line is not line)
-            assert line is not None
-            assert not line.gone.is_set()
-            assert line in link.lines
-            assert leaving is not None
-            leaving.close()
-            await line.gone.wait()
-
-    run(test())
+async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> None:
+    async with linked() as (ours, peer):
+        link, leaving = ours._links[0], peer.connection
+        line = link.line
+        await peer.send(Leaving())
+        await wait_until(lambda: link.line is None)
+        await peer.accept()
+        await peer.send(Welcome("next"))
+        await wait_until(lambda: link.line is not None and link.line is not line)
+        assert line is not None
+        assert not line.gone.is_set()
+        assert line in link.lines
+        assert leaving is not None
+        leaving.close()
+        await line.gone.wait()
 
 
-def test_a_front_end_that_cannot_read_what_a_worker_sends_ends(
+async def test_a_front_end_that_cannot_read_what_a_worker_sends_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
 
-    async def test() -> None:
-        async with linked() as (_, peer):
-            assert peer.connection is not None
-            await asyncio.get_running_loop().sock_sendall(peer.connection, b"\x02\0\0\0no")
-            await wait_until(lambda: codes == [ExitCode.BROKEN])
-
-    run(test())
+    async with linked() as (_, peer):
+        assert peer.connection is not None
+        await asyncio.get_running_loop().sock_sendall(peer.connection, b"\x02\0\0\0no")
+        await wait_until(lambda: codes == [ExitCode.BROKEN])

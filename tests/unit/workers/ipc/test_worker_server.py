@@ -19,61 +19,52 @@ def worker() -> Worker[FakeSlot]:
     return Worker(FakeEngine(), BatchLimits(8, 8))
 
 
-def test_a_front_end_that_connects_while_a_worker_retires_is_turned_away() -> None:
-    async def test() -> None:
-        host, arena, loop = WorkerServer(), Arena.create(PAGE), asyncio.get_running_loop()
-        ours, theirs = socket.socketpair(socket.AF_UNIX)
-        with ours:
-            ours.setblocking(False)
-            admitting = asyncio.create_task(host._admit(theirs, worker(), WELCOME))
-            await asyncio.sleep(0)  # it waits for the arena
-            host.retire()
-            socket.send_fds(ours, [b"a"], [arena.fd])
-            arena.close()
-            async with asyncio.timeout(GUARD):
-                await admitting
-                assert await loop.sock_recv(ours, 1) == b""
-            await wait_until(lambda: not host._sessions)
-
-    asyncio.run(test())
+async def test_a_front_end_that_connects_while_a_worker_retires_is_turned_away() -> None:
+    host, arena, loop = WorkerServer(), Arena.create(PAGE), asyncio.get_running_loop()
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours:
+        ours.setblocking(False)
+        admitting = asyncio.create_task(host._admit(theirs, worker(), WELCOME))
+        await asyncio.sleep(0)  # it waits for the arena
+        host.retire()
+        socket.send_fds(ours, [b"a"], [arena.fd])
+        arena.close()
+        async with asyncio.timeout(GUARD):
+            await admitting
+            assert await loop.sock_recv(ours, 1) == b""
+        await wait_until(lambda: not host._sessions)
 
 
-def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front end uses the slots of jobs again when their connection is closed."""
 
-    async def test() -> None:
-        async def fail(host: WorkerServer) -> None:
-            await wait_until(lambda: bool(host._sessions))
-            raise OSError("a fault of ours")
+    async def fail(host: WorkerServer) -> None:
+        await wait_until(lambda: bool(host._sessions))
+        raise OSError("a fault of ours")
 
-        monkeypatch.setattr(WorkerServer, "_keep_telling", fail)
-        host, arena = WorkerServer(), Arena.create(PAGE)
-        with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as ours:
-            listener.bind(f"\0darkroom-test-{secrets.token_hex(8)}")
-            listener.listen()
-            ours.connect(listener.getsockname())
-            socket.send_fds(ours, [b"a"], [arena.fd])
-            arena.close()
-            with pytest.raises(ExceptionGroup):
-                await host.serve(listener, worker(), WELCOME)
-            (session,) = host._sessions
-            assert session._transport is not None
-            assert not session._transport.is_closing()
-            session.close()
-            await wait_until(lambda: session not in host._sessions)
-
-    asyncio.run(test())
+    monkeypatch.setattr(WorkerServer, "_keep_telling", fail)
+    host, arena = WorkerServer(), Arena.create(PAGE)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as ours:
+        listener.bind(f"\0darkroom-test-{secrets.token_hex(8)}")
+        listener.listen()
+        ours.connect(listener.getsockname())
+        socket.send_fds(ours, [b"a"], [arena.fd])
+        arena.close()
+        with pytest.raises(ExceptionGroup):
+            await host.serve(listener, worker(), WELCOME)
+        (session,) = host._sessions
+        assert session._transport is not None
+        assert not session._transport.is_closing()
+        session.close()
+        await wait_until(lambda: session not in host._sessions)
     gc.collect()  # what the error holds: later tests count descriptors
 
 
-def test_a_front_end_without_an_arena_is_turned_away() -> None:
-    async def test() -> None:
-        host = WorkerServer()
-        ours, theirs = socket.socketpair(socket.AF_UNIX)
-        with ours:
-            ours.send(b"a")
-            await host._admit(theirs, worker(), WELCOME)
-            assert ours.recv(1) == b""
-        assert not host._sessions
-
-    asyncio.run(test())
+async def test_a_front_end_without_an_arena_is_turned_away() -> None:
+    host = WorkerServer()
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours:
+        ours.send(b"a")
+        await host._admit(theirs, worker(), WELCOME)
+        assert ours.recv(1) == b""
+    assert not host._sessions
