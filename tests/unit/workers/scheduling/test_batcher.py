@@ -1,5 +1,7 @@
 """The micro-batcher's rules one by one; `test_batcher_schedules` mixes them at random."""
 
+from functools import partial
+
 import pytest
 
 from models.domain.deadline import Deadline
@@ -29,37 +31,80 @@ def numbers(picked: Picked) -> list[int]:
     return [number_of(t.job) for t in picked.batch]
 
 
-def test_nothing_waiting_gives_nothing_and_no_moment_to_wake() -> None:
-    assert batcher().pick(0.0) == Picked([], ReleaseReason.IDLE, [], None)
+def bulk(number: int) -> Job:
+    return fake_job(number, lane=Lane.BULK)
 
 
-def test_a_lone_job_goes_at_once_to_an_idle_device() -> None:
-    b = batcher()
-    add(b, fake_job(7))
-    picked = b.pick(0.0)
-    assert (numbers(picked), picked.reason) == ([7], ReleaseReason.IDLE)
+def large(number: int, n_pixels: int) -> Job:
+    return fake_job(number, n_pixels=n_pixels)
 
 
-def test_jobs_leave_in_the_order_they_came() -> None:
-    b = batcher(size=3)
-    for number in range(5):
-        add(b, fake_job(number))
-    assert [numbers(b.pick(0.0)), numbers(b.pick(0.0))] == [[0, 1, 2], [3, 4]]
+FULL, BUDGET, IDLE = ReleaseReason.FULL, ReleaseReason.BUDGET, ReleaseReason.IDLE
+ALONE = BatchLimits(4, 1000, 0.5, alone=lambda job: job.operation == fake_job(key="a").operation)
+A, B = partial(fake_job, key="a"), partial(fake_job, key="b")
+
+Waiting = list[tuple[float, Job]]
+Batches = list[tuple[float, list[int], ReleaseReason]]
 
 
-def test_a_full_batch_says_so() -> None:
-    b = batcher(size=2)
-    add(b, fake_job())
-    add(b, fake_job())
-    assert b.pick(0.0).reason is ReleaseReason.FULL
+@pytest.mark.parametrize(
+    ("limits", "waiting", "batches"),
+    [
+        (BatchLimits(4, 1000), [(0, A(7))], [(0, [7], IDLE)]),
+        (
+            BatchLimits(3, 1000),
+            [(0, A(n)) for n in range(5)],
+            [(0, [0, 1, 2], FULL), (0, [3, 4], IDLE)],
+        ),
+        (
+            ALONE,
+            [(0, A(0)), (0, A(1)), (0, B(2)), (0, B(3))],
+            [(0, [0], FULL), (0, [1], FULL), (0, [], IDLE), (0.5, [2, 3], ReleaseReason.DELAY)],
+        ),
+        (
+            BatchLimits(4, 1000),
+            [(0, A(0)), (0, B(1)), (0, A(2)), (0, B(3))],
+            [(0, [0, 2], IDLE), (0, [1, 3], IDLE)],
+        ),
+        (BatchLimits(4, 1000), [(2, A(1)), (1, B(2))], [(3, [2], IDLE)]),
+        (BatchLimits(4, 10), [(0, large(n, 4)) for n in range(3)], [(0, [0, 1], BUDGET)]),
+        (BatchLimits(4, 10), [(0, large(0, 50)), (0, A(1))], [(0, [0], BUDGET), (0, [1], IDLE)]),
+        (BatchLimits(2, 1000, 0.5), [(0, A(0)), (0, A(1))], [(0, [0, 1], FULL)]),
+        (BatchLimits(4, 10, 0.5), [(0, large(0, 10))], [(0, [0], BUDGET)]),
+        (BatchLimits(4, 1000), [(0, bulk(1)), (0.5, A(2))], [(0.6, [2], IDLE), (0.6, [1], IDLE)]),
+        (BatchLimits(4, 1000, ageing=1.0), [(0, bulk(1)), (0.5, A(2))], [(1.0, [1], IDLE)]),
+    ],
+    ids=[
+        "a lone job goes at once",
+        "jobs leave in order",
+        "a job that gains nothing from others waits for none",
+        "keys share no batch",
+        "the oldest head goes first",
+        "pixels bound a batch",
+        "a larger image is a batch of its own",
+        "a full lane does not wait",
+        "a lane that fills the budget does not wait",
+        "interactive jobs go first",
+        "a bulk job that has aged is interactive",
+    ],
+)
+def test_batches_are_formed_by_the_rules(
+    limits: BatchLimits, waiting: Waiting, batches: Batches
+) -> None:
+    b = MicroBatcher(limits)
+    for now, job in waiting:
+        add(b, job, now)
+    found = [(now, b.pick(now)) for now, _, _ in batches]
+    assert [(now, numbers(each), each.reason) for now, each in found] == batches
 
 
-def test_a_job_that_gains_nothing_from_company_rides_alone_and_never_waits_for_it() -> None:
-    b = MicroBatcher(BatchLimits(4, 1000, 0.5, alone=lambda job: job.operation.batch_key == "a"))
-    for number, key in enumerate("aabb"):
-        add(b, fake_job(number, key))
-    assert [numbers(b.pick(0.0)) for _ in range(3)] == [[0], [1], []]
-    assert numbers(b.pick(0.5)) == [2, 3]
+def test_the_moment_to_wake_is_when_the_first_delay_is_over() -> None:
+    b = batcher(delay=0.5)
+    assert b.pick(0.0) == Picked([], IDLE, [], None)
+    add(b, fake_job(key="late"), now=3.0)
+    add(b, fake_job(key="early"), now=2.9)
+    assert b.pick(3.0).wake_at == pytest.approx(3.4)
+    assert b.pick(3.4).reason is ReleaseReason.DELAY
 
 
 def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
@@ -72,78 +117,6 @@ def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
     assert (picked.batch, picked.dropped, b.queued_jobs) == ([], [third], 0)
 
 
-def test_jobs_with_different_keys_never_share_a_batch() -> None:
-    b = batcher()
-    for number, key in enumerate("abab"):
-        add(b, fake_job(number, key))
-    assert [numbers(b.pick(0.0)), numbers(b.pick(0.0))] == [[0, 2], [1, 3]]
-
-
-def test_the_lane_with_the_oldest_head_goes_first() -> None:
-    b = batcher()
-    add(b, fake_job(1, "late"), now=2.0)
-    add(b, fake_job(2, "early"), now=1.0)
-    assert numbers(b.pick(3.0)) == [2]
-
-
-def test_the_pixel_budget_bounds_a_batch() -> None:
-    b = batcher(pixels=10)
-    for number in range(3):
-        add(b, fake_job(number, n_pixels=4))
-    picked = b.pick(0.0)
-    assert (numbers(picked), picked.reason) == ([0, 1], ReleaseReason.BUDGET)
-
-
-def test_a_single_image_over_the_budget_rides_alone() -> None:
-    b = batcher(pixels=10)
-    add(b, fake_job(0, n_pixels=50))
-    add(b, fake_job(1))
-    picked = b.pick(0.0)
-    assert (numbers(picked), picked.reason) == ([0], ReleaseReason.BUDGET)
-    assert numbers(b.pick(0.0)) == [1]
-
-
-def test_a_job_waits_for_others_until_the_delay_is_over() -> None:
-    b = batcher(delay=0.5)
-    add(b, fake_job(), now=10.0)
-    assert b.pick(10.2).wake_at == 10.5
-    assert b.pick(10.5).reason is ReleaseReason.DELAY
-
-
-def test_a_full_lane_does_not_wait_for_the_delay() -> None:
-    b = batcher(size=2, delay=0.5)
-    add(b, fake_job())
-    add(b, fake_job())
-    assert b.pick(0.0).reason is ReleaseReason.FULL
-
-
-def test_a_lane_that_fills_the_pixel_budget_does_not_wait_for_the_delay() -> None:
-    b = batcher(pixels=10, delay=0.5)
-    add(b, fake_job(n_pixels=10))
-    assert b.pick(0.0).reason is ReleaseReason.BUDGET
-
-
-def test_the_moment_to_wake_is_the_earliest_of_all_lanes() -> None:
-    b = batcher(delay=0.5)
-    add(b, fake_job(key="late"), now=3.0)
-    add(b, fake_job(key="early"), now=2.9)
-    assert b.pick(3.0).wake_at == pytest.approx(3.4)
-
-
-def test_interactive_jobs_go_before_older_bulk_jobs() -> None:
-    b = batcher()
-    add(b, fake_job(1, lane=Lane.BULK), now=0.0)
-    add(b, fake_job(2), now=0.5)
-    assert [numbers(b.pick(0.6)), numbers(b.pick(0.6))] == [[2], [1]]
-
-
-def test_a_bulk_job_that_waited_for_the_ageing_time_counts_as_interactive() -> None:
-    b = batcher(ageing=1.0)
-    add(b, fake_job(1, lane=Lane.BULK), now=0.0)
-    add(b, fake_job(2), now=0.5)
-    assert numbers(b.pick(1.0)) == [1]
-
-
 def test_a_cancelled_job_takes_no_place_in_a_batch() -> None:
     b = batcher(size=2)
     tickets = [add(b, fake_job(number)) for number in range(3)]
@@ -151,28 +124,17 @@ def test_a_cancelled_job_takes_no_place_in_a_batch() -> None:
     assert numbers(b.pick(0.0)) == [0, 2]
 
 
-def test_a_cancelled_job_leaves_the_counts_at_once() -> None:
+def test_jobs_that_are_cancelled_or_drained_leave_the_counts_once() -> None:
     b = batcher()
-    add(b, fake_job(n_pixels=5))
-    b.cancel(add(b, fake_job(n_pixels=7)))
-    assert (b.queued_jobs, b.queued_pixels) == (1, 5)
-
-
-def test_cancelling_twice_or_after_the_pick_changes_no_count() -> None:
-    b = batcher()
-    gone, picked = add(b, fake_job()), add(b, fake_job())
-    b.cancel(gone)
-    b.cancel(gone)
+    gone, picked = add(b, fake_job(n_pixels=7)), add(b, fake_job(n_pixels=5))
+    for _ in range(2):
+        b.cancel(gone)
+        assert (b.queued_jobs, b.queued_pixels) == (1, 5)
     b.pick(0.0)
     b.cancel(picked)
-    assert (b.queued_jobs, b.queued_pixels) == (0, 0)
-
-
-def test_a_drained_job_can_still_be_cancelled() -> None:
-    b = batcher()
-    added = add(b, fake_job())
-    assert b.drain() == [added]
-    b.cancel(added)
+    left = add(b, fake_job())
+    assert b.drain() == [left]
+    b.cancel(left)
     assert (b.queued_jobs, b.queued_pixels) == (0, 0)
 
 
@@ -232,7 +194,7 @@ def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
     """However many died, a job is looked at a bounded number of times over its life."""
     b, now, per_pick = batcher(size=8), 0.0, 50
     CountedTicket.looks = 0
-    for _ in range(1000):
+    for _ in range(200):
         for _ in range(per_pick):
             dying = CountedTicket(fake_job(deadline=Deadline(now + 1.0)), lambda _outcomes: None)
             b.add(dying, now)
@@ -242,13 +204,7 @@ def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
         b.add(CountedTicket(fake_job(), lambda _outcomes: None), now)
         assert len(b.pick(now).batch) == 1
     assert b.queued_jobs == 0
-    assert CountedTicket.looks <= 1000 * (per_pick + 3)
-
-
-def test_a_lane_of_single_jobs_is_full_with_one() -> None:
-    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda _job: True))
-    add(b, fake_job())
-    assert b.pick(0.0).reason is ReleaseReason.FULL
+    assert CountedTicket.looks <= 200 * (per_pick + 3)
 
 
 def test_limits_that_change_hold_for_jobs_that_wait_already() -> None:
@@ -279,20 +235,3 @@ def test_a_suspect_that_expires_or_is_cancelled_holds_nothing_up() -> None:
     b.cancel(left)
     assert b.pick(2.0, idle=False).dropped == [late]
     assert numbers(b.pick(2.0, idle=False)) == [3]
-
-
-def test_expired_jobs_are_looked_at_once_each_however_many_there_are() -> None:
-    looks = 0
-
-    class Counting(Deadline):
-        def expired(self, now: float) -> bool:
-            nonlocal looks
-            looks += 1
-            return super().expired(now)
-
-    b, n_jobs = batcher(size=8), 3000
-    for number in range(n_jobs):
-        add(b, fake_job(number % 200, "abc"[number % 3], deadline=Counting(1.0)))
-    picked = b.pick(2.0)
-    assert (len(picked.dropped), picked.batch, b.queued_jobs) == (n_jobs, [], 0)
-    assert looks <= n_jobs + 3
