@@ -7,14 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-
-import pytest
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
-from tests.server import PATIENCE, until
+from tests.server import until
 
 SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
@@ -120,16 +117,6 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 
-def test_the_results_of_a_folder_are_in_a_folder_even_of_one_image(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.jpg").write_bytes(jpeg())
-    words = ["filter", f"{tmp_path}/photos", "--op", "invert", "-o", f"{tmp_path}/made"]
-    filtering = [sys.executable, "-m", "app.cli", *words, "--gpus", "0"]
-    done = subprocess.run(filtering, capture_output=True, timeout=PATIENCE)
-    assert done.returncode == ExitCode.OK, done.stderr
-    assert [each.name for each in (tmp_path / "made").iterdir()] == ["a.jpg"]
-
-
 def test_filtering_that_was_killed_goes_on_and_redoes_nothing(tmp_path: Path) -> None:
     folder, made, errors = tmp_path / "photos", tmp_path / "made", tmp_path / "errors"
     (folder / "more").mkdir(parents=True)
@@ -176,37 +163,6 @@ def names_in(folder: Path) -> list[str]:
     """Return the files below a folder; a temporary one would be among them."""
     files = (each for each in folder.rglob("*") if each.is_file())
     return sorted(str(each.relative_to(folder)) for each in files)
-
-
-@pytest.mark.slow
-def test_a_command_that_was_killed_at_many_moments_writes_the_file_of_an_undisturbed_one(
-    tmp_path: Path,
-) -> None:
-    folder, out, errors = tmp_path / "photos", tmp_path / "labels.jsonl", tmp_path / "errors"
-    folder.mkdir()
-    for number in range(24):  # sizes differ, and so do the batches of a run that begins elsewhere
-        width, height = 64 + 40 * (number % 5), 48 + 9 * number
-        (folder / f"{number:03}.jpg").write_bytes(jpeg(number, width, height))
-    (folder / "011.jpg").write_text("no image")
-
-    def has(wanted: int) -> bool:
-        records = b"".join(each.read_bytes() for each in tmp_path.glob("*.partial"))
-        return out.exists() or records.count(b"\n") >= wanted
-
-    with runs_of(["classify", str(folder), "--out", str(out), *SMALL], errors) as runs:
-        runs.start()
-        assert runs.exit_code() == ExitCode.FAILED
-        undisturbed = out.read_bytes()
-        out.unlink()
-        for wanted in (5, 14):
-            process = runs.start()
-            until(partial(has, wanted))
-            os.kill(process, signal.SIGKILL)
-            runs.exit_code()
-        if not out.exists():
-            runs.start()
-            runs.exit_code()
-    assert out.read_bytes() == undisturbed
 
 
 def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Path) -> None:

@@ -47,11 +47,6 @@ def test_every_filter_links_its_thumbnail(client: httpx.Client) -> None:
             assert image.height >= HEIGHT
 
 
-def test_a_thumbnail_is_the_same_the_second_time(client: httpx.Client) -> None:
-    first, second = (client.get("/filters/clahe/thumbnail").content for _ in range(2))
-    assert first == second
-
-
 def test_a_filter_that_is_not_there_has_no_thumbnail(client: httpx.Client) -> None:
     reply = client.get("/filters/nope/thumbnail")
     assert (reply.status_code, reply.json()["code"]) == (404, "not_found")

@@ -1,6 +1,5 @@
 import base64
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -87,13 +86,6 @@ def test_json_lines_carry_one_record_a_line(client: httpx.Client, kind: str) -> 
     assert sorted(r["index"] for r in records) == [0, 1, 2, 3]
 
 
-def test_events_are_the_model_the_records_and_a_summary(client: httpx.Client) -> None:
-    files = [("files", (f"{n}.jpg", jpeg(n))) for n in range(2)]
-    reply = client.post("/classify", files=files, headers={"Accept": "text/event-stream"})
-    names = [line[7:] for line in reply.text.splitlines() if line.startswith("event: ")]
-    assert names == ["model", "record", "record", "summary"]
-
-
 @pytest.mark.parametrize(
     ("query", "path"),
     [
@@ -171,25 +163,6 @@ def test_a_bad_data_uri_is_an_error_of_its_item(client: httpx.Client) -> None:
     images = [{"data": each} for each in (good, *wrong)]
     results = client.post("/classify", json={"images": images}).json()["results"]
     assert [r["status"] for r in results] == ["ok", "error", "error", "error"]
-
-
-def test_no_answer_goes_to_the_wrong_image_under_concurrency(client: httpx.Client) -> None:
-    bodies = [jpeg(n, 200 + 7 * n, 150 + 5 * n) for n in range(12)]
-    query = "/classify?top_k=1000&function_to_apply=none"
-
-    def logits(body: bytes) -> list[float]:
-        predictions = client.post(query, content=body, headers=JPEG).json()["results"][0]
-        by_class = {p["class_id"]: p["score"] for p in predictions["predictions"]}
-        return [by_class[n] for n in range(1000)]
-
-    alone = [logits(body) for body in bodies]
-    order = [n % 12 for n in range(96)]
-    with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda n: logits(bodies[n]), order))
-    for n, found in zip(order, together, strict=True):
-        distances = [sum(abs(a - b) for a, b in zip(found, each, strict=True)) for each in alone]
-        assert distances.index(min(distances)) == n
-        assert min(distances) < 0.1 * sorted(distances)[1]
 
 
 def test_an_accept_header_that_cannot_be_met_is_406(client: httpx.Client) -> None:

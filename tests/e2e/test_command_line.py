@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from models.exit_codes import ExitCode
-from tests.pictures import jpeg, png
+from tests.pictures import png
 from tests.server import PATIENCE, until
 
 FULL = "No space left on device; free some space there, or choose another place\n"
@@ -124,33 +124,6 @@ def test_standard_output_on_a_full_disk_is_named() -> None:
         )
     assert done.returncode == ExitCode.CANNOT_WRITE
     assert done.stderr == "darkroom: standard output: " + FULL
-
-
-def test_a_missing_source_is_named_before_anything_is_started(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").write_bytes(jpeg())
-    out = tmp_path / "out"
-    files = (tmp_path / "a.jpg", tmp_path / "none.jpg")
-    done = ended("filter", *files, "--ops", INVERT, "-o", f"{out}/")
-    assert done.returncode == ExitCode.WRONG_USAGE
-    assert "none.jpg: No such file or directory" in done.stderr
-    assert not out.exists()
-
-
-def test_a_new_folder_is_filled_once_and_again_only_by_force(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("a.jpg", "b.png")]
-    files[0].write_bytes(jpeg())
-    files[1].write_bytes(png())
-    words = ("filter", *files, "--ops", INVERT, "-o", f"{tmp_path}/new/edges/", "--gpus", "0")
-    assert ended(*words).returncode == ExitCode.OK
-    made = tmp_path / "new" / "edges"
-    assert sorted(each.name for each in made.iterdir()) == ["a.jpg", "b.png"]
-    (made / "b.png").write_bytes(b"mine")
-    done = ended(*words)
-    assert done.returncode == ExitCode.WRONG_USAGE
-    assert "a.jpg exists already" in done.stderr
-    assert (made / "b.png").read_bytes() == b"mine"
-    assert ended(*words, "--force").returncode == ExitCode.OK
-    assert (made / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

@@ -10,15 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
-import grpc
 import pytest
 
 from tests.e2e.conftest import Running, Start
-from tests.e2e.test_inference_grpc import FLAGS, METHOD
 from tests.e2e.test_streams import line, talking
 from tests.pictures import png
-from tests.ports import free_port
-from tests.server import PATIENCE, get, serving, until
+from tests.server import PATIENCE, serving
 
 STOPPED = "the server is shutting down; send it again"
 
@@ -115,32 +112,6 @@ def test_every_unfinished_image_of_a_stream_has_its_own_error(
     assert {each.get("id") for each in found} == {"b", "c", None}
     for each in found:
         assert_stopped(each["error"])
-
-
-@pytest.mark.slow
-def test_a_call_over_grpc_is_unavailable() -> None:
-    port, read = free_port(), Event()
-    flags = (*FLAGS, "--grpc-port", str(port), "--grace", "0", "--drain-timeout", "0.001")
-
-    def no_message() -> Iterator[bytes]:
-        read.wait(PATIENCE)
-        yield from ()
-
-    with (
-        serving(*flags, "--body-timeout", str(PATIENCE)) as server,
-        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
-    ):
-        answer = channel.stream_unary(METHOD).future(no_message(), timeout=PATIENCE)
-        metrics, counted = (
-            f"http://127.0.0.1:{server.port}/metrics",
-            "\ndarkroom_requests_under_way 1",
-        )
-        until(lambda: counted in get(metrics).text)
-        server.process.send_signal(signal.SIGTERM)
-        error = answer.exception(PATIENCE)
-        read.set()
-    assert isinstance(error, grpc.RpcError)
-    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPED)
 
 
 @pytest.mark.parametrize("grace", [pytest.param("0", marks=pytest.mark.slow), "1"])

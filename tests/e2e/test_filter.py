@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from app.responses.answers import PIECE
-from tests.multipart_reply import parts_of
 from tests.pictures import drawing, encoded, jpeg, png
 
 
@@ -30,13 +28,6 @@ def test_one_image_in_is_one_image_out_with_the_exact_pixels(client: httpx.Clien
     assert reply.headers["X-Filter-Spec"] == "1"
     assert reply.headers["Vary"] == "Accept"
     assert "encode;dur=" in reply.headers["Server-Timing"]
-    assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
-
-
-def test_a_large_image_comes_in_pieces_and_says_its_length(client: httpx.Client) -> None:
-    picture = drawing().resize((900, 700))
-    reply = post(client, "name=invert&format=png&png_level=0", encoded(picture, "PNG"))
-    assert int(reply.headers["Content-Length"]) == len(reply.content) > PIECE
     assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
 
 
@@ -154,17 +145,6 @@ def test_several_images_as_json_lines_carry_base64(client: httpx.Client) -> None
     for record in records:
         found = opened(base64.b64decode(record["image"]["data"]))
         assert found.tobytes() == ImageOps.invert(opened(png(record["index"] + 1))).tobytes()
-
-
-def test_several_images_as_multipart_are_parts_with_their_index(client: httpx.Client) -> None:
-    reply = client.post(
-        "/filter",
-        files=files(png(1), b"broken"),
-        data={"name": "invert"},
-        headers={"Accept": "multipart/mixed"},
-    )
-    kinds = {part["Content-ID"]: part.get_content_type() for part in parts_of(reply)}
-    assert kinds == {"<0>": "image/png", "<1>": "application/json"}
 
 
 def test_the_catalogue_shows_every_filter_with_schema_and_example(client: httpx.Client) -> None:

@@ -4,7 +4,6 @@ The servers are processes of their own, because grpcio's client and server with 
 their own do not share one well.
 """
 
-import asyncio
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc as over_grpc
-import tritonclient.grpc.aio as over_grpc_aio
 import tritonclient.http as over_http
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
@@ -102,17 +100,6 @@ def test_all_inputs_have_the_values_of_http(both: Both, model: str) -> None:
         assert (response.id, response.model_name) == ("mine", model)
         parameters = http.get_response()["parameters"]
         assert response.parameters["weights_sha256"].string_param == parameters["weights_sha256"]
-
-
-def test_classes_are_those_of_http(both: Both) -> None:
-    found = []
-    for module, client in ((over_grpc, both.rpc), (over_http, both.http)):
-        wanted = module.InferRequestedOutput("SCORES", class_count=3)
-        asked = client.infer("resnet18", [files(module, FILES[1:2])], outputs=[wanted])
-        found.append(asked.as_numpy("SCORES"))
-    rpc, http = ([text.decode().split(":", 1) for text in each[0]] for each in found)
-    assert [each[1] for each in rpc] == [each[1] for each in http]
-    assert np.allclose([float(each[0]) for each in rpc], [float(each[0]) for each in http])
 
 
 def typed(name: str, datatype: str, shape: list[int], **contents: Any) -> Any:
@@ -214,23 +201,6 @@ def test_what_is_no_message_or_too_large_or_too_late_has_a_status(both: Both) ->
             both.rpc.infer("resnet18", given, **more)
         codes = ("StatusCode.DEADLINE_EXCEEDED", "StatusCode.RESOURCE_EXHAUSTED")
         assert late.value.status() in codes
-
-
-def test_the_asynchronous_client_has_the_same_answers(both: Both) -> None:
-    expected = both.rpc.infer("resnet18", [files(over_grpc, FILES)]).as_numpy("LOGITS")
-
-    async def asked() -> None:
-        async with over_grpc_aio.InferenceServerClient(f"127.0.0.1:{both.port}") as client:
-            assert await client.is_server_ready()
-            given = [files(over_grpc, FILES)]
-            work = [client.infer("resnet18", given) for _ in range(4)]
-            for found in await asyncio.gather(*work):
-                assert (found.as_numpy("LOGITS") == expected).all()
-            for coding in ("gzip", "deflate"):
-                found = await client.infer("resnet18", given, compression_algorithm=coding)
-                assert (found.as_numpy("LOGITS") == expected).all()
-
-    asyncio.run(asked())
 
 
 def test_calls_are_counted_as_requests_are(both: Both) -> None:

@@ -1,6 +1,5 @@
 """The Open Inference Protocol, spoken by Triton's own client, and the answers of `/classify`."""
 
-import asyncio
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import tritonclient.http as triton
-import tritonclient.http.aio as triton_aio
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 from torchvision.models import ResNet18_Weights
@@ -151,15 +149,6 @@ def test_samples_and_inputs_have_the_logits_of_their_file(
         assert (found == expected).all(), given.name()
 
 
-def test_embeddings_are_a_model_of_their_own(
-    client_of_triton: Client, client: httpx.Client
-) -> None:
-    found = client_of_triton.infer("resnet18_embedding", [files(FILES[:1])])
-    reply = client.post("/classify?output=embedding", content=FILES[0], headers=RAW)
-    expected = np.array(reply.json()["results"][0]["embedding"], np.float32)
-    assert (found.as_numpy("EMBEDDING")[0] == expected).all()
-
-
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_requests_and_answers_may_be_compressed(client_of_triton: Client, coding: str) -> None:
     given = [tensor("PIXELS", np.stack([pixels(png())]))]
@@ -206,29 +195,6 @@ def test_an_input_that_is_not_finite_fails_alone(client_of_triton: Client) -> No
         client_of_triton.infer(
             "resnet18", given
         )  # a request without outputs is told about failures
-
-
-def test_the_asynchronous_clients_have_the_same_answers(
-    client_of_triton: Client, server: Running
-) -> None:
-    expected = client_of_triton.infer("resnet18", [files(FILES)]).as_numpy("LOGITS")
-    pending = [client_of_triton.async_infer("resnet18", [files(FILES)]) for _ in range(4)]
-    assert all((each.get_result().as_numpy("LOGITS") == expected).all() for each in pending)
-
-    async def asked() -> None:
-        async with triton_aio.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
-            assert await client.is_server_ready()
-            assert await client.is_model_ready("resnet18")
-            work = [client.infer("resnet18", [files(FILES)]) for _ in range(4)]
-            for found in await asyncio.gather(*work):
-                assert (found.as_numpy("LOGITS") == expected).all()
-            with pytest.raises(InferenceServerException, match="there is no model"):
-                await client.infer("vgg", [files(FILES)])
-            packed = {"response_compression_algorithm": "gzip"}
-            found = await client.infer("resnet18", [files(FILES)], **packed)
-            assert (found.as_numpy("LOGITS") == expected).all()
-
-    asyncio.run(asked())
 
 
 def test_what_is_not_supported_is_refused_with_a_reason(client_of_triton: Client) -> None:

@@ -147,16 +147,6 @@ def test_versions_of_an_image_are_members_too(client: httpx.Client) -> None:
     assert record["predictions"]
 
 
-def test_options_of_an_operation_keep_their_meaning(client: httpx.Client) -> None:
-    path = made(client, "classify&output=embedding", manifest({"data": PHOTO}))
-    assert finished(client, path)["options"] == {"output": "embedding"}
-    (found,) = records(client, path)
-    body = {"images": [{"data": PHOTO}], "output": "embedding"}
-    reply = client.post("/classify", json=body).json()["results"][0]
-    assert len(found["embedding"]) == len(reply["embedding"])
-    assert found["embedding"] == pytest.approx(reply["embedding"], rel=1e-4, abs=1e-4)
-
-
 def test_a_job_may_limit_its_images_in_work(client: httpx.Client) -> None:
     path = made(client, "classify&concurrency=1", manifest({"data": PHOTO}, {"data": DRAWING}))
     job = finished(client, path)
@@ -388,18 +378,6 @@ def test_an_unknown_job_is_not_found(client: httpx.Client) -> None:
     for method, path in (("GET", "x"), ("GET", "x/results"), ("DELETE", "x"), ("POST", "x/cancel")):
         answer = client.request(method, f"/jobs/{path}")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-
-
-def test_jobs_are_counted_by_their_states(client: httpx.Client) -> None:
-    finished(client, made(client, "classify", manifest({"data": "data:,"})))
-
-    def counted() -> bool:
-        lines = client.get("/metrics").text.splitlines()
-        found = [each for each in lines if each.startswith('darkroom_jobs{state="succeeded"}')]
-        return bool(found) and float(found[0].split()[-1]) > 0
-
-    until(counted)
-    assert 'darkroom_job_items_total{outcome="failed"}' in client.get("/metrics").text
 
 
 def test_a_follower_ends_with_whole_records_as_soon_as_a_server_stops(

@@ -1,6 +1,5 @@
 """A server of several processes whose workers die, and one whose processes are replaced."""
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,10 +22,6 @@ RAW = {"Content-Type": "image/jpeg"}
 
 def url(server: Served, path: str) -> str:
     return f"http://127.0.0.1:{server.port}{path}"
-
-
-def ask(server: Served) -> httpx.Response:
-    return post(url(server, "/classify"), content=jpeg(), headers=RAW)
 
 
 def ready(server: Served) -> bool:
@@ -60,22 +55,6 @@ def tree(folder: Path) -> Iterator[tuple[Served, Path]]:
     flags = ("--log-level", "info", "--settings-file", str(file))
     with serving(*FLAGS, *flags, log=folder / "log") as server:
         yield server, file
-
-
-@pytest.mark.slow
-def test_without_a_worker_the_server_is_not_ready_and_its_images_wait_for_the_next_one(
-    tree: tuple[Served, Path],
-) -> None:
-    server, _ = tree
-    pid = server.process.pid
-    worker = children(pid)["worker"]
-    os.kill(worker, signal.SIGKILL)
-    assert ask(server).status_code == 200
-    assert children(pid)["worker"] != worker
-    os.kill(children(pid)["worker"], signal.SIGKILL)
-    until(lambda: not alive(server))
-    until(lambda: ready(server))
-    assert ask(server).status_code == 200
 
 
 @pytest.mark.slow

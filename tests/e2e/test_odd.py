@@ -166,12 +166,3 @@ def test_a_body_announced_over_the_limit_is_413_before_its_first_byte(server: Ru
         problem = json.loads(reply.read())
     assert (reply.status, problem["request_id"]) == (413, reply.headers["X-Request-ID"])
     assert problem["detail"].startswith("the body has 999999999 bytes")
-
-
-def test_an_animation_is_answered_by_its_first_frame(client: httpx.Client) -> None:
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "lime")]
-    out = io.BytesIO()
-    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
-    kind = {"Content-Type": "image/gif", "Accept": "*/*"}
-    reply = client.post("/filter?name=invert", content=out.getvalue(), headers=kind)
-    assert Image.open(io.BytesIO(reply.content)).convert("RGB").getpixel((0, 0)) == (0, 255, 255)

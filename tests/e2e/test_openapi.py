@@ -4,7 +4,6 @@ import base64
 import io
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -177,13 +176,6 @@ def test_the_catalogue_is_typed_and_made_once(client: httpx.Client) -> None:
     assert [each.class_id for each in model.classes] == [*range(model.n_classes)]
     for path in ("/filters", "/models", "/docs", "/openapi.json"):
         assert client.get(path).content == client.get(path).content
-
-
-def test_many_at_once_ask_for_one_thumbnail(client: httpx.Client) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        replies = [*pool.map(client.get, ["/filters/nl_means/thumbnail"] * 16)]
-    assert {reply.status_code for reply in replies} == {200}
-    assert len({reply.content for reply in replies}) == 1
 
 
 @pytest.mark.parametrize("length", [1_000, 20_000])

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.cli.script import main
 from models.exit_codes import ExitCode
-from models.networks.resnet18 import BUNDLED
 from tests.pictures import jpeg
 from tests.server import PATIENCE, serving, until
 
@@ -46,6 +45,7 @@ def test_a_signal_ends_a_server_that_is_still_starting_at_once(
     assert b"Traceback" not in left
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_running_server_with_130() -> None:
     flags = ("--weights", "random", "--precision", "fp32", "--grace", "9999")
     with serving(*flags, "--log-level", "error") as server:
@@ -93,38 +93,23 @@ def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what(
-    arguments: list[str], variables: dict[str, str], text: str, tmp_path: Path
+    arguments: list[str],
+    variables: dict[str, str],
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    environment = os.environ | variables
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     (tmp_path / "x.jpg").write_bytes(jpeg())
-    arguments = [str(tmp_path / each) if each == "x.jpg" else each for each in arguments]
-    command = [sys.executable, "-m", "app.cli", *arguments]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 2, done.stderr
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["classify", "x.jpg"]])
-def test_weights_that_do_not_fit_their_labels_are_wrong_usage(
-    tmp_path: Path, command: list[str]
-) -> None:
-    (tmp_path / "labels.txt").write_text("the only one")
-    flags = [
-        "--weights",
-        str(BUNDLED.path),
-        "--weights-labels",
-        str(tmp_path / "labels.txt"),
-    ]
-    (tmp_path / "x.jpg").write_bytes(jpeg())
-    command = [str(tmp_path / each) if each == "x.jpg" else each for each in command]
-    words = [sys.executable, "-m", "app.cli", *command, *flags]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 2, done.stderr
-    assert "10 classes, but there are 1 labels" in done.stderr
+    monkeypatch.chdir(tmp_path)
+    try:
+        code: object = main(arguments)
+    except SystemExit as end:
+        code = end.code
+    assert code == ExitCode.WRONG_USAGE
+    assert text in capsys.readouterr().err
 
 
 def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> None:
@@ -134,46 +119,3 @@ def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> Non
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=PATIENCE)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
-
-
-def test_a_taken_port_is_an_error_with_a_plain_word() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "app.cli", "serve", "--weights", "random", "--port", port]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == ExitCode.CANNOT_LISTEN
-    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path) -> None:
-    folder = tmp_path
-    (folder / "a.jpg").write_bytes(jpeg())
-    (folder / "b.jpg").write_bytes(b"broken")
-    command = [sys.executable, "-m", "app.cli"]
-    files = [str(folder / "a.jpg"), str(folder / "b.jpg")]
-    flags = ["--weights", "random", "--precision", "fp32", "--top-k", "2"]
-    words = [*command, "classify", *files, *flags]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 1
-    good, bad = done.stdout.splitlines()
-    assert '"status":"ok"' in good
-    assert '"code":"unsupported_media"' in bad
-    ops = '[{"name": "invert"}]'
-    filtered = subprocess.run(
-        [*command, "filter", files[0], "--ops", ops, "-o", str(folder / "c.png")],
-        capture_output=True,
-        timeout=PATIENCE,
-    )
-    assert filtered.returncode == 0, filtered.stderr
-    assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
-    for output in (files[0], tmp_path, folder / "none" / "c.png"):
-        done = subprocess.run(
-            [*command, "filter", files[0], "--ops", ops, "-o", str(output)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == 2
-        assert "--output" in done.stderr
-    assert (folder / "a.jpg").read_bytes() == jpeg(), "a source was overwritten"

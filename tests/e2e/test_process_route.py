@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from app.pipeline import memory
-from app.responses.answers import PIECE
 from models import codec
 from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start
@@ -104,13 +103,6 @@ def test_form_and_json_requests_take_the_same_versions(client: httpx.Client) -> 
         assert one["image"] == other["image"]
 
 
-def test_a_url_that_is_refused_fails_alone(client: httpx.Client) -> None:
-    images = [{"url": "http://10.0.0.1/cat.jpg"}, {"data": data_uri(png())}]
-    results = client.post("/process", json={"images": images, "versions": [GREY]}).json()["results"]
-    assert [r["status"] for r in results] == ["error", "ok"]
-    assert results[0]["error"]["code"] == "address_refused"
-
-
 def test_a_version_without_a_format_has_the_requests_then_accepts_then_the_sources(
     client: httpx.Client,
 ) -> None:
@@ -146,23 +138,6 @@ def test_an_image_none_of_whose_parts_succeeds_has_failed(client: httpx.Client) 
     versions = [{"name": "invert", "format": "webp"}] * 2
     reply = process(client, wide, versions=versions, labels="false")
     assert (reply.status_code, reply.json()["code"]) == (422, "unprocessable")
-
-
-def test_one_bad_image_among_many_fails_alone(client: httpx.Client) -> None:
-    data = {"versions": json.dumps([GREY])}
-    reply = client.post("/process", files=files(jpeg(1), b"broken", jpeg(2)), data=data)
-    results = reply.json()["results"]
-    assert [r["status"] for r in results] == ["ok", "error", "ok"]
-    assert results[1]["error"]["status"] == 415
-    assert "versions" not in results[1]
-    for record, seed in ((results[0], 1), (results[2], 2)):
-        found = base64.b64decode(record["versions"][0]["image"]["data"])
-        assert found == filtered(client, jpeg(seed), GREY)
-
-
-def test_a_single_bad_image_answers_with_its_own_problem(client: httpx.Client) -> None:
-    reply = process(client, b"GIF89a", versions=[GREY])
-    assert (reply.status_code, reply.json()["code"]) == (422, "undecodable")
 
 
 def test_labels_or_versions_may_be_left_out(client: httpx.Client) -> None:
@@ -204,12 +179,6 @@ def test_a_wrong_version_is_422_with_its_path(
     assert reply.json()["errors"][0]["path"] == path
     if path != "versions":
         assert reply.json()["detail"].startswith(f"{path}: ")
-
-
-def test_the_errors_of_all_versions_are_told_at_once(client: httpx.Client) -> None:
-    versions = [{"name": "nope"}, GREY, {"name": "median", "size": 4}]
-    errors = process(client, jpeg(), versions=versions).json()["errors"]
-    assert [e["path"] for e in errors] == ["versions[0].name", "versions[2].size"]
 
 
 @pytest.mark.parametrize(
@@ -267,26 +236,6 @@ def test_as_multipart_each_record_is_a_part_and_each_version_another(client: htt
     assert json.loads(content_of(parts["<1>"]))["status"] == "error"
 
 
-def test_json_lines_and_events_carry_base64(client: httpx.Client) -> None:
-    def post(accept: str) -> httpx.Response:
-        data = {"versions": json.dumps([GREY])}
-        uploads = files(png(1), png(2))
-        return client.post("/process", files=uploads, data=data, headers={"Accept": accept})
-
-    records = [json.loads(line) for line in post("application/x-ndjson").text.splitlines()]
-    assert {r["index"] for r in records} == {0, 1}
-    for record in records:
-        found = base64.b64decode(record["versions"][0]["image"]["data"])
-        assert found == filtered(client, png(record["index"] + 1), GREY)
-    lines = post("text/event-stream").text.splitlines()
-    names = [line[7:] for line in lines if line.startswith("event: ")]
-    assert names == ["model", "record", "record", "summary"]
-
-
-def test_an_accept_header_that_cannot_be_met_is_406(client: httpx.Client) -> None:
-    assert process(client, jpeg(), "image/png", versions=[GREY]).status_code == 406
-
-
 class FiltersHang:
     """A backend that classifies and never filters."""
 
@@ -335,13 +284,6 @@ def test_versions_come_although_there_are_no_weights(start: Start, tmp_path: Pat
         assert record["error"]["code"] == "weights_missing"
         assert record["versions"][0]["status"] == "ok"
         assert process(running.client, jpeg()).status_code == 503
-
-
-def test_a_large_reply_comes_in_pieces_and_says_its_length(client: httpx.Client) -> None:
-    version = {"name": "invert", "format": "png", "png_level": 0}
-    reply = process(client, jpeg(width=700, height=700), versions=[version], labels="false")
-    assert int(reply.headers["Content-Length"]) == len(reply.content) > PIECE
-    assert reply.json()["summary"]["succeeded"] == 1
 
 
 def test_large_images_take_turns_in_memory_and_all_their_versions_come(

@@ -53,10 +53,6 @@ def without_weights(tmp_path: Path) -> tuple[str, ...]:
     return (*TREE, "--weights", "imagenet1k_v1", "--cache-folder", str(tmp_path / "cache"))
 
 
-def test_there_are_two_front_ends_and_a_worker(tree: Served) -> None:
-    assert set(children(tree.process.pid)) == {"worker", "front end 0", "front end 1"}
-
-
 def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> None:
     for label, draw in DRAWN.items():
         assert ask(tree, encoded(draw(), quality=92)) == label
@@ -197,16 +193,6 @@ def test_nothing_outlives_a_supervisor_that_was_killed(without_weights: tuple[st
         os.kill(found["worker"], signal.SIGSTOP)  # it cannot notice the end of its parent
         server.process.kill()
         until(lambda: all(gone(pid) for pid in pids), PATIENCE)
-
-
-@pytest.mark.slow
-def test_settings_that_can_never_work_end_the_server_at_once(tmp_path: Path) -> None:
-    labels, weights = tmp_path / "labels.txt", tmp_path / "own.pth"
-    labels.write_text("one\n\nthree\n")
-    weights.write_bytes(b"nothing")
-    flags = ("--weights", str(weights), "--weights-labels", str(labels))
-    with pytest.raises(RuntimeError, match="exit code 2"), serving(*TREE, *flags):
-        pass
 
 
 def test_a_database_of_jobs_that_can_never_work_ends_the_server(

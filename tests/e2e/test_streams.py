@@ -1,13 +1,10 @@
 """Bodies of any length at a real server: records come while images are still sent."""
 
-import asyncio
 import base64
 import json
 import socket
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -98,19 +95,6 @@ def test_more_images_than_a_request_takes_are_answered(client: httpx.Client) -> 
     found = records(client.post("/info", content=delimited(*[png()] * 50), headers=DELIMITED))
     assert [each["index"] for each in found] == list(range(50))
     assert {each["status"] for each in found} == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("route", "key"),
-    [
-        ("/filter?name=grayscale", "image"),
-        ("/process?versions=%5B%7B%22name%22:%22sepia%22%7D%5D", "versions"),
-    ],
-)
-def test_filtered_images_are_in_their_records(client: httpx.Client, route: str, key: str) -> None:
-    (found,) = records(client.post(route, content=delimited(jpeg()), headers=DELIMITED))
-    image = found[key][0]["image"] if key == "versions" else found[key]
-    assert base64.b64decode(image["data"]).startswith(b"\xff\xd8")
 
 
 def test_what_is_wrong_with_a_line_is_its_own_error(client: httpx.Client) -> None:
@@ -220,29 +204,3 @@ def test_a_client_that_leaves_ends_its_work(server: Running) -> None:
         talk.send(line("a", jpeg(width=3000, height=2000)) * 3)
         until(lambda: admission.held.images == 2)  # the third waits: it would wait for seconds
     until(lambda: admission.held.images == 0)
-
-
-def test_httpx_sends_from_a_generator(server: Running) -> None:
-    async def images() -> AsyncIterator[bytes]:
-        for n in range(20):
-            yield line(str(n), png())
-            await asyncio.sleep(0)
-
-    async def scenario() -> list[str]:
-        url = f"http://127.0.0.1:{server.port}/info"
-        async with (
-            httpx.AsyncClient(timeout=PATIENCE) as client,
-            client.stream("POST", url, content=images(), headers=LINES) as reply,
-        ):
-            return [json.loads(each)["id"] async for each in reply.aiter_lines()]
-
-    assert sorted(asyncio.run(scenario()), key=int) == [str(n) for n in range(20)]
-
-
-def test_curl_sends_from_a_pipe(server: Running, tmp_path: Path) -> None:
-    (tmp_path / "lines").write_bytes(b"".join(line(str(n), png()) for n in range(5)))
-    command = ["curl", "-sS", "-T", "-", "-X", "POST", "-H", "Content-Type: application/x-ndjson"]
-    url = f"http://127.0.0.1:{server.port}/info"
-    with (tmp_path / "lines").open("rb") as file:
-        done = subprocess.run([*command, url], stdin=file, capture_output=True, check=True)
-    assert sorted(json.loads(each)["id"] for each in done.stdout.splitlines()) == [*"01234"]

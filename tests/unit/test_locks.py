@@ -71,39 +71,20 @@ def test_a_lock_has_every_package_of_its_extra(lock: str, extra: str, _major: in
     assert wanted <= versions(lock).keys()
 
 
-@pytest.mark.parametrize("lock", ["requirements-gpu.lock", "requirements-gpu-cuda13.lock"])
-def test_the_binding_of_nvml_is_in_the_lock_of_every_gpu_stack(lock: str) -> None:
-    assert "nvidia-ml-py" in versions(lock)
-
-
-def test_the_lock_of_traces_can_be_installed_beside_every_other_lock() -> None:
-    traces = versions("requirements-otel.lock")
-    assert "opentelemetry-exporter-otlp-proto-http" in traces
-    for lock in ("requirements.lock", "requirements-dev.lock", *(each for each, *_ in STACKS)):
-        other = versions(lock)
-        shared = traces.keys() & other.keys()
-        assert {name: traces[name] for name in shared} == {name: other[name] for name in shared}
-
-
-def test_the_lock_of_grpc_can_be_installed_beside_every_other_lock() -> None:
+@pytest.mark.parametrize(
+    ("extra", "lock"), [("otel", "requirements-otel.lock"), ("grpc", "requirements-grpc.lock")]
+)
+def test_the_lock_of_an_extra_has_it_and_can_be_installed_beside_every_other_lock(
+    extra: str, lock: str
+) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"]["grpc"]}
-    rpc = versions("requirements-grpc.lock")
-    assert wanted <= rpc.keys()
-    locks = ("requirements.lock", "requirements-dev.lock", "requirements-otel.lock")
-    for lock in (*locks, *(each for each, *_ in STACKS)):
-        other = versions(lock)
-        shared = rpc.keys() & other.keys()
-        assert {name: rpc[name] for name in shared} == {name: other[name] for name in shared}
-
-
-def test_both_stacks_have_the_same_libraries_outside_of_cuda() -> None:
-    first, second = (versions(lock) for lock, *_ in STACKS)
-    shared = {
-        name for name in first.keys() & second.keys() if not name.startswith(("cuda", "torch"))
-    }
-    different = {name for name in shared if first[name] != second[name]}
-    assert not different & {"numpy", "pillow", "opencv-python-headless", "simplejpeg", "fastapi"}
+    wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"][extra]}
+    own = versions(lock)
+    assert wanted <= own.keys()
+    for each in ("requirements.lock", "requirements-dev.lock", *(name for name, *_ in STACKS)):
+        other = versions(each)
+        shared = own.keys() & other.keys()
+        assert {name: own[name] for name in shared} == {name: other[name] for name in shared}
 
 
 def test_the_documentation_installs_beside_the_tools_of_developers() -> None:

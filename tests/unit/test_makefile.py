@@ -46,30 +46,16 @@ def test_serving_without_cuda_takes_torch_from_its_own_index(tmp_path: Path) -> 
     assert "--index-strategy unsafe-best-match" in line
 
 
-def test_other_packages_come_from_the_package_index_alone(tmp_path: Path) -> None:
-    assert "--extra-index-url" not in commands("serve", tmp_path)
-
-
 def test_serving_where_nvidia_smi_lists_a_gpu_installs_what_gpus_need(tmp_path: Path) -> None:
     done = commands("serve", tmp_path, nvidia_smi="echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
     assert "--require-hashes -r requirements-gpu.lock" in done
     assert "-r requirements.lock" not in done
 
 
-def test_a_driver_that_finds_no_gpu_counts_as_none(tmp_path: Path) -> None:
-    done = commands("serve", tmp_path, nvidia_smi="echo 'No devices were found'; exit 6")
-    assert "--require-hashes -r requirements.lock" in done
-
-
 def test_uv_installs_where_it_is_present(tmp_path: Path) -> None:
     done = commands("serve", tmp_path, uv="exit 1")
     assert f"{tmp_path}/uv pip install -q --python .venv/bin/python --require-hashes" in done
     assert ".venv/bin/python -m pip" not in done
-
-
-def test_tests_install_the_lock_of_developers(tmp_path: Path) -> None:
-    done = commands("test", tmp_path)
-    assert "--require-hashes -r requirements-dev.lock" in done
 
 
 def test_every_installation_of_packages_checks_hashes(tmp_path: Path) -> None:

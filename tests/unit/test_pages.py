@@ -1,6 +1,5 @@
 """The pages of the documentation: their picture, their paragraphs, and the files that they name."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -15,12 +14,6 @@ PAGES = [
     *sorted((ROOT / "docs/decisions").glob("*.md")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
-
-FOLDERS = sorted(
-    path.parent.relative_to(ROOT)
-    for top in ("app", "models", "workers")
-    for path in (ROOT / top).rglob("__init__.py")
-)
 
 NAMED = re.compile(r"`((?:app|models|workers|tests|tools|docs)/[\w/.]+)`")
 
@@ -46,11 +39,6 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links {target}"
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=str)
-def test_every_folder_states_its_purpose(folder: Path) -> None:
-    assert ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text()))
 
 
 def test_every_page_is_in_one_chapter_of_the_site() -> None:

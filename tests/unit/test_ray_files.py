@@ -73,12 +73,6 @@ def test_a_replica_has_four_batches_of_images_and_is_full_at_two(number: int, ba
     assert workers["autoscaling_config"]["target_ongoing_requests"] == 2 * batch
 
 
-def test_ray_starts_the_version_that_the_lock_files_have() -> None:
-    lock = (FOLDER.parents[1] / "requirements-dev.lock").read_text()
-    version = ray_service()["rayClusterConfig"]["rayVersion"]
-    assert f"ray=={version}" in lock or f"ray[serve]=={version}" in lock
-
-
 def test_a_replica_fits_into_a_pod_of_its_group() -> None:
     groups = {
         each["groupName"]: each for each in ray_service()["rayClusterConfig"]["workerGroupSpecs"]

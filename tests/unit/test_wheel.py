@@ -61,12 +61,6 @@ def test_an_image_is_filtered_by_the_processes_that_the_command_starts(
         assert found.convert("RGB").getpixel((3, 3)) == (0, 255, 255)
 
 
-def test_importing_darkroom_changes_nothing_for_the_program_that_does_it(site: Path) -> None:
-    code = "import sys; before = [*sys.path]; import darkroom; assert sys.path == before"
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE)
-
-
 def test_ray_serve_finds_the_application_in_the_wheel(site: Path, tmp_path: Path) -> None:
     program = (
         "from darkroom.cluster import build; print(build.__module__, type(build({})).__name__)"
