@@ -55,12 +55,6 @@ def test_a_lossless_webp_has_the_exact_pixels(client: httpx.Client) -> None:
     assert np.array_equal(found, np.asarray(ImageOps.invert(opened(png()))))
 
 
-def test_a_png_of_level_0_is_larger_than_one_of_level_9(client: httpx.Client) -> None:
-    stored, smallest = (post(client, f"png_level={n}", png()).content for n in (0, 9))
-    assert len(stored) > len(smallest)
-    assert opened(stored).tobytes() == opened(smallest).tobytes()
-
-
 def test_metadata_is_kept_where_asked_and_the_image_upright_anyway(client: httpx.Client) -> None:
     kept, stripped = (
         opened(post(client, f"metadata={word}", photo()).content) for word in ("keep", "strip")
@@ -170,6 +164,7 @@ def test_no_filter_has_a_parameter_that_is_called_as_an_option() -> None:
         assert not taken & filter_.model_fields.keys(), name
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_the_same_options(tmp_path: Path) -> None:
     source, target = tmp_path / "a.jpg", tmp_path / "b.jpg"
     source.write_bytes(photo())

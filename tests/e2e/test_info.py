@@ -1,6 +1,5 @@
 """`POST /info` at a real server: what files contain, by their headers."""
 
-import json
 from collections.abc import Iterator
 
 import httpx
@@ -8,7 +7,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from tests.e2e.conftest import Start
-from tests.pictures import drawing, encoded, jpeg, png
+from tests.pictures import drawing, encoded, png
 
 RAW = {"Content-Type": "application/octet-stream"}
 
@@ -97,28 +96,6 @@ def test_a_progressive_jpeg_and_a_large_image_are_described(either: httpx.Client
     for file in (progressive, large):
         found = info(either, file)
         assert (found["width"], str(found["colour"])[:2]) == (3000, "#f")
-
-
-@pytest.mark.parametrize(
-    ("file", "status", "code"),
-    [(b"no image", 415, "unsupported_media"), (jpeg()[:100], 422, "undecodable")],
-)
-def test_what_is_no_image_has_the_same_errors_as_elsewhere(
-    either: httpx.Client, file: bytes, status: int, code: str
-) -> None:
-    reply = either.post("/info", content=file, headers=RAW)
-    assert (reply.status_code, reply.json()["code"]) == (status, code)
-
-
-def test_several_images_are_answered_in_order_or_line_by_line(client: httpx.Client) -> None:
-    contents = {"a.jpg": jpeg(), "b.txt": b"no image", "c.png": png()}
-    files = [("files", (name, data, "image/jpeg")) for name, data in contents.items()]
-    reply = client.post("/info", files=files).json()
-    assert [r["status"] for r in reply["results"]] == ["ok", "error", "ok"]
-    assert [r.get("info", {}).get("format") for r in reply["results"]] == ["jpeg", None, "png"]
-    accept = {"Accept": "application/x-ndjson"}
-    lines = client.post("/info", files=files, headers=accept).text.splitlines()
-    assert {json.loads(line)["source"] for line in lines} == {*contents}
 
 
 def test_more_pixels_than_allowed_and_unknown_options_are_refused(start: Start) -> None:

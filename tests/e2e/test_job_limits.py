@@ -80,18 +80,6 @@ def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
     assert not [*(folder / "jobs").iterdir()]
 
 
-@pytest.mark.slow
-def test_an_archive_that_unpacks_to_more_than_a_job_may_have_is_named(
-    start: Start, folder: Path
-) -> None:
-    body = bomb("gz", 50_000_000)
-    with start(data_folder=folder, max_job_bytes=len(body) + 1_000_000) as server:
-        answer = server.client.post("/jobs?operation=classify", content=body, headers=GZIP)
-    assert answer.status_code == 413, answer.text
-    assert "the archive unpacks to more than" in answer.text
-    assert "the body" not in answer.text
-
-
 def test_a_compressed_tar_becomes_a_plain_one_whose_members_are_read_in_any_order(
     server: Running, folder: Path
 ) -> None:

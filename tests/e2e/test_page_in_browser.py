@@ -107,18 +107,6 @@ def test_a_dropped_file_and_a_pasted_address_are_labelled(open_page: Open) -> No
         assert names == ["dropped.jpg", "sample.jpg"]
 
 
-def test_a_file_that_was_moved_away_is_explained(open_page: Open, tmp_path: Path) -> None:
-    with open_page() as page:
-        page.route("**/classify", lambda route: route.abort())
-        (tmp_path / "a.jpg").write_bytes(jpeg())
-        page.set_input_files("#files", tmp_path / "a.jpg")
-        shows(page.locator("#strip li.failed"), "The server cannot be reached")
-        page.unroute("**/classify")
-        (tmp_path / "a.jpg").unlink()
-        page.get_by_role("button", name="Try a.jpg again").click()
-        shows(page.locator("#strip li.failed"), "The file cannot be read")
-
-
 FOLDERS = """async () => {
     const { filesOf } = await import("/page/sources.js");
     const file = (name) => ({ name, isDirectory: false, file: (done) => done(new File([], name)) });
@@ -291,13 +279,6 @@ def test_a_bad_file_fails_alone_and_says_why(open_page: Open) -> None:
         give(page, ball(), file("notes.jpg", b"this is no image"), ball())
         shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
         shows(page.locator("#strip li.failed"), "not an image of a format read here")
-
-
-def test_a_format_that_the_browser_cannot_show_is_shown_by_the_server(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, file("scan.tiff", encoded(drawing(), "TIFF"), "image/tiff"))
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        page.wait_for_selector("#before[src]")
 
 
 def test_many_images_are_sent_four_at_a_time(open_page: Open) -> None:
@@ -579,15 +560,6 @@ def test_the_address_keeps_the_chain_and_the_back_button_returns(open_page: Open
         assert page.locator("#code").inner_text() == code
 
 
-def test_an_address_that_somebody_changed_is_explained(open_page: Open) -> None:
-    with open_page() as page:
-        page.goto(page.url + '#try?ops=[{"name":"nope"},{"name":"invert"},7]&format=bmp')
-        shows(page.locator("#failure"), "does not have: nope.")
-        shows(page.locator("#steps"), "Invert")
-        page.goto(page.url.partition("#")[0] + "#try?ops=%7B")
-        shows(page.locator("#chain-empty"), "No filters yet")
-
-
 def test_a_small_copy_is_filtered_while_a_slider_moves(open_page: Open) -> None:
     with open_page() as page:
         large = drawing().resize((2400, 1600))
@@ -640,23 +612,6 @@ def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(open_page: Open)
         shows(page.locator("#code"), '{"name":"crop"}]')
 
 
-def test_a_wrong_key_is_said_in_view_wherever_the_page_is_scrolled(open_page: Open) -> None:
-    with open_page(viewport={"width": 390, "height": 844}) as page:
-
-        def answer(route: Any) -> None:
-            route.fulfill(status=401, body='{"detail": "the key is not known"}')
-
-        page.route("**/classify", answer)
-        give(page, ball())
-        shows(page.locator("#key-words"), "This server needs an API key.")
-        page.locator("#key").fill("wrong")
-        page.get_by_role("button", name="Use this key").click()
-        shows(page.locator("#key-words"), "does not know this API key")
-        page.locator("#code").scroll_into_view_if_needed()
-        box = page.locator("#key-words").bounding_box()
-        assert 0 <= box["y"] < 844
-
-
 def test_the_bundled_network_is_said_before_and_beside_the_labels(open_page: Open) -> None:
     with open_page() as page:
         few = {"network": "resnet18", "name": "bundled", "label_set": "imagenette10"}
@@ -683,23 +638,6 @@ def test_on_a_phone_the_picture_stays_in_view_above_the_controls(open_page: Open
         picture = page.locator("#stage").bounding_box()
         control = page.locator("[data-parameter=height]").bounding_box()
         assert 0 <= picture["y"] < picture["y"] + picture["height"] <= control["y"] < 844
-
-
-SCROLLED = """() => [...document.querySelectorAll("body *")].filter((e) => e.clientHeight
-    && e.scrollHeight > e.clientHeight + 1
-    && /auto|scroll/.test(getComputedStyle(e).overflowY)).map((e) => e.id || e.className)"""
-"""The elements that scroll up and down inside the page."""
-
-
-def test_nothing_but_the_page_scrolls_up_and_down(open_page: Open) -> None:
-    with open_page(viewport={"width": 1366, "height": 768}, bypass_csp=True) as page:
-        give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(12)))
-        for name in ("color_matrix", "convolve", "levels"):
-            add_filter(page, name)
-        shows(page.locator("#summary"), "12 of 12 labelled")
-        assert page.evaluate(SCROLLED) == []
-        box = page.locator("#strip").bounding_box()
-        assert box["y"] + box["height"] <= 768
 
 
 def test_the_reference_explains_every_endpoint(open_page: Open) -> None:
@@ -765,41 +703,11 @@ def test_the_live_view_shows_what_it_knows_while_something_is_unavailable(
         shows(page.locator("#live-queue"), "0")
 
 
-def test_the_live_view_shows_the_details_of_a_server_that_is_not_ready(open_page: Open) -> None:
-    with open_page() as page:
-
-        def answer(route: Any) -> None:
-            found = route.fetch()
-            body = found.json() | {"status": "not ready"}
-            route.fulfill(response=found, status=503, body=json.dumps(body))
-
-        page.route("**/readyz?verbose", answer)
-        page.get_by_role("link", name="Live").click()
-        shows(page.locator("#live-state"), "Not ready · computes on")
-
-
 def test_the_live_view_says_that_no_server_answers(open_page: Open) -> None:
     with open_page() as page:
         page.route(re.compile("metrics|readyz"), lambda route: route.abort())
         page.get_by_role("link", name="Live").click()
         shows(page.locator("#live-state"), "The server does not answer")
-
-
-def test_a_level_of_png_is_sent_only_if_it_was_chosen(open_page: Open) -> None:
-    with open_page() as page:
-        sent = captured(page)
-        give(page, ball())
-        add_filter(page, "invert")
-        page.select_option("#format", "png")
-        page.wait_for_selector("#stage.compared")
-        page.locator("summary").click()
-        level = page.locator("[data-parameter=png_level]")
-        assert not level.locator("input[role=switch]").is_checked()
-        assert level.locator("input[type=number]").is_hidden()
-        assert "png_level" not in sent[-1]
-        level.locator("input[role=switch]").check()
-        level.locator("input[type=number]").fill("1")
-        shows(page.locator("#code"), "png_level=1")
 
 
 def test_the_live_view_says_where_the_metrics_are_if_not_here(open_page: Open) -> None:

@@ -54,13 +54,6 @@ def picture(content: bytes) -> "Picture.Image":
     return Picture.open(io.BytesIO(content))
 
 
-def test_one_image_has_one_result(client: Client, photos: Path) -> None:
-    found = client.classify(photos / "golf_ball.jpg", top_k=1)
-    assert found.checked().predictions is not None
-    assert [each.label for each in found.predictions or ()] == ["golf ball"]
-    assert found.source == str(photos / "golf_ball.jpg")
-
-
 def test_many_images_have_results_in_their_order(client: Client, photos: Path) -> None:
     paths = sorted(photos.glob("*.jpg"))
     images: list[Source] = [*paths, b"no image", Image(paths[0].read_bytes(), "named", "mine")]
@@ -87,12 +80,6 @@ def test_an_archive_among_photos_is_an_error_of_its_own(
             archive.write(photo, photo.name)
     found = client.classify([tmp_path / "more.zip", photos / "church.jpg"])
     assert [each.error and each.error.code for each in found] == ["unsupported_media", None]
-
-
-def test_an_address_that_the_server_refuses_is_an_error_of_its_image(client: Client) -> None:
-    found = client.classify("http://169.254.169.254/latest")
-    assert found.error is not None
-    assert found.error.code == "address_refused"
 
 
 def test_a_filtered_image_is_bytes_with_a_type(client: Client, photos: Path) -> None:
@@ -123,17 +110,6 @@ def test_versions_and_labels_come_together(client: Client, photos: Path) -> None
     assert (grey.id, picture(grey.content).format) == ("grey", "JPEG")
     assert edges.image is not None
     assert edges.image.media_type == "image/png"
-
-
-def test_files_are_described(client: Client, photos: Path) -> None:
-    found = client.info(photos / "church.jpg", colour=False)
-    assert found.info is not None
-    assert (found.info.format, found.info.colour) == ("jpeg", None)
-
-
-def test_embeddings_are_vectors(client: Client, photos: Path) -> None:
-    assert len(client.classify(photos / "church.jpg", output="embedding").vector) == 512
-    assert len(client.classify(photos / "church.jpg", output="logits").vector) == 10
 
 
 def test_a_wrong_option_is_an_error_that_names_it(client: Client, photos: Path) -> None:

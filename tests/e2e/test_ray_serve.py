@@ -62,12 +62,6 @@ def test_an_error_of_a_worker_is_one_of_our_tree(url: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_parameter")
 
 
-def test_a_deadline_that_has_passed_is_answered_with_504_or_refused(url: str) -> None:
-    headers = {"Content-Type": "image/jpeg", "X-Deadline-Ms": "1"}
-    answer = httpx.post(f"{url}/classify", content=jpeg(1, 60, 40), headers=headers, timeout=60)
-    assert answer.status_code in (503, 504)
-
-
 def test_a_stream_is_answered_line_by_line(url: str) -> None:
     photos = [base64.b64encode(jpeg(n, 60, 40)).decode() for n in range(3)]
     images = [f"data:image/jpeg;base64,{each}" for each in photos]
@@ -80,8 +74,3 @@ def test_a_stream_is_answered_line_by_line(url: str) -> None:
     )
     found = [json.loads(line) for line in answer.text.splitlines()]
     assert [each["status"] for each in found if "index" in each] == ["ok"] * 3, answer.text
-
-
-def test_the_page_and_the_reference_are_served(url: str) -> None:
-    assert httpx.get(f"{url}/").status_code == 200
-    assert httpx.get(f"{url}/docs").status_code == 200

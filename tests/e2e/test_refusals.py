@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from app.admission.counters import Rate, Total
+from app.admission.counters import Total
 from models.domain.errors import Overloaded
 from tests.e2e.conftest import Running, running
 from tests.pictures import jpeg
@@ -37,21 +37,6 @@ def test_what_is_wrong_with_a_request_is_told_first(refusing: Running) -> None:
         head = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
         connection.sendall(head % (1 << 40))
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_rate_is_charged_once_and_then_refused(server: Running) -> None:
-    admission = server.app.state.service.admission
-    admission.rate = Rate(0.001, 2)
-    asked = []
-    try:
-        for _ in range(3):
-            reply = server.client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
-            asked.append(reply.status_code)
-    finally:
-        admission.rate = None
-    assert asked == [200, 200, 429]
-    assert reply.json()["code"] == "rate_limited"
-    assert int(reply.headers["retry-after"]) > 0
 
 
 def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows(

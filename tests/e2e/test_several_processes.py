@@ -3,11 +3,13 @@
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from models.exit_codes import ExitCode
@@ -206,3 +208,33 @@ def test_a_database_of_jobs_that_can_never_work_ends_the_server(
     with pytest.raises(RuntimeError, match="exit code 2"), serving(*flags, log=log):
         pass
     assert "cannot be used: file is not a database" in log.read_text()
+
+
+@pytest.mark.slow
+def test_a_rolling_restart_costs_no_request_and_brings_new_settings(tmp_path: Path) -> None:
+    file = tmp_path / "darkroom.env"
+    file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=8\n")
+    ending, statuses = threading.Event(), list[int]()
+
+    def client(server: Served) -> None:
+        with httpx.Client(timeout=PATIENCE) as kept:
+            while not ending.wait(0.02):  # some hundred requests a second
+                reply = kept.post(url(server, "/classify"), content=jpeg(), headers=RAW)
+                statuses.append(reply.status_code)
+
+    with serving(*FLAGS, "--settings-file", str(file)) as server, ThreadPoolExecutor(4) as clients:
+        before = set(children(server.process.pid).values())
+        file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=1\n")
+        running = [clients.submit(client, server) for _ in range(4)]
+        try:
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: all(gone(old) for old in before))
+        finally:
+            ending.set()
+        for each in running:
+            each.result()
+        assert set(statuses) == {200}
+        two = {"images": [{"url": "http://localhost/a"}, {"url": "http://localhost/b"}]}
+        refused = post(url(server, "/classify"), json=two)
+    assert refused.status_code in (413, 422)
+    assert "1" in refused.text

@@ -136,17 +136,6 @@ def test_a_body_that_is_cut_off_ends_with_an_error(
     assert text in found[1]["error"]["detail"]
 
 
-def test_errors_of_options_are_those_of_the_request(client: httpx.Client) -> None:
-    reply = client.post("/classify?top_k=x", content=line("a", jpeg()), headers=LINES)
-    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_parameter")
-    accept = {**LINES, "Accept": "application/json"}
-    assert client.post("/classify", content=b"", headers=accept).status_code == 406
-
-
-def test_an_empty_stream_has_no_records(client: httpx.Client) -> None:
-    assert records(client.post("/classify", content=b"", headers=LINES)) == []
-
-
 def test_a_client_that_waits_for_each_answer_gets_it(server: Running) -> None:
     with talking(server.port, "/info") as talk:
         for n in range(5):

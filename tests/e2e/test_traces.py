@@ -105,19 +105,6 @@ def test_the_span_of_a_request_joins_the_trace_of_its_client_and_has_one_for_eac
         assert span.start_time <= span.end_time
 
 
-def test_the_stages_on_the_worker_name_their_batch(traced: Traced) -> None:
-    _, spans = traced.of("/filter?name=invert", content=jpeg(), headers=RAW)
-    queue, compute = named(spans, "queue"), named(spans, "compute")
-    for span in (queue, compute):
-        assert span.attributes is not None
-        assert span.attributes["darkroom.batch.size"] == 1
-        assert span.attributes["darkroom.batch.release_reason"] in ("full", "idle")
-        assert span.attributes["darkroom.batch.id"]
-    assert queue.end_time is not None
-    assert compute.start_time is not None
-    assert queue.end_time <= compute.start_time
-
-
 def test_each_image_and_each_version_has_a_span_of_its_own(traced: Traced) -> None:
     files = [("files", (f"{n}.jpg", jpeg(n), "image/jpeg")) for n in range(2)]
     body = {"versions": '[{"name": "sepia"}, {"name": "invert"}]', "labels": "false"}
@@ -146,13 +133,6 @@ def test_a_result_that_was_kept_has_no_stages(traced: Traced) -> None:
     assert image.attributes is not None
     assert image.attributes["darkroom.result"] == "cached"
     assert not [span for span in spans if span.name == "compute"]
-
-
-def test_health_has_no_spans(traced: Traced) -> None:
-    traced._spans.clear()
-    traced.client.get("/livez")
-    traced.client.get("/filters/sepia")
-    assert {s.name for s in traced._spans.get_finished_spans()} == {"GET /filters/{name}"}
 
 
 @contextmanager
