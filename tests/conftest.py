@@ -1,5 +1,6 @@
-"""For every test: no example of Hypothesis fails because the machine is slow, and Ctrl-C works."""
+"""For every test: examples of Hypothesis, Ctrl-C, and the memory of the process."""
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -23,6 +24,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def anyio_backend() -> str:
     """Run tests that are coroutines in asyncio."""
     return "asyncio"
+
+
+def pytest_collection_finish() -> None:
+    """Let collections of garbage pass over the modules and the tests, which stay to the end."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """A real server on a socket of 127.0.0.1, with seeded random weights, for all end-to-end tests."""
 
+import gc
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ def running(*, warm: bool = False, **settings: object) -> Iterator[Running]:
         thread = threading.Thread(target=server.run, args=([listening],))
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
-                with ExitStack() as start:
+                with ExitStack() as start, patch("gc.freeze"):  # frozen objects are never freed
                     if not warm:
                         start.enter_context(
                             patch("app.processes.uvicorn_server.warm_up", AsyncMock())
@@ -75,6 +76,7 @@ def running(*, warm: bool = False, **settings: object) -> Iterator[Running]:
         finally:
             server.should_exit = True
             thread.join()  # the time limit of the test bounds it
+            gc.collect()  # a server that has ended holds 50 MB, most of it weights
 
 
 @pytest.fixture(scope="session")

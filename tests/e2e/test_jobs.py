@@ -407,7 +407,7 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
 @pytest.mark.parametrize("front_ends", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_job_survives_kills_with_every_item_once(tmp_path: Path, front_ends: int) -> None:
     given = jobs_killed.arguments().parse_args(
-        f"--images 300 --kills 2 --front-ends {front_ends} --operation filter".split()
+        f"--images 150 --kills 1 --front-ends {front_ends} --operation filter".split()
     )
     photos = jobs_killed.drawn(tmp_path / "photos", 64)
     job = jobs_killed.Undertaking(tmp_path / "data", photos, given)

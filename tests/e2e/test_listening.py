@@ -16,7 +16,7 @@ from tests.ports import free_port
 from tests.server import PATIENCE
 
 
-@pytest.mark.parametrize("front_ends", ["0", "2"])
+@pytest.mark.parametrize("front_ends", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: str) -> None:
     flags = ["--port", "0", "--gpus", "0", "--weights", "random"]
     command = [sys.executable, "-m", "app.cli", "serve", *flags, "--front-ends", front_ends]
@@ -40,6 +40,7 @@ def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: st
     assert not [each for each in rest if each.startswith("listening on")]
 
 
+@pytest.mark.slow
 def test_several_processes_accept_no_connection_before_all_of_them_can_work(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     flags = ["--port", str(port), "--gpus", "0", "--weights", "random", "--front-ends", "2"]

@@ -1,6 +1,7 @@
 """The README's strip of pictures shows what the service answers."""
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.e2e.conftest import Start
@@ -11,6 +12,7 @@ MOST = 3.0
 of these pictures differs by 15 or more."""
 
 
+@pytest.mark.slow
 def test_the_strip_shows_the_answers_of_a_server(start: Start) -> None:
     with start(weights="bundled") as running:
         made = tiles(running.client)
