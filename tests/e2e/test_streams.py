@@ -181,7 +181,7 @@ def test_the_server_reads_no_more_than_it_can_answer(start: Start) -> None:
     path, kind = "/filter?name=invert&format=png", DELIMITED["Content-Type"]
     with start(max_images_per_request=2, weights="bundled") as server:
         with talking(server.port, path, kind) as talk:
-            talk.socket.settimeout(3)
+            talk.socket.settimeout(1)
             with pytest.raises(TimeoutError):
                 send_all(talk)
         until(lambda: server.app.state.service.admission.held.images == 0)
@@ -190,6 +190,6 @@ def test_the_server_reads_no_more_than_it_can_answer(start: Start) -> None:
 def test_a_client_that_leaves_ends_its_work(server: Running) -> None:
     admission = server.app.state.service.admission
     with talking(server.port, "/filter?name=nl_means") as talk:
-        talk.send(line("a", jpeg(width=3000, height=2000)) * 3)
+        talk.send(line("a", jpeg(width=1500, height=1000)) * 3)
         until(lambda: admission.held.images == 2)  # the third waits: it would wait for seconds
     until(lambda: admission.held.images == 0)
