@@ -1,7 +1,6 @@
 """A pool of decoder processes for one test."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from app.decoders import DecoderLimits, DecoderPool
@@ -17,16 +16,3 @@ async def pool_of(limits: DecoderLimits = LIMITS) -> AsyncIterator[DecoderPool]:
         yield pool
     finally:
         await pool.aclose()
-
-
-def run(
-    test: Callable[[DecoderPool], Awaitable[None]], limits: DecoderLimits = LIMITS
-) -> DecoderPool:
-    """Run a test with a pool on an event loop of its own; return the closed pool."""
-
-    async def within() -> DecoderPool:
-        async with pool_of(limits) as pool:
-            await test(pool)
-        return pool
-
-    return asyncio.run(within())

@@ -1,7 +1,11 @@
 """For every test of decoder processes: none fails because the machine is busy."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
+from app.decoders import DecoderPool
+from tests.decoder_pool import pool_of
 from tests.server import PATIENCE
 
 
@@ -12,3 +16,10 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.decoders.process.STILL", PATIENCE)
     monkeypatch.setattr("app.decoders.process.START_WITHIN", PATIENCE)
     monkeypatch.setattr("app.decoders.process.ANSWER_WITHIN", PATIENCE)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[DecoderPool]:
+    """Return a pool of two processes, which is closed after the test."""
+    async with pool_of() as made:
+        yield made

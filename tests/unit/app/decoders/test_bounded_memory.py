@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import SMALL, Bounds, DecoderPool, Seen
+from app.decoders import SMALL, Bounds, Seen
 from models.codec import Decoded
 from models.domain.errors import Undecodable
 from tests.chaos.hostile.tiff import large_tile
-from tests.decoder_pool import LIMITS, run
+from tests.decoder_pool import LIMITS, pool_of
 
 ONE = replace(LIMITS, processes=1)
 BOUNDS = Bounds(2_000_000, 2_000_000, SMALL, 1.0)
 
 
-def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it() -> None:
-    async def test(pool: DecoderPool) -> None:
+async def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it() -> None:
+    async with pool_of(ONE) as pool:
         data = without_pixels(large_tile(64, 2048, samples=4, bits=16))
         found = await pool.decode(data, len(data), BOUNDS)
         assert isinstance(found, Seen)
@@ -29,26 +29,22 @@ def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it() 
         with pytest.raises(Undecodable):
             await pool.decode(data, len(data), BOUNDS)
 
-    run(test, ONE)
-
 
 @pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="needs Linux")
-def test_the_kernel_ends_decoders_first_when_memory_is_short() -> None:
+async def test_the_kernel_ends_decoders_first_when_memory_is_short() -> None:
     scores: list[str] = []
 
     def read(pid: int) -> None:
         scores.append(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
-    async def test(pool: DecoderPool) -> None:
+    async with pool_of(ONE) as pool:
         await pool.start()
         read(pool._idle[0].pid)
-
-    run(test, ONE)
     assert scores == ["1000\n"]
 
 
 @pytest.mark.slow
-def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
+async def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
     """What the allocator keeps of former images does not count for the next one."""
     rng = np.random.default_rng(0)
 
@@ -59,17 +55,15 @@ def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> N
 
     files = [file(each, side) for side in (1100, 30, 900) for each in ("PNG", "WEBP", "GIF")]
 
-    async def test(pool: DecoderPool) -> None:
+    async with pool_of(ONE) as pool:
         for _ in range(3):
             for data in files:
                 assert isinstance(await pool.decode(data, len(data), BOUNDS), Decoded)
         assert not pool.ended
 
-    run(test, ONE)
-
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
-def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
+async def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
     rng = np.random.default_rng(0)
     stored = io.BytesIO()
     PillowImage.fromarray(rng.integers(0, 256, (1900, 1900, 3), np.uint8)).save(
@@ -77,7 +71,7 @@ def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
     )
     data = stored.getvalue()  # 11 MB, which the allocator would keep
 
-    async def test(pool: DecoderPool) -> None:
+    async with pool_of(ONE) as pool:
         await pool.start()
         before = resident(pool._idle[0].pid)
         assert isinstance(await pool.decode(data, len(data)), Decoded)
@@ -85,8 +79,6 @@ def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
         # Its answer comes when the process has ended its work on the large image.
         assert isinstance(await pool.decode(small, len(small)), Decoded)
         assert resident(pool._idle[0].pid) < before + (12 << 20)
-
-    run(test, ONE)
 
 
 def stored_small() -> bytes:

@@ -14,7 +14,6 @@ from app.decoders import DecoderPool, Encode
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Encoding, ImageFormat
 from models.domain.errors import Unavailable
-from tests.decoder_pool import run
 from tests.server import PATIENCE
 
 
@@ -46,77 +45,70 @@ async def decoded(pool: DecoderPool) -> None:
     assert found.info.width == 256
 
 
-def test_an_image_whose_process_is_killed_is_decoded_in_another_one() -> None:
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        idle = stopped(pool)
-        task = await begun(pool, decoded(pool))
-        os.kill(idle.pid, signal.SIGKILL)
+async def test_an_image_whose_process_is_killed_is_decoded_in_another_one(
+    pool: DecoderPool,
+) -> None:
+    await pool.start()
+    idle = stopped(pool)
+    task = await begun(pool, decoded(pool))
+    os.kill(idle.pid, signal.SIGKILL)
+    await task
+    assert pool.ended == {"killed": 1}
+
+
+async def test_an_image_whose_fork_server_ends_is_decoded_by_another_one(pool: DecoderPool) -> None:
+    await pool.start()
+    stopped(pool)
+    task = await begun(pool, decoded(pool))
+    assert pool._server is not None
+    pool._server._process.kill()
+    await task
+    assert pool.ended == {"killed": 1}
+
+
+async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
+    pool: DecoderPool,
+) -> None:
+    await pool.start()
+    first = stopped(pool)
+    works, forked = pool._forked, list[DecoderProcess]()
+
+    async def fork() -> DecoderProcess:
+        decoder = await works()
+        os.kill(decoder.pid, signal.SIGSTOP)
+        forked.append(decoder)
+        return decoder
+
+    pool._forked = fork  # type: ignore[method-assign]  # the next one does not answer too
+    task = await begun(pool, decoded(pool))
+    os.kill(first.pid, signal.SIGKILL)
+    while not forked:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    os.kill(forked[0].pid, signal.SIGKILL)
+    with pytest.raises(Unavailable, match="send it again"):
         await task
-
-    assert run(test).ended == {"killed": 1}
-
-
-def test_an_image_whose_fork_server_ends_is_decoded_by_another_one() -> None:
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        stopped(pool)
-        task = await begun(pool, decoded(pool))
-        assert pool._server is not None
-        pool._server._process.kill()
-        await task
-
-    assert run(test).ended == {"killed": 1}
+    assert pool.ended == {"killed": 2}
 
 
-def test_an_image_whose_processes_are_killed_twice_may_be_sent_again() -> None:
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        first = stopped(pool)
-        works, forked = pool._forked, list[DecoderProcess]()
-
-        async def fork() -> DecoderProcess:
-            decoder = await works()
-            os.kill(decoder.pid, signal.SIGSTOP)
-            forked.append(decoder)
-            return decoder
-
-        pool._forked = fork  # type: ignore[method-assign]  # the next one does not answer too
-        task = await begun(pool, decoded(pool))
-        os.kill(first.pid, signal.SIGKILL)
-        while not forked:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        os.kill(forked[0].pid, signal.SIGKILL)
-        with pytest.raises(Unavailable, match="send it again"):
-            await task
-
-    assert run(test).ended == {"killed": 2}
-
-
-def test_an_image_whose_process_is_stopped_is_decoded_in_another_one(
+async def test_an_image_whose_process_is_stopped_is_decoded_in_another_one(
+    pool: DecoderPool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.decoders.process.STILL", 0.2)
-
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        stopped(pool)
-        async with asyncio.timeout(PATIENCE):
-            await decoded(pool)
-
-    assert run(test).ended["killed"] >= 1
+    await pool.start()
+    stopped(pool)
+    async with asyncio.timeout(PATIENCE):
+        await decoded(pool)
+    assert pool.ended["killed"] >= 1
 
 
-def test_encoding_that_is_killed_is_not_the_fault_of_the_image() -> None:
+async def test_encoding_that_is_killed_is_not_the_fault_of_the_image(pool: DecoderPool) -> None:
     pixels = np.zeros((40, 50, 3), np.uint8)
     task = Encode(pixels.shape, ImageFormat.PNG, Encoding(), None, None, 10.0)
-
-    async def test(pool: DecoderPool) -> None:
-        await pool.start()
-        idle = stopped(pool)
-        encoding = await begun(pool, pool.encode(task, pixels.tobytes()))
-        os.kill(idle.pid, signal.SIGKILL)
-        with pytest.raises(Unavailable, match="send it again"):
-            await encoding
-
-    assert run(test).ended == {"killed": 1}
+    await pool.start()
+    idle = stopped(pool)
+    encoding = await begun(pool, pool.encode(task, pixels.tobytes()))
+    os.kill(idle.pid, signal.SIGKILL)
+    with pytest.raises(Unavailable, match="send it again"):
+        await encoding
+    assert pool.ended == {"killed": 1}
