@@ -95,10 +95,6 @@ class FairSemaphore:
         """
         return await self._queue.take((client, key), (client, key, min(amount, self.total)))
 
-    def take_now(self, client: str = "", key: str = "", amount: int = 1) -> bool:
-        """Return whether units were taken, which are not waited for."""
-        return self._queue.take_now((client, key), (client, key, amount)) is not None
-
     def give_back(self, client: str = "", key: str = "", amount: int = 1) -> None:
         """Give units back."""
         self._count_back((client, key, amount))

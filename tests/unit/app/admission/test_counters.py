@@ -3,13 +3,11 @@
 import asyncio
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from app.admission.counters import ByKey, Counters, Total
+from app.admission.counters import MOST_WORKERS, ByKey, Counters, Total
 from app.admission.semaphore import FairSemaphore
 
 
@@ -84,13 +82,11 @@ def test_a_front_end_that_ended_holds_nothing_once_its_supervisor_says_so(
 def test_who_claims_a_column_clears_those_of_processes_that_are_gone() -> None:
     parent = Counters.create(1)
     assert parent.fd is not None
-    text = (
-        "import sys; from app.admission.counters import Counters, Total\n"
-        "Counters.attach(int(sys.argv[1]), 1).add(Total.IMAGES, 5)"
-    )
-    command = [sys.executable, "-c", text, str(parent.fd)]
     for _ in range(parent.columns + 1):  # more often than there are columns
-        subprocess.run(command, pass_fds=[parent.fd], check=True)
+        if not (child := os.fork()):
+            Counters.attach(parent.fd, 1).add(Total.IMAGES, 5)
+            os._exit(0)
+        os.waitpid(child, 0)
     assert parent.total(Total.IMAGES) == 5, "the last one's, until somebody looks"
     assert Counters.attach(parent.fd, 1).total(Total.IMAGES) == 0
     parent.close()
@@ -153,3 +149,18 @@ async def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list
     stuck.set_starving(Total.MEMORY, 1)  # looked when the machine started, and never again
     async with asyncio.timeout(100), memory(10, other).hold(amount=10):
         pass
+
+
+def test_front_ends_see_each_other_s_work_until_they_have_ended(several: list[Counters]) -> None:
+    one, other = (each.work_of(3) for each in several)
+    one.add(0, 500)
+    other.add(0, 70)
+    other.add(2, 9)
+    assert one.totals() == other.totals() == [570, 0, 9]
+    several[0].forget(os.getpid())
+    assert other.totals() == [0, 0, 0]
+
+
+def test_too_many_workers_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 128"):
+        Counters().work_of(MOST_WORKERS + 1)

@@ -1,6 +1,7 @@
 """Large images wait for memory, each for the most that it takes; small images never do."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -8,12 +9,9 @@ from app.admission.counters import Counters, Total
 from app.decoders import SMALL, Seen
 from app.intake.wanted import Output, OutputFormat, Parts, Version
 from app.pipeline.memory import (
-    LEAST,
-    PER_PROCESS,
     STRIPE,
     HeldMemory,
     Memory,
-    budget_for,
     check_filtering,
     filtering,
     to_classify,
@@ -113,11 +111,6 @@ async def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> N
     assert counters.total(Total.MEMORY) == 0
 
 
-def test_the_budget_grows_with_the_processes() -> None:
-    assert budget_for(2) == LEAST
-    assert budget_for(16) == 16 * PER_PROCESS
-
-
 async def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
     loop = asyncio.get_running_loop()
     trimmed: asyncio.Queue[None] = asyncio.Queue()
@@ -145,76 +138,79 @@ async def test_freed_memory_goes_back_to_the_system_once_after_large_images() ->
 MOST = 50_000_000
 
 
-def seen(mode: str = "RGB", memory: int = 0) -> Seen:
-    info = ImageInfo(ImageFormat.PNG, 1000, 1000, 1, 1, mode, fast_jpeg=False)
+def seen(mode: str = "RGB", memory: int = 0, height: int = 1000, width: int = 1000) -> Seen:
+    info = ImageInfo(ImageFormat.PNG, width, height, 1, 1, mode, fast_jpeg=False)
     return Seen(info, 0.0, memory)
 
 
-def version(*ops: dict[str, object], format_: ImageFormat = ImageFormat.JPEG) -> Version:
+def version(*ops: Mapping[str, object], format_: ImageFormat = ImageFormat.JPEG) -> Version:
     output = Output(OutputFormat(format_), Encoding())
     return Version(FilterChain(parse_chain(ops)), output)
 
 
-def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels() -> None:
-    assert to_classify(seen(memory=9_000_000)) == 9_000_000
-    assert to_classify(seen()) == 3_000_000
-    assert to_classify(seen("RGBA")) == 7_000_000
-    assert to_classify(seen("L")) == 4_000_000
-    tall = ImageInfo(ImageFormat.PNG, 500, 2000, 1, 1, "RGB", fast_jpeg=False)
-    assert to_classify(Seen(tall, 0.0)) == 7_000_000
-
-
-def test_a_large_image_is_classified_with_a_copy_of_one_stripe() -> None:
-    tall = ImageInfo(ImageFormat.PNG, 2000, 12_000, 1, 1, "RGBA", fast_jpeg=False)
+@pytest.mark.parametrize(
+    ("header", "needed"),
+    [
+        (seen(memory=9_000_000), 9_000_000),
+        (seen(), 3_000_000),
+        (seen("RGBA"), 7_000_000),
+        (seen("L"), 4_000_000),
+        (seen(height=2000, width=500), 7_000_000),
+        (seen("RGBA", height=12_000, width=2000), 4 * 24_000_000 + 7 * STRIPE),
+    ],
+    ids=["decoding", "colour", "alpha", "grey", "tall", "one_stripe_of_a_large_image"],
+)
+def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels(
+    header: Seen, needed: int
+) -> None:
+    assert to_classify(header) == needed
     assert STRIPE == preprocess.STRIPE
-    assert to_classify(Seen(tall, 0.0)) == 4 * 24_000_000 + 7 * STRIPE
 
 
-def test_the_most_expensive_of_decoding_filtering_and_encoding_counts() -> None:
-    invert = version({"name": "invert"})
-    assert to_filter(invert, MOST, seen()) == 6_000_000  # source and result
-    assert to_filter(invert, MOST, seen(memory=9_000_000)) == 9_000_000
-    to_avif = version({"name": "invert"}, format_=ImageFormat.AVIF)
-    expected = encode_memory((1000, 1000, 3), ImageFormat.AVIF, Encoding())
-    assert to_filter(to_avif, MOST, seen()) == expected
+def encoding(format_: ImageFormat) -> int:
+    """Return the bytes that encoding an image of 1000 × 1000 takes."""
+    return encode_memory((1000, 1000, 3), format_, Encoding())
 
 
-def test_a_small_result_is_cheap_to_encode() -> None:
-    small = version({"name": "resize", "width": 10, "height": 10}, format_=ImageFormat.AVIF)
-    large = version({"name": "invert"}, format_=ImageFormat.AVIF)
-    assert to_filter(small, MOST, seen()) < to_filter(large, MOST, seen())
+INVERT, BLUR = {"name": "invert"}, {"name": "gaussian_blur", "sigma": 2}
+PNG, JPEG, AVIF = ImageFormat.PNG, ImageFormat.JPEG, ImageFormat.AVIF
 
 
-def test_alpha_and_an_undecided_palette_take_more_than_colour() -> None:
-    blur = version({"name": "gaussian_blur", "sigma": 2})
-    plain = to_filter(blur, MOST, seen())
-    assert to_filter(blur, MOST, seen("RGBA")) == to_filter(blur, MOST, seen("P")) > plain
+@pytest.mark.parametrize(
+    ("op", "format_", "header", "options", "needed"),
+    [
+        (INVERT, JPEG, seen(), {}, 6_000_000),
+        (INVERT, JPEG, seen(memory=9_000_000), {}, 9_000_000),
+        (INVERT, AVIF, seen(), {}, encoding(AVIF)),
+        (INVERT, PNG, seen(), {}, encoding(PNG)),
+        (INVERT, PNG, seen(), {"shared": True}, encoding(PNG) + 3_000_000),
+        (BLUR, JPEG, seen("RGBA"), {}, 33_000_000),
+        (BLUR, JPEG, seen("P"), {}, 33_000_000),
+        (BLUR, JPEG, seen("RGBA"), {"on_device": True}, 8_000_000),
+        (BLUR, JPEG, seen(), {"on_device": True, "encoded": True}, encoding(JPEG)),
+        ({"name": "resize", "width": 9000, "height": 9000}, JPEG, seen(memory=7), {}, 7),
+    ],
+    ids=[
+        *("source_and_result", "decoding", "avif", "png", "png_of_shared_pixels", "alpha"),
+        *("palette", "filtered_by_a_gpu", "decoded_by_a_gpu", "refused"),
+    ],
+)
+def test_the_most_expensive_of_decoding_filtering_and_encoding_counts(
+    op: Mapping[str, object],
+    format_: ImageFormat,
+    header: Seen,
+    options: dict[str, bool],
+    needed: int,
+) -> None:
+    assert to_filter(version(op, format_=format_), MOST, header, **options) == needed
 
 
-def test_on_a_device_only_the_result_takes_memory_here() -> None:
-    blur = version({"name": "gaussian_blur", "sigma": 2})
-    expected = encode_memory((1000, 1000, 3), ImageFormat.JPEG, Encoding())
-    assert to_filter(blur, MOST, seen(), on_device=True, encoded=True) == expected
-
-
-def test_what_a_gpu_filters_is_not_charged_the_memory_of_a_cpu() -> None:
-    blur = version({"name": "gaussian_blur", "sigma": 2})
-    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 8_000_000  # source and result
-    assert to_filter(blur, MOST, seen("RGBA")) == 33_000_000
-
-
-def test_filters_of_large_images_do_not_overwrite_what_other_parts_read() -> None:
-    info = ImageInfo(ImageFormat.PNG, 6000, 4000, 1, 1, "RGB", fast_jpeg=False)
-    invert = version({"name": "invert"})
-    alone = to_filter(invert, MOST, Seen(info, 0.0))
-    assert to_filter(invert, MOST, Seen(info, 0.0), shared=True) > alone
-
-
-def test_a_source_that_other_parts_read_is_kept_while_a_result_is_encoded() -> None:
-    to_png = version({"name": "invert"}, format_=ImageFormat.PNG)
-    alone = encode_memory((1000, 1000, 3), ImageFormat.PNG, Encoding())
-    assert to_filter(to_png, MOST, seen()) == alone
-    assert to_filter(to_png, MOST, seen(), shared=True) == alone + 3_000_000
+def test_a_small_result_is_cheap_to_encode_and_shared_pixels_are_not_overwritten() -> None:
+    small = version({"name": "resize", "width": 10, "height": 10}, format_=AVIF)
+    assert to_filter(small, MOST, seen()) < encoding(AVIF)
+    large = seen(height=4000, width=6000)
+    alone = to_filter(version(INVERT), MOST, large)
+    assert to_filter(version(INVERT), MOST, large, shared=True) > alone
 
 
 def test_filters_that_need_more_than_is_allowed_are_refused_with_both_numbers() -> None:
@@ -245,11 +241,6 @@ def test_filters_in_a_row_that_overwrite_an_image_take_it_once(name: str) -> Non
     assert once == twice
 
 
-def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:
-    pad = version({"name": "pad", "left": 1000})
-    assert to_filter(pad, 1_500_000, seen(memory=7)) == 7
-
-
 def test_as_many_parts_run_at_a_time_as_the_budget_has_room_for() -> None:
     wanted = Parts(Classify(), (version({"name": "invert"}), version({"name": "autocontrast"})))
     all_, two, one = (28_300_000, 3), (25_300_000, 2), (17_000_000, 1)
@@ -257,9 +248,3 @@ def test_as_many_parts_run_at_a_time_as_the_budget_has_room_for() -> None:
         found = to_process(wanted, MOST, Memory(limit), seen(memory=7))
         assert (found[0], min(3, found[1])) == needed
     assert to_process(wanted, MOST, Memory(1), seen(memory=90_000_000))[0] == 90_000_000
-
-
-def test_a_chain_takes_its_source_the_input_of_a_filter_and_what_that_filter_makes() -> None:
-    chain = FilterChain(parse_chain([{"name": "invert"}, {"name": "gaussian_blur", "sigma": 2}]))
-    assert chain.memory((100, 100, 3)) == 10_000 * (3 + 3 + 10)
-    assert chain.shape_after((100, 100, 1)) == (100, 100, 1)

@@ -136,16 +136,6 @@ async def test_when_clients_leave_equal_images_are_computed_one_at_a_time(limit:
     assert (here.most, here.computed) == (1, 4)
 
 
-async def test_the_deadline_of_an_image_that_waits_ends_it_alone() -> None:
-    here = Fixture()
-    first, second = await started(here.ask(), here.ask())
-    second.cancel()
-    await asyncio.wait((second,))
-    assert second.cancelled()
-    here.go.set()
-    assert await first == (FOUND, None)
-
-
 async def test_a_result_is_kept_and_found_again() -> None:
     here = Fixture()
     here.go.set()
@@ -225,15 +215,6 @@ async def test_images_and_versions_are_answered_with_files_of_their_own() -> Non
     assert again.outcome.file.read() is file.read()
 
 
-async def test_an_image_of_which_a_part_has_failed_is_computed_again() -> None:
-    here = Fixture()
-    here.go.set()
-    failed = VersionAnswer(None, Undecodable("broken"), Timings())
-    await here.ask(work=here.work(Processed(FOUND, (failed,))))
-    await here.ask()
-    assert here.computed == 2
-
-
 def large_image(files: EncodedFiles) -> EncodedImage:
     return EncodedImage(files.keep(bytes(100_000)), ImageFormat.PNG, 2, 1)
 
@@ -278,11 +259,3 @@ async def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest(
     here.go.set()
     assert (await first)[0] is dropped
     assert (await second)[0] is image
-
-
-async def test_no_client_learns_by_time_which_images_others_have_sent() -> None:
-    here = Fixture()
-    here.go.set()
-    await here.ask()
-    assert await here.ask(client="other") == (FOUND, None)
-    assert await here.ask() == (FOUND, "cached")
