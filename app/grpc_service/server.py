@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -82,10 +83,17 @@ async def started(app: FastAPI, settings: Settings, connections: int) -> grpc.ai
     """
     service: Service = app.state.service
     largest = min(settings.grpc_max_message_bytes, settings.max_body_bytes)
-    calls = Calls(app, service, largest)
+    slots = FairSemaphore(max(2, ARRIVING_BYTES // largest))
+    answering = _application(service)
+    methods = {
+        path.rsplit("/", 1)[1]: grpc.stream_unary_rpc_method_handler(
+            partial(_answered, answering, path, app, slots)
+        )
+        for path in (*METHODS, ROUTE.path)
+    }
     several = service.counters.front_ends > 1
     server = grpc.aio.server(
-        handlers=[calls.handlers()],
+        handlers=[grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)],
         options=[("grpc.so_reuseport", int(several)), *_options(settings, largest, connections)],
         maximum_concurrent_rpcs=MOST_CALLS,
     )
@@ -129,67 +137,61 @@ def _options(settings: Settings, largest: int, connections: int) -> list[tuple[s
     ]
 
 
-class Calls:
-    """Answers the calls of all methods; `largest` are the bytes that a message has at most.
+def _application(service: Service) -> ASGIApp:
+    """Return the application that answers calls."""
+    settings = service.settings
+    routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
+    app: ASGIApp = logged(routed, settings, service.metrics)
+    if settings.trusted_proxies:
+        trusted = [str(each) for each in settings.trusted_proxies]
+        app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))
+    return app
+
+
+async def _answered(
+    answering: ASGIApp,
+    path: str,
+    app: FastAPI,
+    slots: FairSemaphore,
+    _messages: AsyncIterator[bytes],
+    context: Any,
+) -> bytes:
+    """Return the serialized answer of one call; end the call with a status if it has none.
 
     A method takes its message as a stream, which needs no change of clients: a unary call is a
-    stream of one message. grpcio would read the message of a unary method before it calls anything.
+    stream of one message. grpcio would read the message of a unary method before it calls
+    anything. grpcio cancels this coroutine when the client of the call leaves.
     """
+    status, request_id, read = 500, "", False
+    body = list[bytes]()
 
-    def __init__(self, app: FastAPI, service: Service, largest: int) -> None:
-        self._fastapi = app
-        slots = max(2, ARRIVING_BYTES // largest)
-        self._slots = FairSemaphore(slots)
-        settings = service.settings
-        routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
-        self._app: ASGIApp = logged(routed, settings, service.metrics)
-        if settings.trusted_proxies:
-            trusted = [str(each) for each in settings.trusted_proxies]
-            self._app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, self._app), trusted))
+    async def receive() -> Message:
+        nonlocal read
+        if read:
+            await asyncio.Event().wait()
+        message = await context.read()
+        if message is grpc.aio.EOF:
+            return {"type": "http.disconnect"}
+        read = True
+        return {"type": "http.request", "body": message, "more_body": False}
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """Return the handler that grpcio calls for each method."""
-        methods = {path.rsplit("/", 1)[1]: self._handler(path) for path in (*METHODS, ROUTE.path)}
-        return grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)
+    async def send(message: Message) -> None:
+        nonlocal status, request_id
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            request_id = dict(message["headers"]).get(b"x-request-id", b"").decode()
+        else:
+            body.append(message.get("body", b""))
 
-    def _handler(self, path: str) -> grpc.RpcMethodHandler:
-        async def answered(_messages: AsyncIterator[bytes], context: Any) -> bytes:
-            """Return the serialized answer of one call; end the call with a status if it has none.
-
-            grpcio cancels this coroutine when the client of the call leaves.
-            """
-            status, request_id, read = 500, "", False
-            body = list[bytes]()
-
-            async def receive() -> Message:
-                nonlocal read
-                if read:
-                    await asyncio.Event().wait()
-                message = await context.read()
-                if message is grpc.aio.EOF:
-                    return {"type": "http.disconnect"}
-                read = True
-                return {"type": "http.request", "body": message, "more_body": False}
-
-            async def send(message: Message) -> None:
-                nonlocal status, request_id
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                    request_id = dict(message["headers"]).get(b"x-request-id", b"").decode()
-                else:
-                    body.append(message.get("body", b""))
-
-            scope = scope_of(path, context, self._fastapi, self._slots)
-            await self._app(scope, receive, send)
-            named = (("x-request-id", request_id),)
-            if status == 200:
-                context.set_trailing_metadata(named)
-                return b"".join(body)
-            refusal = scope.get(REFUSAL, _FAULT)
-            await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
-            raise AssertionError("unreachable: abort raises")
-
-        return grpc.stream_unary_rpc_method_handler(answered)
+    scope = scope_of(path, context, app, slots)
+    await answering(scope, receive, send)
+    named = (("x-request-id", request_id),)
+    if status == 200:
+        context.set_trailing_metadata(named)
+        return b"".join(body)
+    refusal = scope.get(REFUSAL, _FAULT)
+    await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
+    raise AssertionError("unreachable: abort raises")
 
 
 class _Named:

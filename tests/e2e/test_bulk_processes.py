@@ -50,12 +50,12 @@ def is_running(process: int) -> bool:
 def test_front_ends_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path: Path) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     folder.mkdir()
-    for number in range(300):
+    for number in range(120):
         (folder / f"{number:03}.jpg").write_bytes(jpeg(number % 3, 64, 48))
-    (folder / "100.jpg").write_text("no image")
+    (folder / "030.jpg").write_text("no image")
     words = [sys.executable, "-m", "app.cli", "classify", str(folder), "--out", str(out), *OWN]
     words += ["--front-ends", "2"]
-    pipe = folder / "250.jpg"
+    pipe = folder / "110.jpg"
     pipe.unlink()
     os.mkfifo(pipe)  # the command waits there, so it cannot end too early
 
@@ -63,12 +63,12 @@ def test_front_ends_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path:
         return b"".join(each.read_bytes() for each in tmp_path.glob("*.partial"))
 
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as first:
-        until(lambda: recorded().count(b"\n") >= 64)
+        until(lambda: recorded().count(b"\n") >= 16)
         started = children_of(first.pid)
         front_ends = [pid for pid, line in started.items() if "front end" in line]
         assert len(front_ends) == 2
         os.kill(front_ends[0], signal.SIGKILL)
-        until(lambda: recorded().count(b"\n") >= 192)
+        until(lambda: recorded().count(b"\n") >= 80)
         started |= children_of(first.pid)
         first.kill()
     until(lambda: not any(map(is_running, started)))
@@ -80,8 +80,8 @@ def test_front_ends_that_die_are_replaced_and_a_killed_command_goes_on(tmp_path:
     assert done.returncode == ExitCode.FAILED, done.stderr
     assert out.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
     records = [json.loads(line) for line in out.read_bytes().splitlines()]
-    assert [each["index"] for each in records] == [*range(300)]
-    assert [each["index"] for each in records if each["status"] == "error"] == [100]
+    assert [each["index"] for each in records] == [*range(120)]
+    assert [each["index"] for each in records if each["status"] == "error"] == [30]
 
 
 def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc as over_grpc
+from tritonclient.grpc import service_pb2
 
 from app.grpc_service.server import ARRIVING_BYTES, STREAMS, WINDOW
 from tests.e2e.test_inference_grpc import METHOD, files, typed
@@ -25,7 +27,7 @@ from tests.http2_streams import (
 )
 from tests.pictures import jpeg
 from tests.ports import free_port
-from tests.server import PATIENCE, serving
+from tests.server import PATIENCE, serving, until
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +94,7 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(test, PATIENCE))
 
 
-def under_way(connections: list[Connection]) -> list[Stream]:
+def held_calls(connections: list[Connection]) -> list[Stream]:
     """Return the calls that have not ended, of connections that are open."""
     opened = [each for each in connections if not each.closed]
     return [call for each in opened for call in each.streams.values() if not call.ended]
@@ -126,7 +128,7 @@ async def attacked(
         most = max(most, resident(pid) - before)
     await asyncio.to_thread(served, http, rpc)
     most = max(most, resident(pid) - before)
-    held = len(under_way(made))
+    held = len(held_calls(made))
     ended = sum(len(each.streams) for each in made if not each.closed) - held
     found = Found(sum(each.sent for each in made), held, ended, most)
     for each in made:
@@ -188,23 +190,47 @@ def test_a_connection_whose_answers_are_not_read_ends_and_one_that_is_used_loses
                 channel.unary_unary(LIVE)(b"", timeout=PATIENCE)
 
 
-def test_a_call_in_progress_is_answered_while_the_server_stops(
+def test_calls_in_progress_are_answered_while_the_server_stops(
     ports: tuple[int, int, int],
 ) -> None:
+    """Unary calls and calls whose messages are still to come, of all methods with a message."""
     http, rpc, pid = ports
-    asked = typed("IMAGE", "BYTES", [64], bytes_contents=[jpeg(1)] * 64)
+    asked = typed("IMAGE", "BYTES", [64], bytes_contents=[jpeg(1)] * 64).SerializeToString()
+    model = service_pb2.ModelReadyRequest(name="resnet18").SerializeToString()
+    later = {LIVE.replace("ServerLive", each): model for each in ("ModelReady", "ModelMetadata")}
+    stopping = threading.Event()
+
+    def message(content: bytes) -> Iterator[bytes]:
+        stopping.wait(PATIENCE)
+        yield content
+
     with grpc.insecure_channel(f"127.0.0.1:{rpc}") as channel:
-        call = channel.unary_unary(METHOD).future(asked.SerializeToString(), timeout=PATIENCE)
-        while not in_flight(http):
-            assert not call.done(), "it ended before it was seen"
+        calls = [
+            channel.stream_unary(path).future(message(content), timeout=PATIENCE)
+            for path, content in (*later.items(), (METHOD, asked))
+        ]
+        # Calls arrive in their order, and calls without images are not counted.
+        until(lambda: under_way(http) == 1)
+        calls.append(channel.unary_unary(METHOD).future(asked, timeout=PATIENCE))
+        until(lambda: under_way(http) == 2 or calls[-1].done())
         os.kill(pid, signal.SIGTERM)
-        assert (call.code(), call.details()) == (grpc.StatusCode.OK, "")
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", rpc))
+        until(lambda: is_closed(rpc))
+        stopping.set()
+        assert {(call.code(), call.details()) for call in calls} == {(grpc.StatusCode.OK, "")}
 
 
-def in_flight(http: int) -> float:
-    """Return the images that a server has admitted."""
+def is_closed(port: int) -> bool:
+    """Return whether nothing listens at a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return True
+    return False
+
+
+def under_way(http: int) -> float:
+    """Return the number of requests with images that a server has not answered."""
     text = httpx.get(f"http://127.0.0.1:{http}/metrics", timeout=PATIENCE).text
-    (line,) = (each for each in text.splitlines() if each.startswith("darkroom_in_flight_images "))
+    name = "darkroom_requests_under_way "
+    (line,) = (each for each in text.splitlines() if each.startswith(name))
     return float(line.split()[1])

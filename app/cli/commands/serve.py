@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 import sys
+from importlib.util import find_spec
 
 from app.bulk.errors import WrongUsage
 from app.cli.flags import add_settings
@@ -42,9 +43,7 @@ def run(settings: Settings) -> int:
         check_tls(settings)
         tracing.check(settings.tracing)
         if settings.grpc_port:
-            from app.grpc_service.starting import check
-
-            check()
+            _check_grpc()
         plan = tree.Plan.of(settings)
         _check_files(settings)
     except ValueError as error:
@@ -80,6 +79,19 @@ def _check_files(settings: Settings) -> None:
         from app.jobs.files import DataFolder
 
         DataFolder(settings.data_folder).make()
+
+
+def _check_grpc() -> None:
+    """Raise ValueError where the extra is missing."""
+    try:
+        for name in ("grpc", "google.protobuf"):
+            if find_spec(name) is None:
+                raise ModuleNotFoundError
+    except ModuleNotFoundError:  # also of the package `google`
+        raise ValueError(
+            'DARKROOM_GRPC_PORT needs the extra `grpc`: in a checkout run `pip install ".[grpc]"`, '
+            "or install requirements-grpc.lock"
+        ) from None
 
 
 def _check_grpc_port(settings: Settings) -> None:

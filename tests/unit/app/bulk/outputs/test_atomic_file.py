@@ -16,12 +16,6 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def test_a_new_file_has_all_bytes_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    write(tmp_path / "a.png", b"picture", replace=False)
-    assert (tmp_path / "a.png").read_bytes() == b"picture"
-    assert names(tmp_path) == ["a.png"]
-
-
 def test_an_existing_file_is_left_alone_unless_it_may_be_replaced(tmp_path: Path) -> None:
     target = tmp_path / "a.png"
     target.write_bytes(b"mine")
@@ -100,18 +94,24 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path, replace: bool) ->
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_device_is_written_to_and_stays_a_device() -> None:
-    write(Path("/dev/null"), b"picture", replace=True)
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+def no_links(_source: Path, _target: Path, **_named: object) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
-def test_a_file_system_without_hard_links_still_replaces_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+OPEN = os.open
+
+
+def no_unnamed_files(path: Path, flags: int, *rest: int) -> int:
+    if flags & os.O_TMPFILE == os.O_TMPFILE:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+    return OPEN(path, flags, *rest)
+
+
+@pytest.mark.parametrize(("name", "lacking"), [("link", no_links), ("open", no_unnamed_files)])
+def test_a_simple_file_system_gets_whole_files_and_replaces_nothing(
+    tmp_path: Path, name: str, lacking: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(_source: Path, _target: Path, **_named: object) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, name, lacking)
     write(tmp_path / "a.png", b"first", replace=False)
     with pytest.raises(FileExistsError):
         write(tmp_path / "a.png", b"second", replace=False)
@@ -128,24 +128,6 @@ def test_a_file_has_no_name_before_it_is_complete(
     write(tmp_path / "a.png", b"other", replace=True)
     assert seen == [[], ["a.png"]]
     assert (tmp_path / "a.png").read_bytes() == b"other"
-
-
-def test_a_file_system_without_unnamed_files_gets_whole_files_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = os.open
-
-    def without(path: Path, flags: int, *rest: int) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-        return opened(path, flags, *rest)
-
-    monkeypatch.setattr(os, "open", without)
-    write(tmp_path / "a.png", b"first", replace=False)
-    with pytest.raises(FileExistsError):
-        write(tmp_path / "a.png", b"second", replace=False)
-    assert (tmp_path / "a.png").read_bytes() == b"first"
-    assert names(tmp_path) == ["a.png"]
 
 
 def test_a_folder_that_can_be_written_to_is_left_as_it_was(tmp_path: Path) -> None:

@@ -96,6 +96,13 @@ def members(archive: Path) -> dict[str, bytes]:
         return {each: opened.read(each) for each in opened.namelist()}
 
 
+def test_the_results_of_a_folder_are_in_a_folder_even_of_one_image(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(jpeg())
+    assert filtered(tmp_path / "photos", tmp_path / "made") == ExitCode.OK
+    assert [each.name for each in (tmp_path / "made").iterdir()] == ["a.jpg"]
+
+
 def test_a_zip_has_the_files_of_a_folder_of_results(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
