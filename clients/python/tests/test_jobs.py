@@ -113,14 +113,6 @@ def test_a_job_that_is_sent_again_has_the_same_key_and_body(kind: str) -> None:
     assert "operation=filter&format=png&ops=%5B%7B%22name%22%3A%22sepia%22%7D%5D" in first.path
 
 
-def test_two_jobs_have_keys_of_their_own_unless_the_caller_gives_one(kind: str) -> None:
-    with scripted(*[job("queued", status=202)] * 3) as server:
-        for key in (None, None, "mine"):
-            call(kind, server.url, "create", [b"abc"], idempotency_key=key)
-        keys = [each.headers["idempotency-key"] for each in server.requests]
-    assert (len({*keys}), keys[2]) == (3, "mine")
-
-
 def test_a_file_that_cannot_be_read_makes_no_job(kind: str, tmp_path: Path) -> None:
     with scripted() as server:
         with pytest.raises(FileNotFoundError):
@@ -165,12 +157,6 @@ def test_results_are_followed_until_the_job_has_finished(kind: str) -> None:
     answers = [lines(0, 1), job("running", 2), lines(2), job("succeeded", 5), lines(4, 3)]
     with scripted(*answers, job("succeeded", 5)) as server:
         assert indices(call(kind, server.url, "results", "j1")) == [0, 1, 2, 4, 3]
-
-
-def test_without_follow_only_what_is_there_is_read(kind: str) -> None:
-    with scripted(lines(3)) as server:
-        assert indices(call(kind, server.url, "results", "j1", offset=3, follow=False)) == [3]
-        assert [each.path for each in server.requests] == ["/jobs/j1/results?offset=3&follow=false"]
 
 
 def test_waiting_ends_with_the_job_and_tells_how_far_it_is(kind: str) -> None:

@@ -67,13 +67,6 @@ def test_urls_and_files_may_be_mixed(kind: str) -> None:
         assert server.requests[0].names == ["https://example.com/a.jpg", "image-0", "image-2"]
 
 
-def test_a_request_of_urls_alone_is_a_form(kind: str) -> None:
-    with scripted() as server:
-        assert len(stream(kind, server.url, ["https://example.com/a.jpg"], top_k=3)) == 1
-        assert server.requests[0].headers["content-type"].startswith("multipart/form-data")
-        assert server.requests[0].fields == {"top_k": "3"}
-
-
 def short(exchange: Exchange) -> None:
     """Answer the last image alone."""
     exchange.head(200, "application/x-ndjson")
@@ -169,15 +162,6 @@ def test_an_error_of_a_request_comes_after_the_results_of_the_others(kind: str) 
             stream(kind, server.url, IMAGES, images_per_request=2, progress=seen.append)
         assert [each.done for each in seen] == [1, 2]
         assert len(server.requests) == 2
-
-
-def test_progress_counts_images_and_failures(kind: str) -> None:
-    with scripted(fails(0, 422, "undecodable")) as server:
-        seen: list[Progress] = []
-        stream(kind, server.url, IMAGES, images_per_request=3, progress=seen.append)
-        assert seen[-1] == Progress(5, 1, 5)
-        stream(kind, server.url, iter(IMAGES), progress=seen.append)
-        assert seen[-1] == Progress(5, 0, None)
 
 
 def test_images_are_taken_only_when_there_is_room_for_them(kind: str) -> None:

@@ -42,11 +42,6 @@ def test_the_page_of_a_proxy_becomes_a_problem_with_its_status() -> None:
     assert found.detail == "HTTP 502 Bad Gateway: <h1> bad gateway</h1>"
 
 
-def test_a_problem_that_was_cut_off_becomes_one_with_its_status() -> None:
-    found = problem(599, {"content-type": "application/problem+json"}, b'{"code": "x')
-    assert (found.status, found.code) == (599, "http_error")
-
-
 @pytest.mark.parametrize("content", [b"abc", bytearray(b"abc"), memoryview(b"abc")])
 def test_bytes_of_every_kind_are_images(content: Any) -> None:
     assert item(3, content).content == b"abc"

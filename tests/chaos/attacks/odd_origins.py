@@ -42,8 +42,6 @@ INTERNAL = (
     *("data:image/png;base64,iVBORw0KGgo=", "jar:http://127.0.0.1:{p}/!/", "javascript:1"),
 )  # fmt: skip
 
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
-
 
 def _moved(location: bytes, status: int = 302) -> bytes:
     return b"HTTP/1.1 %d Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % (status, location)

@@ -24,10 +24,6 @@ _BODY = (
     b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
     b"Content-Length: 1000000\r\n\r\n"
 )
-_FORM = (
-    b"POST /filter?name=invert HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
-    b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
-)
 
 
 @dataclass

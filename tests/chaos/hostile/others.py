@@ -12,25 +12,9 @@ def _saved(format_: str, side: int = 64) -> bytes:
     return out.getvalue()
 
 
-def gif_frames(count: int = 400_000) -> bytes:
-    """Return a GIF with pictures of one pixel, one after the other."""
-    head = b"GIF89a" + struct.pack("<HHBBB", 64, 64, 0x80, 0, 0) + bytes(6)
-    frame = b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x44\x01\x00"
-    return head + frame * count + b"\x3b"
-
-
 def bmp_deltas(size: int = 32_000_000, side: int = 7000) -> bytes:
     """Return a BMP with run-length codes that move by nothing."""
     data = b"\x00\x02\x00\x00" * (size // 4) + b"\x00\x01"
-    palette = bytes(1024)
-    at = 14 + 40 + len(palette)
-    info = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, len(data), 0, 0, 256, 0)
-    return b"BM" + struct.pack("<IHHI", at + len(data), 0, 0, at) + info + palette + data
-
-
-def bmp_runs(size: int = 32_000_000, side: int = 7000) -> bytes:
-    """Return a BMP with run-length codes of one pixel, and very many ends of lines."""
-    data = b"\x00\x00" * (size // 2) + b"\x00\x01"
     palette = bytes(1024)
     at = 14 + 40 + len(palette)
     info = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, len(data), 0, 0, 256, 0)

@@ -74,32 +74,3 @@ def huge_strip(rows: int = 100_000_000) -> bytes:
         (279, _LONG, [len(data)]),
     ]
     return _file(_base(64, 64, 3, 8) + strips, data)
-
-
-def many_rationals(count: int = 3_900_000) -> bytes:
-    """Return a picture whose orientation is a list of rational numbers."""
-    numbers = b"\1\0\0\0\1\0\0\0" * count
-    pixels = bytes(64 * 64)
-    entries = [
-        *_base(64, 64, 1, 1),
-        (273, _LONG, [8]),
-        (278, _LONG, [64]),
-        (279, _LONG, [len(pixels)]),
-    ]
-    whole = bytearray(_file([*entries, (274, _LONG, [8 + len(pixels)])], pixels + numbers))
-    at = whole.rfind(struct.pack("<HHI", 274, _LONG, 1))
-    whole[at : at + 8] = struct.pack("<HHI", 274, _RATIONAL, count)
-    return bytes(whole)
-
-
-def stepped_strips(side: int = 6400, step: int = 1) -> bytes:
-    """Return a picture with a strip for each row, each of which begins `step` bytes behind the one
-    before it.
-    """
-    data = bytes(n % 251 for n in range(side * (1 + step)))
-    strips: list[Entry] = [
-        (273, _LONG, [8 + step * row for row in range(side)]),
-        (278, _LONG, [1]),
-        (279, _LONG, [side] * side),
-    ]
-    return _file(_base(side, side, 1, 1) + strips, data)
