@@ -20,7 +20,6 @@ columns, `take` takes 1.5 µs and `take_for` 3 µs.
 
 import fcntl
 import hashlib
-import math
 import mmap
 import os
 import secrets
@@ -70,15 +69,11 @@ class ByKey(IntEnum):
     """Requests that follow the results of a job."""
 
 
-SETS = 1024
-WAYS = 8
+RATE_CELLS = 1 << 16
+"""Cells in each of the `ROWS` rows of the table of rates."""
 
-_BUCKET = struct.Struct("=Qd")
-"""The client's hash (0 if empty), and the monotonic seconds at which its bucket was empty, or would
-have been: it is full if that is long ago."""
-
-RATES_SIZE = SETS * WAYS * _BUCKET.size
-"""Bytes of the table."""
+RATES_SIZE = 2 * RATE_CELLS * 8
+"""Bytes of the table of rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +97,10 @@ class RateTable:
     """Token buckets of all clients, in `RATES_SIZE` bytes of `memory` from `offset` on.
 
     A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes one.
-    The table has a fixed size: the hash of a client selects a set of `WAYS` places, in which the
-    fullest bucket is replaced. Between processes a lock on the memory's descriptor protects it.
-
-    With a descriptor other processes share that memory. `seed` hides which clients share a set.
+    The table keeps the monotonic seconds at which a bucket was empty, or would have been. As in the
+    sketch of counts, a client has one cell in each row, and the fuller bucket counts: a client that
+    shares both cells with others may wait too long. Between processes a lock on the memory's
+    descriptor `fd` protects the table. `seed` hides which clients share a cell.
     """
 
     def __init__(
@@ -116,7 +111,7 @@ class RateTable:
         fd: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._memory = memory
+        self._cells = memoryview(memory)[offset : offset + RATES_SIZE].cast("d")
         self._seed = seed
         self._offset = offset
         self._fd = fd
@@ -128,28 +123,19 @@ class RateTable:
         An amount above the burst needs a full bucket, and leaves a negative number of tokens.
         """
         digest = hashlib.blake2b(client.encode(), digest_size=8, key=self._seed).digest()
-        number = int.from_bytes(digest, "little") or 1
+        one = int.from_bytes(digest[:4], "little") % RATE_CELLS
+        other = RATE_CELLS + int.from_bytes(digest[4:], "little") % RATE_CELLS
+        cells = self._cells
         with self._locked():
             now = self._clock()
-            place, empty = self._find(number)
-            tokens = min(rate.burst, (now - empty) * rate.per_second)
-            needed = min(amount, rate.burst)
-            if tokens < needed:
-                return (needed - tokens) / rate.per_second
-            empty = now - (tokens - amount) / rate.per_second
-            _BUCKET.pack_into(self._memory, place, number, empty)
+            full, found = now - rate.burst / rate.per_second, min(cells[one], cells[other])
+            empty = max(full, found) if found else full
+            missing = min(amount, rate.burst) / rate.per_second - (now - empty)
+            if missing > 1e-9:
+                return missing
+            empty += amount / rate.per_second
+            cells[one], cells[other] = max(cells[one], empty), max(cells[other], empty)
             return 0.0
-
-    def _find(self, number: int) -> tuple[int, float]:
-        """Return the place of a client's bucket, old or new, and when it was empty."""
-        start = self._offset + number % SETS * WAYS * _BUCKET.size
-        places = list[tuple[float, int]]()
-        for place in range(start, start + WAYS * _BUCKET.size, _BUCKET.size):
-            owner, empty = _BUCKET.unpack_from(self._memory, place)
-            if owner == number:
-                return place, empty
-            places.append((empty if owner else -math.inf, place))
-        return min(places)[1], -math.inf
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
