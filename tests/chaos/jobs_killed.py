@@ -6,10 +6,11 @@ followed by a new start. With `--front-ends N` one random front end is killed an
 replaces it, unless `--kill server` says that the whole server is killed. The promises: each item
 has exactly one record, its index and id belong together, rows that were read before a kill never
 change, and the working time (from ready to killed or finished) is at most 1.1 times that of the
-undisturbed job. A server works on its jobs a little before it says that it is ready, so `wall_s`
-has the whole times too, with all starts and checks. `--operation classify` takes much longer on a
-CPU; `--flags "--gpus auto"` computes on GPUs. The last line is JSON; exit code 1 where a promise is
-broken.
+undisturbed job and 20 seconds for each kill: until then the chunks of a killed process are in
+nobody's work, which a job of a second waits for at its end. A server works on its jobs a little
+before it says that it is ready, so `wall_s` has the whole times too, with all starts and checks.
+`--operation classify` takes much longer on a CPU; `--flags "--gpus auto"` computes on GPUs. The
+last line is JSON; exit code 1 where a promise is broken.
 """
 
 import argparse
@@ -27,10 +28,15 @@ from typing import Any
 
 import httpx
 
+from app.jobs.jobs import SWEEP
+from app.jobs.store import LEASE
 from tests.pictures import jpeg
 from tests.server import Served, children, gone, serving, until
 
 MOST_TIME = 1.1
+TAKEN_OVER = LEASE + SWEEP
+"""Seconds after which others have the chunks of a process that was killed."""
+
 KINDS = 50
 """Different photos; the items of a job name them in turn."""
 
@@ -206,9 +212,9 @@ def main() -> int:
         between = time.monotonic()
         wrong += killed(other, given, random.Random(given.seed))
         ended = time.monotonic()
-    ratio = other.seconds / one.seconds
-    if ratio > MOST_TIME:
-        wrong.append(f"the working time is {ratio:.3f} times that of the undisturbed job")
+    allowed = MOST_TIME * one.seconds + TAKEN_OVER * given.kills
+    if other.seconds > allowed:
+        wrong.append(f"the working time is {other.seconds:.1f} s, {allowed:.1f} s are allowed")
     report: dict[str, Any] = {
         "program": "jobs_killed",
         "command": "python -m tests.chaos.jobs_killed " + " ".join(sys.argv[1:]),
@@ -220,7 +226,8 @@ def main() -> int:
         "undisturbed_s": round(one.seconds, 2),
         "killed_s": round(other.seconds, 2),
         "wall_s": [round(between - began, 1), round(ended - between, 1)],
-        "ratio": round(ratio, 3),
+        "allowed_s": round(allowed, 2),
+        "ratio": round(other.seconds / one.seconds, 3),
         "images_per_second": round(given.images / one.seconds, 1),
         "broken": wrong,
     }
