@@ -5,7 +5,6 @@ once its files are on disk and its client has room for them.
 """
 
 import asyncio
-import errno
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -99,49 +98,31 @@ BODIES = ThreadPoolExecutor(THREADS, "bodies of jobs")
 TURNS = FairSemaphore(THREADS)
 """Turns at these threads: one client leaves at least one of them to the others."""
 
-NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
-"""What file systems answer that have no further name for a file, or for no more of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobSource:
-    """Where the items of a job come from: files below `prefix`, or what failed in job `retry_of`.
-
-    Exactly one is given; `include` are patterns of names below the prefix.
-    """
-
-    prefix: Location | None = None
-    include: tuple[str, ...] = ()
-    retry_of: str | None = None
-
-    def __str__(self) -> str:
-        """Return what makes two sources equal."""
-        return json.dumps([str(self.prefix), self.include, self.retry_of])
-
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """What a client asks for: an operation with its options, and a key for repeated requests.
 
-    Without a `source` the images are those of the body. `destination` is a storage address.
+    The images are those of the body, unless `source` is given, a folder of which `include` has
+    patterns of names, or `retry_of`, a job of which they failed.
     """
 
     client: str
     operation: str
     options: dict[str, Any]
     key: str | None = None
-    source: JobSource | None = None
-    destination: str | None = None
+    source: Location | None = None
+    include: tuple[str, ...] = ()
+    retry_of: str | None = None
+    destination: Location | None = None
     webhook: str | None = None
     concurrency: int | None = None
     max_failures: int | None = None
 
     def digested(self, kind: str) -> bytes:
         """Return what an Idempotency-Key stands for, beside the bytes of the body."""
-        source = self.source and str(self.source)
-        where = [source, self.destination, self.webhook]
-        equal = [kind, self.operation, self.options, *where, self.concurrency, self.max_failures]
-        return json.dumps(equal, sort_keys=True).encode()
+        equal = {**asdict(self), "client": None, "key": None, "kind": kind}
+        return json.dumps(equal, sort_keys=True, default=str).encode()
 
 
 Results = Callable[[Job], AsyncGenerator[bytes, None]]
@@ -180,7 +161,7 @@ class Acceptance:
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
-        check_media_type(kind, needed=asked.source is None)
+        check_media_type(kind, needed=asked.source is None and asked.retry_of is None)
         if n_bytes > self._settings.max_job_bytes:
             raise self._too_large()
         arriving = self._arriving[asked.client]
@@ -238,19 +219,19 @@ class Acceptance:
     async def _accepted(self, asked: JobRequest, request: Request, kind: str, room: int) -> Job:
         # Ids are ordered by the time at which they were made, in milliseconds since 1970.
         id_ = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-        folder, source = self._folder.of(id_), asked.source
+        folder = self._folder.of(id_)
         new: Job | None = None
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700)
             digest = hashlib.sha256(asked.digested(kind))
-            if source is None:
+            if asked.source is not None:
+                made = await self._listed(asked.source, asked.include, folder)
+            elif asked.retry_of is not None:
+                made = await self._retried(asked.retry_of, asked.client, folder)
+            else:
                 await self._receive(request, kind, folder, room, digest)
                 reading = self._in_turn(asked.client, folder, room)
                 made = await unless_left(ClientLeft(request), reading)
-            elif source.prefix is not None:
-                made = await self._listed(source.prefix, source.include, folder)
-            else:
-                made = await self._retried(source.retry_of or "", asked.client, folder)
             await asyncio.to_thread(self._folder.sync, id_)
             new = _new_job(id_, asked, made, folder, digest.hexdigest())
         except OSError as error:
@@ -271,9 +252,9 @@ class Acceptance:
         """Return the new job once it is in the database, or the one that has its key already.
 
         The files of a new job stay unless the database has none: a commit whose answer was lost may
-        have been made. If the database does not answer at all, the next sweeps decide.
+        have been made. If the database does not answer at all, the next start decides.
         """
-        targets = {DESTINATION: asked.destination, WEBHOOK: asked.webhook}
+        targets = {DESTINATION: new.destination, WEBHOOK: asked.webhook}
         endings = [Ending(new.id, kind, to) for kind, to in targets.items() if to is not None]
         try:
             queued = await self._store.add(new, made.spans, endings, self._check_added)
@@ -490,7 +471,7 @@ def _new_job(id_: str, asked: JobRequest, made: ManifestWriter, folder: Path, di
         created=time.time(),
         key=asked.key,
         digest=digest,
-        destination=asked.destination,
+        destination=None if asked.destination is None else str(asked.destination),
         concurrency=asked.concurrency,
         max_failures=asked.max_failures,
     )
@@ -524,9 +505,7 @@ def _share(archive: Path, other: Path) -> None:
     """
     try:
         os.link(archive, other)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
+    except OSError:
         shutil.copyfile(archive, other, follow_symlinks=False)
         other.chmod(0o600)
         sync_path(other)

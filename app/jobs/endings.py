@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.results import IMAGES, RESULTS
-from app.jobs.store import DESTINATION, DONE, FAILED, HOLD, Ending, Job, JobStore, State
-from app.jobs.webhooks import Delivery, WebhookSender
+from app.jobs.store import DESTINATION, DONE, FAILED, HOLD, TO_DO, Ending, Job, JobStore, State
+from app.jobs.webhooks import WebhookSender
 from app.storage.storage import Storage
 from models.domain.errors import InvalidParameter, ServiceError, StorageFull
 
@@ -132,11 +132,10 @@ class Endings:
 
     async def _send(self, ending: Ending, job: Job) -> None:
         tried = await self.sender.send(ending.target, f"msg_{job.id}", message(job), job.client)
-        if tried.delivery is Delivery.FAILED:
+        if tried.state == TO_DO:
             await self._again(ending, tried.reason, tried.pause)
         else:
-            state = DONE if tried.delivery is Delivery.DELIVERED else FAILED
-            await self._store.finish(ending, state, tried.reason)
+            await self._store.finish(ending, tried.state, tried.reason)
 
     async def _again(self, ending: Ending, reason: str, pause: float | None) -> None:
         """Try again later, with a tenth of jitter, or give up."""

@@ -8,10 +8,8 @@ import asyncio
 import logging
 import os
 import shutil
-import stat
 import time
 from collections.abc import Awaitable
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,7 +41,11 @@ class DataFolder:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             for each in (self.root, self._jobs):
                 each.mkdir(exist_ok=True, mode=0o700)
-            self._close_to_others()
+            try:
+                self.root.chmod(0o700)
+            except PermissionError as error:
+                text = "others may use %s, which only this server should: %s"
+                log.warning(text, self.root, error.strerror)
             probe = self._jobs / f".probe-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
@@ -53,19 +55,6 @@ class DataFolder:
             raise ValueError(
                 f"DARKROOM_DATA_FOLDER {self.root} cannot be written: {error.strerror}"
             ) from None
-
-    def _close_to_others(self) -> None:
-        """Let only the owner read files that an operator has made readable for other users."""
-        files = (self.root / LOCK, *self.root.glob(f"{DATABASE}*"))
-        modes = {self.root: 0o700, self._jobs: 0o700, **dict.fromkeys(files, 0o600)}
-        for path, mode in modes.items():
-            with suppress(FileNotFoundError):
-                if stat.S_IMODE(path.stat().st_mode) & ~mode:
-                    try:
-                        path.chmod(mode)
-                    except OSError as error:
-                        text = "others may use %s, which only this server should: %s"
-                        log.warning(text, path, error.strerror)
 
     def of(self, job: str) -> Path:
         """Return the folder of a job."""

@@ -5,7 +5,6 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 
@@ -28,9 +27,6 @@ log = logging.getLogger("darkroom.jobs")
 
 SWEEP = 10.0
 """Seconds between two removals of what has expired."""
-
-SEARCH = 300.0
-"""Seconds between two searches for folders without a job."""
 
 MOST_FOLLOWERS = 16
 """Requests of one client, at all front ends, that follow results at a time."""
@@ -61,7 +57,6 @@ class Jobs:
         chunk, wake = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most)), self._runner.wake
         self.acceptance = Acceptance(store, folder, storage, settings, chunk, self._all, wake)
         self.endings = Endings(store, self._all, storage, WebhookSender.from_settings(settings))
-        self._search_at = 0.0
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, at each sweep."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -69,6 +64,8 @@ class Jobs:
     async def start(self) -> None:
         """Go on with the jobs of the data folder; raises SQLAlchemyError."""
         await self.store.release_abandoned()
+        idle = await asyncio.to_thread(self.folder.unchanged)
+        await self._remove({*idle} - await self.store.known(idle))
         work = (self._runner.run(), self._sweep(), self.endings.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
@@ -111,10 +108,6 @@ class Jobs:
         while expired := await store.expire():
             await self._remove(expired)
         await store.forget()
-        if time.monotonic() >= self._search_at:
-            self._search_at = time.monotonic() + SEARCH
-            idle = await asyncio.to_thread(self.folder.unchanged)
-            await self._remove({*idle} - await store.known(idle))
 
     async def _remove(self, ids: Iterable[str]) -> None:
         for id_ in ids:

@@ -10,16 +10,16 @@ import base64
 import binascii
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 
 import httpcore
 import httpx
 
 from app.fetch.fetcher import FetchLimits, retry_after
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
+from app.jobs.store import DONE, FAILED, TO_DO
 from app.urls import parse_url
 from models.domain.errors import InvalidParameter, ServiceError
 from models.settings import Settings
@@ -37,21 +37,15 @@ TIMEOUT = 20.0
 
 def parse_secrets(texts: Sequence[str]) -> tuple[bytes, ...]:
     """Return the bytes of secrets; ValueError says what is wrong, without the secret."""
-    return tuple(_parsed(text) for text in texts)
-
-
-def _parsed(text: str) -> bytes:
-    encoded = text.removeprefix(PREFIX)
-    try:
-        secret = base64.b64decode(encoded, validate=True) if encoded != text else b""
-    except binascii.Error:
-        secret = b""
-    if not SHORTEST <= len(secret) <= LONGEST:
-        raise ValueError(
-            f"DARKROOM_WEBHOOK_SECRET: write each secret as {PREFIX} and base64 of {SHORTEST} to "
-            f"{LONGEST} random bytes, for instance {PREFIX}$(openssl rand -base64 32)"
-        )
-    return secret
+    with suppress(binascii.Error):
+        secrets = [base64.b64decode(each.removeprefix(PREFIX), validate=True) for each in texts]
+        lengths = all(SHORTEST <= len(each) <= LONGEST for each in secrets)
+        if lengths and all(each.startswith(PREFIX) for each in texts):
+            return tuple(secrets)
+    raise ValueError(
+        f"DARKROOM_WEBHOOK_SECRET: write each secret as {PREFIX} and base64 of {SHORTEST} to "
+        f"{LONGEST} random bytes, for instance {PREFIX}$(openssl rand -base64 32)"
+    )
 
 
 def signed(secrets: Sequence[bytes], id_: str, seconds: int, body: str) -> dict[str, str]:
@@ -70,19 +64,13 @@ def signed(secrets: Sequence[bytes], id_: str, seconds: int, body: str) -> dict[
     }
 
 
-class Delivery(StrEnum):
-    """What became of one try: `gone` receivers want no message any more (status 410)."""
-
-    DELIVERED = "delivered"
-    GONE = "gone"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, slots=True)
 class Try:
-    """The end of one try, with its reason, and the seconds that the receiver asks to wait."""
+    """The end of one try: the state of the ending, its reason, and the seconds that the receiver
+    asks to wait. A receiver that answers 410 wants no message any more.
+    """
 
-    delivery: Delivery
+    state: str
     reason: str
     pause: float | None = None
 
@@ -133,11 +121,11 @@ class WebhookSender:
             async with asyncio.timeout(TIMEOUT):
                 return await self._sent(parse_url(url), id_, body)
         except ServiceError as error:
-            return Try(Delivery.FAILED, error.detail)
+            return Try(TO_DO, error.detail)
         except TimeoutError:
-            return Try(Delivery.FAILED, f"no answer within {TIMEOUT:g} seconds")
+            return Try(TO_DO, f"no answer within {TIMEOUT:g} seconds")
         except httpx.HTTPError as error:
-            return Try(Delivery.FAILED, f"no connection, or it broke ({type(error).__name__})")
+            return Try(TO_DO, f"no connection, or it broke ({type(error).__name__})")
         finally:
             asking.reset(token)
 
@@ -157,8 +145,6 @@ class WebhookSender:
         )
         async with aclosing(await self._transport.handle_async_request(request)) as reply:
             status = reply.status_code
-            if 200 <= status < 300:
-                return Try(Delivery.DELIVERED, f"status {status}")
-            if status == httpx.codes.GONE:
-                return Try(Delivery.GONE, f"status {status}")
-            return Try(Delivery.FAILED, f"status {status}", retry_after(reply.headers))
+            gone = status == httpx.codes.GONE
+            state = DONE if 200 <= status < 300 else FAILED if gone else TO_DO
+            return Try(state, f"status {status}", retry_after(reply.headers))

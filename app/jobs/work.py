@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import random
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from app.pipeline.results.encoded_files import EncodedFile
 from app.pipeline.results.outcomes import Answer, Processed
 from app.responses.records import NO_VECTORS, InlineImages, VectorStyle, line, record
 from app.storage.storage import Storage
-from app.urls import host_of, is_stored, parse_url
 from models.api.schemas import Record
 from models.domain.deadline import Deadline
 from models.domain.errors import (
@@ -63,13 +61,6 @@ that died has a successor within 12 seconds."""
 FIRST_PAUSE, LONGEST_ASKED = 1.0, 60.0
 """Seconds before the second try, doubled for each further one; seconds that an origin may ask to
 wait with `Retry-After`."""
-
-LOST = 3
-"""Images in a row that were given up, after which an origin has one try for each further image: a
-host that is gone would else keep a job of 100,000 of its images busy for days."""
-
-MOST_HOSTS = 4096
-"""Origins that are remembered; all are forgotten then."""
 
 
 class Inputs:
@@ -162,8 +153,6 @@ class ImageWorker:
         self._admission = admission
         self._storage = storage
         self._settings = settings
-        self._lost = Counter[str]()
-        """Images in a row that were given up, by the host of their URLs."""
 
     def inputs(self, folder: Path) -> Inputs:
         """Return what reads the items of the job in a folder."""
@@ -221,30 +210,17 @@ class ImageWorker:
         self, client: str, work: Work, index: int, given: StoredLine, inputs: Inputs
     ) -> Answer:
         """Try an image again whose failure may pass; pauses double, and differ by chance."""
-        host = _host(given.url)
         for attempt in itertools.count():
             answer = await self._answer(client, work, index, given, inputs)
             outcome = answer.outcome
             errors = outcome.errors if isinstance(outcome, Processed) else [outcome]
             passing = [each for each in errors if _may_pass(each)]
-            busy = next((each for each in passing if isinstance(each, OriginBusy)), None)
-            tries = 1 if busy is not None and self._lost[host] >= LOST else TRIES
-            if not passing or attempt + 1 >= tries:
-                self._note(host, lost=busy is not None)
+            if not passing or attempt + 1 == TRIES:
                 return answer
             pause = FIRST_PAUSE * 2**attempt * (0.5 + random.random() / 2)  # noqa: S311 (jitter)
-            asked = min(busy.retry_after or 0.0, LONGEST_ASKED) if busy else 0.0
-            await asyncio.sleep(max(asked, pause))
+            asked = max(e.retry_after or 0.0 for e in passing if isinstance(e, ServiceError))
+            await asyncio.sleep(max(min(asked, LONGEST_ASKED), pause))
         raise AssertionError("unreachable: the last try returns")
-
-    def _note(self, host: str, *, lost: bool) -> None:
-        """Remember whether an origin has answered."""
-        if not (lost and host):
-            self._lost.pop(host, None)
-            return
-        if len(self._lost) > MOST_HOSTS:
-            self._lost.clear()
-        self._lost[host] += 1
 
     async def _answer(
         self, client: str, work: Work, index: int, given: StoredLine, inputs: Inputs
@@ -281,13 +257,3 @@ def _content(file: EncodedFile) -> bytes | AsyncIterator[bytes]:
 async def _pieces(file: EncodedFile) -> AsyncIterator[bytes]:
     for start in range(0, file.size, OUTPUT_PIECE):
         yield file.read(start, OUTPUT_PIECE)
-
-
-def _host(url: str | None) -> str:
-    """Return the host of a URL of http or https, else nothing."""
-    if url is None or is_stored(url):
-        return ""
-    try:
-        return host_of(parse_url(url))
-    except ServiceError:
-        return ""

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -75,6 +76,8 @@ def _any_number(_parts: int) -> None:
 
 
 # Read the query of `POST /jobs`: what concerns the job, and what is left for its operation.
+PARQUET = "application/vnd.apache.parquet"
+
 MOST_CONCURRENCY = 65_536
 """The highest limit that a job may have; what the server does is limited by its settings."""
 
@@ -133,26 +136,28 @@ def asked_for(
     key: str | None,
 ) -> "JobRequest":
     """Return what a client asks for, after its addresses were checked; raises ServiceError."""
-    from app.jobs.acceptance import JobRequest, JobSource
+    from app.jobs.acceptance import JobRequest
 
-    storage = jobs.storage
     if query.webhook is not None:
         jobs.endings.sender.check(query.webhook)
-    destination = None
-    if query.destination is not None:
-        destination = str(storage.writable(query.destination))
-    source = None
-    if query.source is not None and query.retry_of is not None:
+    source, destination, storage = query.source, query.destination, jobs.storage
+    if source is not None and query.retry_of is not None:
         raise InvalidParameter("source: give it or `retry_of`, not both")
-    if query.source is not None:
-        patterns = tuple(each for each in (query.include or "").split(",") if each)
-        source = JobSource(storage.readable(query.source), patterns)
-    elif query.include is not None:
+    if source is None and query.include is not None:
         raise InvalidParameter("include: it chooses names below `source`, which is missing")
-    elif query.retry_of is not None:
-        source = JobSource(retry_of=query.retry_of)
-    limits = query.concurrency, query.max_failures
-    return JobRequest(client, operation, options, key, source, destination, query.webhook, *limits)
+    return JobRequest(
+        client,
+        operation,
+        options,
+        key,
+        source=None if source is None else storage.readable(source),
+        include=tuple(each for each in (query.include or "").split(",") if each),
+        retry_of=query.retry_of,
+        destination=None if destination is None else storage.writable(destination),
+        webhook=query.webhook,
+        concurrency=query.concurrency,
+        max_failures=query.max_failures,
+    )
 
 
 # OpenAPI of what FastAPI cannot know of `/jobs`: bodies, results and errors.
@@ -202,6 +207,7 @@ RESULTS: Responses = _OF_ONE | {
         "content": {
             JSON_LINES[0]: {"schema": {"$ref": "#/components/schemas/Record"}},
             ZIP: {"schema": {"type": "string", "format": "binary"}},
+            PARQUET: {"schema": {"type": "string", "format": "binary"}},
         },
         "headers": {
             "X-Job-State": {"description": "state of the job", "schema": {"type": "string"}}
@@ -300,7 +306,7 @@ async def make_job(
     options, query = options_of(request)
     work_of(service.computing)(operation, options)
     asked = asked_for(jobs, client, operation, options, query, idempotency_key)
-    await jobs.worker.check(asked.destination)
+    await jobs.worker.check(query.destination)
     kind = media_type(content_type(request.scope))
     if coding:
         most = service.settings.max_job_bytes
@@ -373,13 +379,15 @@ async def job_results(
         Literal["error"] | None, Query(description="only records of items that failed")
     ] = None,
     output: Annotated[
-        Literal["jsonl", "zip"] | None, Query(description="the form; without it Accept chooses")
+        Literal["jsonl", "zip", "parquet"] | None,
+        Query(description="the form; without it Accept chooses"),
     ] = None,
 ) -> Response:
     """Return the records of a job as JSON Lines, in the order in which they were finished.
 
-    As a ZIP the images are files, and the records are in `results.jsonl`. When the server stops, a
-    followed stream ends early, after a whole record; go on at the next `offset` then.
+    As a ZIP the images are files, and the records are in `results.jsonl`; as Parquet each record is
+    a row. When the server stops, followed lines end early, after a whole record; go on at the next
+    `offset` then.
 
     This order never changes, so a client that has N records asks for `offset=N` next. Each record
     has the `index` of its line. With `status` only those that failed are sent, all are counted.
@@ -390,22 +398,27 @@ async def job_results(
     job = await jobs.find(id, client)
     chosen = (lambda records: records) if status is None else failed_records
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
-    zipped = (output or _accepted(request)) == "zip"
-    found = await jobs.results(job, offset, limit, follow=follow, whole=zipped)
-    if not zipped:
-        content: Body = chosen(found.read())
+    form = output or _FORMS.get(parse(request.headers.get("accept")).best(_OFFERS) or "", "jsonl")
+    if form == "parquet" and find_spec("pyarrow") is None:
+        text = "this server writes no Parquet; its operator installs the extra `parquet`"
+        raise InvalidParameter(f"output: {text}", [FieldError("output", text, form)])
+    found = await jobs.results(job, offset, limit, follow=follow, whole=form != "jsonl")
+    content: Body
+    if form == "jsonl":
+        content = chosen(found.read())
         return StreamedBody(content, headers, JSON_LINES[0], source=found)
-    images = job.operation != "classify"
-    pieces = results_zip(found.read, chosen, images=images)
-    headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
-    return StreamedBody(pieces, headers, ZIP, source=found)
+    if form == "zip":
+        content = results_zip(found.read, chosen, images=job.operation != "classify")
+    else:
+        from app.jobs.parquet import results_parquet
+
+        content = results_parquet(chosen(found.read()))
+    headers["Content-Disposition"] = f'attachment; filename="{job.id}.{form}"'
+    return StreamedBody(content, headers, ZIP if form == "zip" else PARQUET, source=found)
 
 
-def _accepted(request: Request) -> str:
-    """Return the form of results that the client prefers."""
-    offers = (*JSON_LINES, ZIP)
-    chosen = parse(request.headers.get("accept")).best(offers)
-    return "zip" if chosen == ZIP else "jsonl"
+_FORMS = {ZIP: "zip", PARQUET: "parquet"}
+_OFFERS = (*JSON_LINES, *_FORMS)
 
 
 def _jobs(service: Service) -> "Jobs":

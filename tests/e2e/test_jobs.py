@@ -133,6 +133,20 @@ def test_results_are_a_zip_of_images_and_records(client: httpx.Client, status: s
         assert listed == found
 
 
+def test_results_are_parquet_where_a_client_asks_for_it(client: httpx.Client) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = made(client, "classify&top_k=1", manifest({"data": DRAWING}, {"data": "data:,"}))
+    finished(client, path)
+    kind = "application/vnd.apache.parquet"
+    for query, headers in (("?output=parquet", {}), ("", {"Accept": kind})):
+        asked = client.get(f"{path}/results{query}", headers=headers)
+        assert asked.headers["Content-Type"] == kind
+        rows = pq.read_table(io.BytesIO(asked.content)).to_pylist()
+        assert [each["status"] for each in rows] == [
+            each["status"] for each in records(client, path)
+        ]
+
+
 def test_versions_of_an_image_are_members_too(client: httpx.Client) -> None:
     versions = [{"ops": [{"name": name}]} for name in ("invert", "grayscale", "flip")]
     query = f"process&versions={urllib.parse.quote(json.dumps(versions))}"

@@ -11,8 +11,8 @@ import pytest
 
 from app.jobs import endings as ending
 from app.jobs.endings import Endings
-from app.jobs.store import DESTINATION, FAILED, TO_DO, Ending, Job, JobStore, State
-from app.jobs.webhooks import Delivery, Try, WebhookSender
+from app.jobs.store import DESTINATION, DONE, FAILED, TO_DO, Ending, Job, JobStore, State
+from app.jobs.webhooks import Try, WebhookSender
 from app.storage.storage import Storage
 from models.settings import Settings
 from tests.fakes import GUARD
@@ -31,9 +31,9 @@ class Sender:
         self.begun += 1
         if url == "quick":
             self.delivered.set()
-            return Try(Delivery.DELIVERED, "status 204")
+            return Try(DONE, "status 204")
         await self.released.acquire()
-        return Try(Delivery.FAILED, "no answer")
+        return Try(TO_DO, "no answer")
 
 
 async def results(_job: Job) -> AsyncGenerator[bytes, None]:

@@ -10,6 +10,7 @@ from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.admission.counters import Counters
@@ -189,6 +190,45 @@ def test_images_are_files_of_a_zip_which_the_records_name(images: bool) -> None:
     assert [each["image"]["name"] for each in records] == [f"images/{n}.png" for n in CONTENT]
     named = {f"images/{index}.png": content for index, content in CONTENT.items()}
     assert files == (named if images else {})
+
+
+async def test_records_are_rows_of_a_parquet_file_in_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet as pq
+
+    from app.jobs import parquet
+
+    monkeypatch.setattr(parquet, "ROWS", 2)
+    vector = base64.b64encode(np.array([0.5, -2], np.float32).tobytes()).decode()
+    records = [
+        {"index": 0, "id": "a", "status": "ok", "predictions": [{"label": "cat", "score": 0.75}]},
+        {"index": 1, "source": "b.jpg", "status": "error", "error": {"code": "undecodable"}},
+        {"index": 2, "status": "ok", "logits": vector},
+        {"index": 3, "status": "ok", "embedding": [0.5, -2.0]},
+        {"index": 4, "status": "ok", "versions": [{"index": 0, "image": {"data": "/w=="}}]},
+    ]
+
+    async def lines() -> Records:
+        for each in records:
+            yield json.dumps(each).encode() + b"\n"
+
+    body = b"".join([bytes(each) async for each in parquet.results_parquet(lines())])
+    file = pq.ParquetFile(io.BytesIO(body))
+    assert file.num_row_groups == 3
+    rows = file.read().to_pylist()
+    assert [each["index"] for each in rows] == [*range(5)]
+    assert rows[0]["predictions"] == [
+        {"label": "cat", "wnid": None, "class_id": None, "score": 0.75}
+    ]
+    assert (rows[1]["source"], rows[1]["error"]["code"]) == ("b.jpg", "undecodable")
+    assert rows[2]["logits"] == rows[3]["embedding"] == [0.5, -2.0]
+    assert rows[4]["versions"][0]["image"]["data"] == b"\xff"
+    assert rows[4]["image"] is None
+    images = [bytes(each) async for each in parquet.results_parquet(three_images())]
+    found = pq.read_table(io.BytesIO(b"".join(images))).to_pylist()
+    assert [each["image"]["data"] for each in found] == [*CONTENT.values()]
 
 
 def test_records_that_failed_are_sent_whole_and_looked_at_once(

@@ -9,7 +9,8 @@ import pytest
 
 from app.fetch.fetcher import FetchLimits
 from app.fetch.pinned_network import asking
-from app.jobs.webhooks import Delivery, Try, WebhookSender, parse_secrets, signed
+from app.jobs.store import DONE, FAILED, TO_DO
+from app.jobs.webhooks import Try, WebhookSender, parse_secrets, signed
 from app.urls import Address
 from models.domain.errors import AddressRefused, InvalidParameter
 from models.settings import Settings
@@ -72,7 +73,7 @@ def sent(answer: Answer, addresses: tuple[str, ...] = ("8.8.8.8",)) -> tuple[Try
 
 def test_a_message_is_sent_with_its_signature() -> None:
     tried, [request] = sent(body(b"thanks"))
-    assert tried.delivery is Delivery.DELIVERED
+    assert tried.state == DONE
     expected = signed((SECRET,), "msg_1", 1234, "{}")
     assert expected.items() <= request.headers.items()
     assert request.headers["content-type"] == "application/json"
@@ -82,11 +83,11 @@ def test_a_message_is_sent_with_its_signature() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (status(204), Try(Delivery.DELIVERED, "status 204")),
-        (status(410), Try(Delivery.GONE, "status 410")),
-        (status(500), Try(Delivery.FAILED, "status 500")),
-        (status(429, Retry_After="77"), Try(Delivery.FAILED, "status 429", 77.0)),
-        (redirect("/elsewhere"), Try(Delivery.FAILED, "status 302")),
+        (status(204), Try(DONE, "status 204")),
+        (status(410), Try(FAILED, "status 410")),
+        (status(500), Try(TO_DO, "status 500")),
+        (status(429, Retry_After="77"), Try(TO_DO, "status 429", 77.0)),
+        (redirect("/elsewhere"), Try(TO_DO, "status 302")),
     ],
 )
 def test_the_status_decides(answer: Answer, expected: Try) -> None:
@@ -97,13 +98,13 @@ def test_the_status_decides(answer: Answer, expected: Try) -> None:
 
 def test_a_silent_receiver_fails() -> None:
     tried, _ = sent(silent())
-    assert tried.delivery is Delivery.FAILED
+    assert tried.state == TO_DO
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
 def test_an_address_that_is_not_public_is_never_connected_to(address: str) -> None:
     tried, requests = sent(body(b""), ("8.8.8.8", address))
-    assert tried.delivery is Delivery.FAILED
+    assert tried.state == TO_DO
     assert "not public" in tried.reason
     assert requests == []
 
@@ -132,7 +133,7 @@ def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
     async def main() -> None:
         sender = WebhookSender(LIMITS, (SECRET,), resolve, Wires())
         tried = await sender.send("http://hook.example/", "msg_1", "{}", "a")
-        assert tried.delivery is Delivery.FAILED
+        assert tried.state == TO_DO
         await sender.aclose()
 
     asyncio.run(main())
