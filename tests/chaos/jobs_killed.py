@@ -6,8 +6,8 @@ followed by a new start. With `--front-ends N` one random front end is killed an
 replaces it, unless `--kill server` says that the whole server is killed. The promises: each item
 has exactly one record, its index and id belong together, rows that were read before a kill never
 change, and the working time (from ready to killed or finished) is at most 1.1 times that of the
-undisturbed job and 20 seconds for each kill: until then the chunks of a killed process are in
-nobody's work, which a job of a second waits for at its end. A server works on its jobs a little
+undisturbed job and 20 seconds for each kill: until then no other process has the chunks of a
+killed one, and a job of a second waits for them at its end. A server works on its jobs a little
 before it says that it is ready, so `wall_s` has the whole times too, with all starts and checks.
 `--operation classify` takes much longer on a CPU; `--flags "--gpus auto"` computes on GPUs. The
 last line is JSON; exit code 1 where a promise is broken.
