@@ -1,7 +1,6 @@
 """The tables of jobs in a database, and two processes that use them, for tests."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,31 +28,13 @@ class Store:
 
 
 @contextmanager
-def stores(url: str | None, folder: Path, kind: type[JobStore] = JobStore) -> Iterator[Store]:
+def stores(url: str | None, folder: Path) -> Iterator[Store]:
     """Open the tables, which are empty, for two processes."""
     database, clock = Database(url, folder), FakeClock(1000.0)
     try:
-        yield Store(clock, *(kind(database, RETENTION, clock) for _ in range(2)))
+        yield Store(clock, *(JobStore(database, RETENTION, clock) for _ in range(2)))
     finally:
         database.close()
-
-
-Test = Callable[[Store], Awaitable[None]]
-Run = Callable[[Test], None]
-
-
-def with_stores(url: str | None, folder: Path) -> Run:
-    """Return what runs a test with empty tables of a database."""
-
-    def run(test: Test) -> None:
-        with stores(url, folder) as store:
-            asyncio.run(_awaited(test(store)))
-
-    return run
-
-
-async def _awaited(test: Awaitable[None]) -> None:
-    await test
 
 
 def job(id_: str = "1", client: str = "me", total: int = 30, **others: Any) -> Job:

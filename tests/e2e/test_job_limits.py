@@ -1,12 +1,9 @@
 """What one client's jobs may take: the room of the data folder, and bodies that arrive."""
 
-import io
 import os
 import socket
-import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -14,7 +11,6 @@ import pytest
 
 from tests.chaos.hostile.archives import bomb
 from tests.e2e.conftest import Running, Start
-from tests.pictures import jpeg
 from tests.server import PATIENCE, until
 
 MOST = 20_000_000
@@ -78,54 +74,6 @@ def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
     answer = server.client.post("/jobs?operation=classify", content=body, headers=GZIP)
     assert answer.status_code == 507, answer.text
     assert not [*(folder / "jobs").iterdir()]
-
-
-def test_a_compressed_tar_becomes_a_plain_one_whose_members_are_read_in_any_order(
-    server: Running, folder: Path
-) -> None:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for n in range(40):
-            info = tarfile.TarInfo(f"{n}.jpg")
-            content = jpeg(n, 160, 120)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    answer = server.client.post("/jobs?operation=classify", content=out.getvalue(), headers=GZIP)
-    assert answer.status_code == 202, answer.text
-    (saved,) = (folder / "jobs").glob("*/archive")
-    with tarfile.open(saved, "r:") as plain:
-        assert plain.getnames() == [f"{n}.jpg" for n in range(40)]
-    path = answer.headers["Location"]
-    until(lambda: server.client.get(path).json()["state"] == "succeeded")
-    assert server.client.get(path).json()["items"]["succeeded"] == 40
-
-
-def test_one_client_sends_four_bodies_at_a_time(server: Running) -> None:
-    head = (
-        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: localhost\r\n"
-        b"Content-Type: application/zip\r\n"
-        b"Content-Length: 1000000\r\n\r\nPK\x03\x04"
-    )
-    line = b'{"data": "data:,"}\n'
-    lines = {"Content-Type": "application/x-ndjson"}
-
-    def posted(source: str) -> httpx.Response:
-        transport = httpx.HTTPTransport(local_address=source)
-        url = f"http://127.0.0.1:{server.port}/jobs?operation=classify"
-        with httpx.Client(transport=transport, timeout=PATIENCE) as client:
-            return client.post(url, content=line, headers=lines)
-
-    with ExitStack() as stack:
-        for _ in range(4):
-            address = ("127.0.0.1", server.port)
-            slow = stack.enter_context(socket.create_connection(address, PATIENCE))
-            slow.sendall(head)
-        until(lambda: posted("127.0.0.1").status_code == 429)
-        refused = posted("127.0.0.1")
-        assert refused.json()["code"] == "too_many_jobs"
-        assert int(refused.headers["Retry-After"]) > 0
-        assert posted("127.0.0.9").status_code == 202
-    until(lambda: posted("127.0.0.1").status_code == 202)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -212,24 +211,6 @@ def test_a_webhook_is_signed_and_sent_again_until_it_is_taken(
     told = json.loads(there.received[0][1])
     assert told["type"] == "job.succeeded"
     assert told["data"]["items"] == job["items"]
-
-
-@needs_signatures
-def test_a_webhook_waits_for_a_service_that_was_stopped(start: Start, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "data_folder": tmp_path / "data",
-        "webhook_secret": SECRET,
-        "fetch_allowed_networks": "127.0.0.0/8",
-        "fetch_ports": "1-65535",
-    }
-    photo = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
-    with receiver(500) as there:
-        with start(**settings) as first:
-            path = made(first.client, f"classify&webhook={there.url}", manifest({"data": photo}))
-            until(lambda: len(there.received) == 1)
-        with start(**settings) as second:
-            until(lambda: second.client.get(path).json()["webhook"]["state"] == "done")
-    assert len(there.received) == 2
 
 
 def test_a_bucket_is_read_and_written(

@@ -7,7 +7,6 @@ import json
 import random
 import tarfile
 import time
-import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,16 +86,6 @@ def test_a_job_answers_each_item_once_with_the_record_of_replies(client: httpx.C
     assert {*good} == {*reply, "id"}
 
 
-def test_results_begin_at_any_row_and_keep_their_order(client: httpx.Client) -> None:
-    path = made(client, "classify", manifest(*[{"data": "data:,"}] * 140))
-    finished(client, path)
-    whole = records(client, path)
-    for offset, limit in ((0, 1), (63, 2), (64, 64), (100, 0), (139, 5), (140, 5), (1000, 5)):
-        some = records(client, path, f"?offset={offset}&limit={limit}")
-        assert some == whole[offset : offset + limit]
-    assert records(client, path, "?offset=130") == whole[130:]
-
-
 def test_filtered_images_are_in_their_records(client: httpx.Client) -> None:
     body = manifest({"data": DRAWING}, {"data": PHOTO})
     path = made(client, "filter&name=grayscale&format=png", body)
@@ -145,20 +134,6 @@ def test_results_are_parquet_where_a_client_asks_for_it(client: httpx.Client) ->
         assert [each["status"] for each in rows] == [
             each["status"] for each in records(client, path)
         ]
-
-
-def test_versions_of_an_image_are_members_too(client: httpx.Client) -> None:
-    versions = [{"ops": [{"name": name}]} for name in ("invert", "grayscale", "flip")]
-    query = f"process&versions={urllib.parse.quote(json.dumps(versions))}"
-    path = made(client, query, manifest({"data": DRAWING}))
-    finished(client, path)
-    asked = client.get(f"{path}/results", headers={"Accept": "application/zip"})
-    with zipfile.ZipFile(io.BytesIO(asked.content)) as archive:
-        names = [f"images/0000-{n}.png" for n in range(3)]
-        assert archive.namelist() == [*names, "results.jsonl"]
-        (record,) = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
-    assert [each["image"]["name"] for each in record["versions"]] == names
-    assert record["predictions"]
 
 
 def test_a_job_may_limit_its_images_in_work(client: httpx.Client) -> None:
@@ -244,26 +219,6 @@ def test_images_of_a_job_are_called_as_their_sources(client: httpx.Client) -> No
         assert sorted(archive.namelist()) == sorted(
             ["results.jsonl", *(f"images/{each}" for each in wanted.values())]
         )
-
-
-def test_items_of_an_archive_that_failed_are_tried_again_also_without_the_first_job(
-    client: httpx.Client,
-) -> None:
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
-        for number, content in enumerate((png(), b"no image", jpeg())):
-            archive.writestr(f"{number}.png", content)
-    headers = {"Content-Type": "application/zip"}
-    answer = client.post("/jobs?operation=classify", content=body.getvalue(), headers=headers)
-    path = answer.headers["Location"]
-    finished(client, path)
-    query = f"filter&name=invert&retry_of={path.rpartition('/')[2]}"
-    again = client.post(f"/jobs?operation={query}").headers["Location"]
-    assert client.delete(path).status_code == 204
-    assert finished(client, again)["state"] == "succeeded"
-    (found,) = records(client, again)
-    assert (found["id"], found["source"], found["status"]) == ("1", "1.png", "error")
-    assert found["error"]["status"] == 415
 
 
 def test_a_manifest_names_members_of_the_archive_beside_it(client: httpx.Client) -> None:
@@ -392,23 +347,6 @@ def test_an_unknown_job_is_not_found(client: httpx.Client) -> None:
     for method, path in (("GET", "x"), ("GET", "x/results"), ("DELETE", "x"), ("POST", "x/cancel")):
         answer = client.request(method, f"/jobs/{path}")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-
-
-def test_a_follower_ends_with_whole_records_as_soon_as_a_server_stops(
-    start: Start, tmp_path: Path
-) -> None:
-    photo = f"data:image/jpeg;base64,{base64.b64encode(jpeg(1000, 1000)).decode()}"
-    with start(data_folder=tmp_path, grace=60.0) as running:
-        path = made(running.client, "filter&name=nl_means", manifest(*[{"data": photo}] * 300))
-        with running.client.stream("GET", f"{path}/results?follow=true") as followed:
-            until(lambda: running.client.get(path).json()["state"] == "running")
-            running.app.state.service.stopping.set()
-            begun = time.monotonic()
-            lines = b"".join(followed.iter_raw()).splitlines(True)
-            assert time.monotonic() - begun < 1.5
-        assert all(json.loads(each) for each in lines if each.strip())
-        assert all(each.endswith(b"\n") for each in lines)
-        running.client.post(f"{path}/cancel")
 
 
 def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:

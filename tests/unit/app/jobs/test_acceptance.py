@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Semaphore
@@ -112,26 +113,25 @@ class Accepting(Acceptance):
         return read(path, Span(0, made.total, 0, path.stat().st_size))
 
 
-def run(test: Callable[[Accepting], Awaitable[None]], *given: Any, **settings: Any) -> None:
-    async def main() -> None:
-        accepts = Accepting(*given, **settings)
-        try:
-            async with asyncio.timeout(60):
-                await test(accepts)
-        finally:
-            accepts.database.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def opened(*given: Any, **settings: Any) -> AsyncIterator[Accepting]:
+    """Open what accepts jobs in a folder."""
+    accepts = Accepting(*given, **settings)
+    try:
+        async with asyncio.timeout(60):
+            yield accepts
+    finally:
+        accepts.database.close()
 
 
 # Bodies.
 
 
 @pytest.mark.parametrize("others", [1, 30])
-def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
+async def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
     tmp_path: Path, others: int
 ) -> None:
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path, max_jobs_per_client=100) as accepts:
         ended = asyncio.Event()
 
         def accepted(client: str) -> asyncio.Task[Job]:
@@ -146,8 +146,6 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
         found = await asyncio.gather(*flood, other, return_exceptions=True)
         assert len([each for each in found if isinstance(each, TooManyJobs)]) == others
         assert isinstance(found[-1], Job)
-
-    run(test, tmp_path, max_jobs_per_client=100)
 
 
 class SlowArchives:
@@ -169,12 +167,13 @@ class SlowArchives:
 SLOW, QUICK = packed({"a.jpg": bytes(range(256))}), packed({"a.jpg": b"1"})
 
 
-def test_archives_of_one_client_leave_a_thread_to_others_and_are_not_read_for_nobody(
+async def test_archives_of_one_client_leave_a_thread_to_others_and_are_not_read_for_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archives = SlowArchives(monkeypatch)
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path) as accepts:
+
         def send(client: str, body: bytes, departure: Departure) -> asyncio.Task[Job]:
             asked, sent = replace(NO_SOURCE, client=client), request(body, departure=departure)
             return asyncio.create_task(accepts.accept(asked, sent, ZIP, 0))
@@ -194,39 +193,34 @@ def test_archives_of_one_client_leave_a_thread_to_others_and_are_not_read_for_no
         assert not archives.begun.acquire(blocking=False)
         assert accepting.TURNS.used == 0
 
-    run(test, tmp_path)
 
-
-def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:
+async def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:
     def part(name: str, filename: str, content: bytes) -> bytes:
         head = (
             f'--b\r\nContent-Disposition: form-data; name="{name}"; filename="{filename}"\r\n\r\n'
         )
         return head.encode() + content + b"\r\n"
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path) as accepts:
         body = part("manifest", "", b"") + part("archive", "a.zip", QUICK) + b"--b--\r\n"
         form = request(body, kind="multipart/form-data; boundary=b")
         assert (await accepts.accept(NO_SOURCE, form, "multipart/form-data", 0)).total == 1
 
-    run(test, tmp_path)
 
-
-def test_a_folder_that_cannot_be_made_is_no_fault_of_the_server(tmp_path: Path) -> None:
-    async def test(accepts: Accepting) -> None:
+async def test_a_folder_that_cannot_be_made_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    async with opened(tmp_path) as accepts:
         (tmp_path / "jobs").rmdir()  # as on a disk that was taken away
         with pytest.raises(StorageFull):
             await accepts.accept(NO_SOURCE, request(), LINES, 0)
 
-    run(test, tmp_path)
 
-
-def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refused_and_removed(
+async def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refused_and_removed(
     tmp_path: Path,
 ) -> None:
     """Other jobs have taken the room while the body arrived."""
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path, max_data_bytes=1 << 20) as accepts:
+
         async def taken() -> None:
             await accepts.store.add(job("0", "you", stored=1 << 20), [])
 
@@ -234,8 +228,6 @@ def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refused_and_
             await accepts.accept(NO_SOURCE, request(before=taken), LINES, 0)
         assert await accepts.store.listed("me", None, None, 10) == []
         assert [*(tmp_path / "jobs").iterdir()] == []
-
-    run(test, tmp_path, max_data_bytes=1 << 20)
 
 
 # What is accepted stays.
@@ -260,13 +252,13 @@ class Unsure(JobStore):
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "cancelled"])
-def test_a_job_whose_commit_was_made_keeps_its_files(
+async def test_a_job_whose_commit_was_made_keeps_its_files(
     tmp_path: Path, lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its files it would fail, and a repeated request with its key would get that job."""
     monkeypatch.setattr(Unsure, "lost", lost)
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path, Unsure) as accepts:
         store = cast(Unsure, accepts.store)
         task = asyncio.ensure_future(accepts.accept(NO_SOURCE, request(), LINES, 0))
         await asyncio.wait_for(store.added.wait(), GUARD)
@@ -278,13 +270,11 @@ def test_a_job_whose_commit_was_made_keeps_its_files(
         assert (accepts.folder.of(made.id) / MANIFEST).exists()
         assert lost is not task.cancelled()
 
-    run(test, tmp_path, Unsure)
-
 
 @pytest.mark.parametrize(
     "source", [{}, {"source": parse("s3://bucket/a")}, {"retry_of": "0"}], ids=str
 )
-def test_what_is_accepted_survives_a_power_failure(
+async def test_what_is_accepted_survives_a_power_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any]
 ) -> None:
     """All files of the job, their names and that of its folder are on the disk before its row."""
@@ -306,14 +296,12 @@ def test_what_is_accepted_survives_a_power_failure(
                 assert str(folder / MANIFEST) in synced
             return await super().add(job, spans, *others)
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path, Noted) as accepts:
         await accepts.old_job()
         monkeypatch.setattr(os, "fsync", noted)
         given = replace(NO_SOURCE, **source)
         kind = "" if source else LINES
         assert (await accepts.accept(given, request(), kind, 0)).total == 1
-
-    run(test, tmp_path, Noted)
 
 
 # Items of other jobs.
@@ -322,10 +310,10 @@ RETRY = replace(NO_SOURCE, retry_of="0")
 
 
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])
-def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path, state: State) -> None:
+async def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path, state: State) -> None:
     """The items without a record are tried again too if the job failed as a whole."""
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path) as accepts:
         folder = await accepts.old_job(50, state=state)
         text = (folder / "results").read_text().splitlines(keepends=True)
         (folder / "results").write_text("".join(text[5:]))  # the last five items are not done
@@ -335,13 +323,11 @@ def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path, state: S
         assert [line.path for line in found] == [f"{n}.jpg" for n in numbers]
         assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in numbers]
 
-    run(test, tmp_path)
 
-
-def test_a_job_of_what_failed_is_refused_where_nothing_failed_or_the_disk_has(
+async def test_a_job_of_what_failed_is_refused_where_nothing_failed_or_the_disk_has(
     tmp_path: Path,
 ) -> None:
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path) as accepts:
         folder = await accepts.old_job(50)
         (folder / MANIFEST).write_text('{"url": "https://a.exam')
         with pytest.raises(InternalError, match="damaged"):
@@ -350,11 +336,9 @@ def test_a_job_of_what_failed_is_refused_where_nothing_failed_or_the_disk_has(
         with pytest.raises(InvalidParameter, match="no item of job 0 failed"):
             await accepts.accept(RETRY, request(), "", 0)
 
-    run(test, tmp_path)
-
 
 @pytest.mark.parametrize("name", [MANIFEST, ARCHIVE])
-def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: str) -> None:
+async def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: str) -> None:
     """It would be accepted without its archive, and fail."""
 
     class Removing(Accepting):
@@ -364,14 +348,12 @@ def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, name: s
             await self.store.remove("0")  # the row, then the files in any order
             (self.folder.of("0") / name).unlink()
 
-    async def test(accepts: Accepting) -> None:
+    async with opened(tmp_path) as accepts:
         await accepts.old_job()
         removing = Removing(tmp_path)
         with pytest.raises(NotFound):
             await removing.accept(RETRY, request(), "", 0)
         removing.database.close()
-
-    run(test, tmp_path)
 
 
 def refusing(number: int) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import errno
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +17,7 @@ from app.jobs.webhooks import Try, WebhookSender
 from app.storage.storage import Storage
 from models.settings import Settings
 from tests.fakes import GUARD
-from tests.job_store import Store, job, with_stores
+from tests.job_store import job, stores
 from tests.worker_fixture import wait_until
 
 
@@ -40,22 +41,21 @@ async def results(_job: Job) -> AsyncGenerator[bytes, None]:
     yield b"{}\n"
 
 
-def with_endings(root: Path, scenario: Callable[[JobStore, Sender], Awaitable[None]]) -> None:
-    """Run a scenario while a process works on endings."""
-
-    async def test(store: Store) -> None:
-        sender = Sender()
-        storage = Storage.from_settings(Settings(storage_allow_write=((root / "out").as_uri(),)))
+@asynccontextmanager
+async def endings_of(root: Path) -> AsyncIterator[tuple[JobStore, Sender]]:
+    """Let a process work on endings."""
+    sender = Sender()
+    storage = Storage.from_settings(Settings(storage_allow_write=((root / "out").as_uri(),)))
+    with stores(None, root) as store:
         endings = Endings(store.one, results, storage, cast(WebhookSender, sender))
         working = asyncio.create_task(endings.run())
         try:
-            await asyncio.wait_for(scenario(store.one, sender), GUARD)
+            async with asyncio.timeout(GUARD):
+                yield store.one, sender
         finally:
             working.cancel()
             await asyncio.wait([working])
             storage.close()
-
-    with_stores(None, root)(test)
 
 
 async def add(
@@ -75,12 +75,12 @@ async def written(store: JobStore) -> Ending:
         await asyncio.sleep(0.01)
 
 
-def test_receivers_that_give_no_answer_hold_up_no_other_client(
+async def test_receivers_that_give_no_answer_hold_up_no_other_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "AT_ONCE", 3)
 
-    async def scenario(store: JobStore, sender: Sender) -> None:
+    async with endings_of(tmp_path) as (store, sender):
         for number in range(9):
             await add(store, f"{number}", "one", webhook="slow")
         await add(store, "yours", "other", webhook="quick")
@@ -88,17 +88,15 @@ def test_receivers_that_give_no_answer_hold_up_no_other_client(
         sender.released.release()
         await sender.delivered.wait()
 
-    with_endings(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("state", [State.FAILED, State.SUCCEEDED])
-def test_a_webhook_that_tells_of_a_full_destination_does_not_wait_for_room_there(
+async def test_a_webhook_that_tells_of_a_full_destination_does_not_wait_for_room_there(
     tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def scenario(store: JobStore, sender: Sender) -> None:
+    async with endings_of(tmp_path) as (store, sender):
         (tmp_path / "out").mkdir()
         target = (tmp_path / "out" / "1").as_uri()
         monkeypatch.setattr(os, "fsync", full)
@@ -110,21 +108,19 @@ def test_a_webhook_that_tells_of_a_full_destination_does_not_wait_for_room_there
             await sender.delivered.wait()
         assert sender.delivered.is_set() is (state is State.FAILED)
 
-    with_endings(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("taken", ["out", "out/1"])
-def test_a_destination_that_is_a_file_ends_at_the_first_try(tmp_path: Path, taken: str) -> None:
+async def test_a_destination_that_is_a_file_ends_at_the_first_try(
+    tmp_path: Path, taken: str
+) -> None:
     """The webhook waits for it, and would else come after three days."""
     (tmp_path / taken).parent.mkdir(exist_ok=True)
     (tmp_path / taken).write_text("a file")
 
-    async def scenario(store: JobStore, sender: Sender) -> None:
+    async with endings_of(tmp_path) as (store, sender):
         target = (tmp_path / "out" / "1").as_uri()
         await add(store, "1", "me", destination=target, webhook="quick")
         await sender.delivered.wait()
         found = await written(store)
         assert found.state == FAILED
         assert "no folder" in (found.reason or "")
-
-    with_endings(tmp_path, scenario)

@@ -5,8 +5,8 @@ import base64
 import io
 import json
 import zipfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from app.jobs.results import Records, failed_records, results_zip
 from app.jobs.runner import ChunkRecords
 from app.jobs.store import Job
 from models.domain.errors import Cancelled, NotFound, ResultsExpired, TooManyFollowers
-from tests.job_store import RETENTION, SPANS, Store, claimed, job, with_stores
+from tests.job_store import RETENTION, SPANS, Store, claimed, job, stores
 
 TOTAL = 30
 
@@ -52,10 +52,10 @@ class Reader(Jobs):
         self.folder.remove("1")
 
 
-def with_reader(root: Path, n_chunks: int, test: Callable[[Reader], Awaitable[None]]) -> None:
-    """Run a test with one job of three chunks, of which some are finished."""
-
-    async def main(store: Store) -> None:
+@asynccontextmanager
+async def reader(root: Path, n_chunks: int) -> AsyncIterator[Reader]:
+    """Open a folder with one job of three chunks, of which some are finished."""
+    with stores(None, root) as store:
         folder = DataFolder(root)
         folder.make()
         folder.of("1").mkdir()
@@ -63,9 +63,7 @@ def with_reader(root: Path, n_chunks: int, test: Callable[[Reader], Awaitable[No
         jobs = Reader(store, folder)
         for _ in range(n_chunks):
             await jobs.finish_chunk()
-        await test(jobs)
-
-    with_stores(None, root)(main)
+        yield jobs
 
 
 async def text_of(found: Any) -> list[int]:
@@ -75,8 +73,8 @@ async def text_of(found: Any) -> list[int]:
     return [int(each.removeprefix(b'{"index":')[:-1]) for each in lines if each]
 
 
-def test_results_of_an_expired_job_are_refused_before_the_first_byte(tmp_path: Path) -> None:
-    async def test(jobs: Reader) -> None:
+async def test_results_of_an_expired_job_are_refused_before_the_first_byte(tmp_path: Path) -> None:
+    async with reader(tmp_path, 3) as jobs:
         before = await jobs.job()
         await jobs.expire()
         for each in (before, await jobs.job()):
@@ -86,34 +84,30 @@ def test_results_of_an_expired_job_are_refused_before_the_first_byte(tmp_path: P
         with pytest.raises(NotFound):
             await jobs.results(before)
 
-    with_reader(tmp_path, 3, test)
-
 
 @pytest.mark.parametrize("gone", ["expire", "remove"])
-def test_results_that_go_while_they_are_read_are_read_whole(gone: str, tmp_path: Path) -> None:
-    async def test(jobs: Reader) -> None:
+async def test_results_that_go_while_they_are_read_are_read_whole(
+    gone: str, tmp_path: Path
+) -> None:
+    async with reader(tmp_path, 3) as jobs:
         found = await jobs.results(await jobs.job())
         await (jobs.expire() if gone == "expire" else jobs.delete("1", "me"))
         assert await text_of(found) == [*range(TOTAL)]
 
-    with_reader(tmp_path, 3, test)
 
-
-def test_results_begin_and_end_at_any_record(tmp_path: Path) -> None:
-    async def test(jobs: Reader) -> None:
+async def test_results_begin_and_end_at_any_record(tmp_path: Path) -> None:
+    async with reader(tmp_path, 3) as jobs:
         for offset, limit in ((0, 1), (5, 10), (9, 12), (25, 100), (30, 5)):
             found = await jobs.results(await jobs.job(), offset, limit)
             assert await text_of(found) == [*range(TOTAL)][offset : offset + limit]
 
-    with_reader(tmp_path, 3, test)
 
-
-def test_followers_miss_nothing_and_are_limited_for_each_client(
+async def test_followers_miss_nothing_and_are_limited_for_each_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "FOLLOW", 0.01)
 
-    async def test(jobs: Reader) -> None:
+    async with reader(tmp_path, 1) as jobs:
         now = await jobs.job()
         held = [await jobs.results(now, follow=True) for _ in range(MOST_FOLLOWERS)]
         with pytest.raises(TooManyFollowers):
@@ -126,16 +120,14 @@ def test_followers_miss_nothing_and_are_limited_for_each_client(
         await jobs.finish_chunk()
         assert await asyncio.gather(*tasks) == [[*range(TOTAL)]] * MOST_FOLLOWERS
 
-    with_reader(tmp_path, 1, test)
 
-
-def test_a_stopping_server_ends_followed_results_after_a_whole_record(
+async def test_a_stopping_server_ends_followed_results_after_a_whole_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client goes on from its offset elsewhere; a ZIP that ends early would look complete."""
     monkeypatch.setattr(reading, "FOLLOW", 0.01)
 
-    async def test(jobs: Reader) -> None:
+    async with reader(tmp_path, 1) as jobs:
         now = await jobs.job()
         lines, whole = [await jobs.results(now, follow=True, whole=each) for each in (False, True)]
         async with aclosing(lines), aclosing(lines.read()) as pieces:
@@ -148,22 +140,18 @@ def test_a_stopping_server_ends_followed_results_after_a_whole_record(
         assert cut == [*range(len(cut))]
         assert 0 < len(cut) < 10
 
-    with_reader(tmp_path, 1, test)
 
-
-def test_empty_lines_are_sent_while_no_record_comes(
+async def test_empty_lines_are_sent_while_no_record_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "SILENCE", 0.05)
     monkeypatch.setattr(reading, "FOLLOW", 0.01)  # looks in vain do not end the silence
 
-    async def test(jobs: Reader) -> None:
+    async with reader(tmp_path, 1) as jobs:
         found = await jobs.results(await jobs.job(), follow=True)
         async with aclosing(found), aclosing(found.read()) as pieces:
             assert (await anext(pieces)).count(b"\n") == 10
             assert [await anext(pieces) for _ in range(3)] == [b"\n"] * 3
-
-    with_reader(tmp_path, 1, test)
 
 
 CONTENT = {0: b"first" * 90_000, 1: b"", 2: b"last"}

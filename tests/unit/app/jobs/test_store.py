@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,268 +28,237 @@ from app.jobs.store import (
     Span,
     State,
 )
-from tests.job_store import RETENTION, SPANS, Run, Store, claimed, job, stored, with_stores
+from tests.job_store import RETENTION, SPANS, Store, claimed, job, stored, stores
 from tests.server import until
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = None
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres").database()
-    return with_stores(url, tmp_path)
+    with stores(url, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Store]:
+    with stores(None, tmp_path) as found:
+        yield found
 
 
 # Chunks.
 
 
-def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one, other = store.one, store.other
-        await one.add(job(), SPANS)
-        claims = [await claimed(each) for each in (one, other, one)]
-        assert [each.span for each in claims] == SPANS
-        assert await one.claim("1") is None
-        assert await one.runnable(10) == []
-        first, second, third = map(stored, claims, (2, 0, 1))
-        for each in (third, first):
-            assert await one.commit(each)
-            assert not await one.commit(each)
-        assert not await one.commit(second), "not its own"
-        found = await store.job()
-        assert (found.state, found.done, found.failed, found.stored) == (State.RUNNING, 20, 3, 205)
-        store.clock.advance(5)
-        assert await other.commit(second)
-        found = await store.job()
-        assert (found.state, found.done, found.finished) == (State.SUCCEEDED, 30, 1005.0)
-        rows = await one.results("1", 0, 10)
-        assert [(each.row, each.at) for each in rows] == [(0, 200), (10, 0), (20, 100)]
-        assert [each.row for each in await one.results("1", 10, 1)] == [10]
-        assert [each.row for each in await one.results("1", 29, 10)] == [20]
-        assert await one.results("1", 30, 10) == []
-
-    run(test)
+async def test_a_job_ends_when_all_chunks_are_committed_each_once(store: Store) -> None:
+    one, other = store.one, store.other
+    await one.add(job(), SPANS)
+    claims = [await claimed(each) for each in (one, other, one)]
+    assert [each.span for each in claims] == SPANS
+    assert await one.claim("1") is None
+    assert await one.runnable(10) == []
+    first, second, third = map(stored, claims, (2, 0, 1))
+    for each in (third, first):
+        assert await one.commit(each)
+        assert not await one.commit(each)
+    assert not await one.commit(second), "not its own"
+    found = await store.job()
+    assert (found.state, found.done, found.failed, found.stored) == (State.RUNNING, 20, 3, 205)
+    store.clock.advance(5)
+    assert await other.commit(second)
+    found = await store.job()
+    assert (found.state, found.done, found.finished) == (State.SUCCEEDED, 30, 1005.0)
+    rows = await one.results("1", 0, 10)
+    assert [(each.row, each.at) for each in rows] == [(0, 200), (10, 0), (20, 100)]
+    assert [each.row for each in await one.results("1", 10, 1)] == [10]
+    assert [each.row for each in await one.results("1", 29, 10)] == [20]
+    assert await one.results("1", 30, 10) == []
 
 
 @pytest.mark.parametrize(("most", "state"), [(2, State.FAILED), (3, State.RUNNING)])
-def test_a_job_of_which_too_many_images_failed_ends_and_keeps_its_results(
-    run: Run, most: int, state: State
+async def test_a_job_of_which_too_many_images_failed_ends_and_keeps_its_results(
+    store: Store, most: int, state: State
 ) -> None:
-    async def test(store: Store) -> None:
-        await store.one.add(job(max_failures=most), SPANS)
-        first, second = await claimed(store.one), await claimed(store.other)
-        assert await store.one.commit(stored(first, failed=3))
-        found = await store.job()
-        assert (found.state, found.done, found.failed) == (state, 10, 3)
-        assert (found.problem or {}).get("code") == (
-            "too_many_failures" if state is State.FAILED else None
-        )
-        assert await store.other.commit(stored(second)) is (state is State.RUNNING)
-        assert len(await store.one.results("1", 0, 10)) == (1 if state is State.FAILED else 2)
-
-    run(test)
+    await store.one.add(job(max_failures=most), SPANS)
+    first, second = await claimed(store.one), await claimed(store.other)
+    assert await store.one.commit(stored(first, failed=3))
+    found = await store.job()
+    assert (found.state, found.done, found.failed) == (state, 10, 3)
+    assert (found.problem or {}).get("code") == (
+        "too_many_failures" if state is State.FAILED else None
+    )
+    assert await store.other.commit(stored(second)) is (state is State.RUNNING)
+    assert len(await store.one.results("1", 0, 10)) == (1 if state is State.FAILED else 2)
 
 
-def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one, why = store.one, {"detail": "full"}
-        for id_ in ("1", "2"):
-            await one.add(job(id_), SPANS)
-            await one.note(id_, why)
-            assert (await store.job(id_)).problem == why
-        claim = await claimed(one)
-        assert (await store.job()).problem == why, "it may find no room again"
-        await one.commit(stored(claim))
-        assert (await store.job()).problem is None
-        await one.cancel("2")
-        assert (await store.job("2")).problem is None, "a cancelled job has not failed"
-        await one.note("2", why)
-        assert (await store.job("2")).problem is None
-
-    run(test)
+async def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(store: Store) -> None:
+    one, why = store.one, {"detail": "full"}
+    for id_ in ("1", "2"):
+        await one.add(job(id_), SPANS)
+        await one.note(id_, why)
+        assert (await store.job(id_)).problem == why
+    claim = await claimed(one)
+    assert (await store.job()).problem == why, "it may find no room again"
+    await one.commit(stored(claim))
+    assert (await store.job()).problem is None
+    await one.cancel("2")
+    assert (await store.job("2")).problem is None, "a cancelled job has not failed"
+    await one.note("2", why)
+    assert (await store.job("2")).problem is None
 
 
-def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_does_not_count(
-    run: Run,
+async def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_does_not_count(
+    store: Store,
 ) -> None:
-    async def test(store: Store) -> None:
-        one, other = store.one, store.other
-        await one.add(job(), SPANS)
-        claim = await claimed(one)
-        store.clock.advance(LEASE / 2)
-        await one.renew()
-        store.clock.advance(LEASE / 2 + 1)
-        assert await other.release_abandoned() == 0
-        store.clock.advance(LEASE / 2)
-        await one.cancel("2")
-        assert await other.release_abandoned() == 1
-        await one.renew()
-        again = await claimed(other)
-        assert (again.span, again.attempts) == (claim.span, 2)
-        assert not await one.commit(stored(claim))
-        assert await other.commit(stored(again))
-        assert (await store.job()).done == 10
-
-    run(test)
+    one, other = store.one, store.other
+    await one.add(job(), SPANS)
+    claim = await claimed(one)
+    store.clock.advance(LEASE / 2)
+    await one.renew()
+    store.clock.advance(LEASE / 2 + 1)
+    assert await other.release_abandoned() == 0
+    store.clock.advance(LEASE / 2)
+    await one.cancel("2")
+    assert await other.release_abandoned() == 1
+    await one.renew()
+    again = await claimed(other)
+    assert (again.span, again.attempts) == (claim.span, 2)
+    assert not await one.commit(stored(claim))
+    assert await other.commit(stored(again))
+    assert (await store.job()).done == 10
 
 
-def test_a_job_with_a_limit_is_worked_on_by_one_process_at_a_time(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one, other = store.one, store.other
-        await one.add(job(concurrency=2), SPANS)
-        first = await claimed(one)
-        assert await other.claim("1") is None
-        assert await other.runnable(10) == []
-        assert [each.id for each in await one.runnable(10)] == ["1"]
-        second = await claimed(one)
-        await one.commit(stored(first))
-        assert await other.claim("1") is None
-        await one.commit(stored(second))
-        assert [each.id for each in await other.runnable(10)] == ["1"]
-        assert (await claimed(other)).number == 2
-        for id_ in map(str, range(2, 20)):  # also where both ask at once
-            await one.add(job(id_, concurrency=2), SPANS)
-            claims = await asyncio.gather(one.claim(id_), other.claim(id_))
-            assert len([each for each in claims if each]) == 1
-
-    run(test)
+async def test_a_job_with_a_limit_is_worked_on_by_one_process_at_a_time(store: Store) -> None:
+    one, other = store.one, store.other
+    await one.add(job(concurrency=2), SPANS)
+    first = await claimed(one)
+    assert await other.claim("1") is None
+    assert await other.runnable(10) == []
+    assert [each.id for each in await one.runnable(10)] == ["1"]
+    second = await claimed(one)
+    await one.commit(stored(first))
+    assert await other.claim("1") is None
+    await one.commit(stored(second))
+    assert [each.id for each in await other.runnable(10)] == ["1"]
+    assert (await claimed(other)).number == 2
+    for id_ in map(str, range(2, 20)):  # also where both ask at once
+        await one.add(job(id_, concurrency=2), SPANS)
+        claims = await asyncio.gather(one.claim(id_), other.claim(id_))
+        assert len([each for each in claims if each]) == 1
 
 
-def test_a_released_chunk_is_free_at_once_and_counts_as_no_attempt(run: Run) -> None:
-    async def test(store: Store) -> None:
-        await store.one.add(job(), SPANS)
-        await claimed(store.one)
-        await store.other.release(["1"])  # it has none
-        assert (await claimed(store.other)).number == 1
-        await store.one.release(["1"])
-        again = await claimed(store.other)
-        assert (again.number, again.attempts) == (0, 1)
-
-    run(test)
+async def test_a_released_chunk_is_free_at_once_and_counts_as_no_attempt(store: Store) -> None:
+    await store.one.add(job(), SPANS)
+    await claimed(store.one)
+    await store.other.release(["1"])  # it has none
+    assert (await claimed(store.other)).number == 1
+    await store.one.release(["1"])
+    again = await claimed(store.other)
+    assert (again.number, again.attempts) == (0, 1)
 
 
-def test_claims_of_many_processes_at_once_are_of_different_chunks(run: Run) -> None:
-    async def test(store: Store) -> None:
-        spans = [Span(n, 1, n, n + 1) for n in range(20)]
-        await store.one.add(job(total=20), spans)
-        claims = await asyncio.gather(*[claimed(store.one) for _ in spans])
-        assert sorted(each.number for each in claims) == [*range(20)]
-        await asyncio.gather(*[store.one.commit(stored(each)) for each in claims])
-        rows = await store.one.results("1", 0, 100)
-        assert [each.row for each in rows] == [*range(20)]
-
-    run(test)
+async def test_claims_of_many_processes_at_once_are_of_different_chunks(store: Store) -> None:
+    spans = [Span(n, 1, n, n + 1) for n in range(20)]
+    await store.one.add(job(total=20), spans)
+    claims = await asyncio.gather(*[claimed(store.one) for _ in spans])
+    assert sorted(each.number for each in claims) == [*range(20)]
+    await asyncio.gather(*[store.one.commit(stored(each)) for each in claims])
+    rows = await store.one.results("1", 0, 100)
+    assert [each.row for each in rows] == [*range(20)]
 
 
-def test_results_of_a_job_that_has_failed_change_no_more(run: Run) -> None:
+async def test_results_of_a_job_that_has_failed_change_no_more(store: Store) -> None:
     """Its results may be in storage, and its webhook sent, when another process ends its chunk."""
-
-    async def test(store: Store) -> None:
-        await store.one.add(job(), SPANS)
-        first, second = await claimed(store.one), await claimed(store.other)
-        assert await store.one.commit(stored(first))
-        await store.one.fail("1", {"detail": "the archive is missing"})
-        assert not await store.other.commit(stored(second))
-        found = await store.job()
-        assert (found.state, found.done) == (State.FAILED, 10)
-
-    run(test)
+    await store.one.add(job(), SPANS)
+    first, second = await claimed(store.one), await claimed(store.other)
+    assert await store.one.commit(stored(first))
+    await store.one.fail("1", {"detail": "the archive is missing"})
+    assert not await store.other.commit(stored(second))
+    found = await store.job()
+    assert (found.state, found.done) == (State.FAILED, 10)
 
 
 # Jobs.
 
 
-def test_a_key_makes_one_job_for_each_client(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one = store.one
-        first = await one.add(job("1", key="k"), SPANS)
-        assert await one.add(job("2", key="k"), SPANS) == first
-        assert (await one.add(job("3", "you", key="k"), SPANS)).id == "3"
-        for id_ in ("4", "5"):
-            assert (await one.add(job(id_), SPANS)).id == id_
-        assert await one.find("1", "you") is None
-        assert [each.id for each in await one.listed("me", None, None, 2)] == ["5", "4"]
-        assert [each.id for each in await one.listed("me", None, "4", 2)] == ["1"]
-        assert await one.listed("me", "running", None, 2) == []
-        assert await one.stored() == {"me": 15, "you": 5}
-
-    run(test)
+async def test_a_key_makes_one_job_for_each_client(store: Store) -> None:
+    one = store.one
+    first = await one.add(job("1", key="k"), SPANS)
+    assert await one.add(job("2", key="k"), SPANS) == first
+    assert (await one.add(job("3", "you", key="k"), SPANS)).id == "3"
+    for id_ in ("4", "5"):
+        assert (await one.add(job(id_), SPANS)).id == id_
+    assert await one.find("1", "you") is None
+    assert [each.id for each in await one.listed("me", None, None, 2)] == ["5", "4"]
+    assert [each.id for each in await one.listed("me", None, "4", 2)] == ["1"]
+    assert await one.listed("me", "running", None, 2) == []
+    assert await one.stored() == {"me": 15, "you": 5}
 
 
-def test_the_first_jobs_of_all_clients_are_worked_on_before_the_second_jobs(run: Run) -> None:
-    async def test(store: Store) -> None:
-        for number in range(JOBS_OF_ONE + 2):
-            await store.one.add(job(f"a{number}", "a"), SPANS)
-        for id_ in ("b1", "b2", "c1"):
-            await store.one.add(job(id_, id_[0]), SPANS)
-        found = [each.id for each in await store.one.runnable(100)]
-        assert {*found[:3]} == {"a0", "b1", "c1"}
-        assert {*found[3:5]} == {"a1", "b2"}
-        assert found[5:] == [f"a{number}" for number in range(2, JOBS_OF_ONE)]
-        found = [each.id for each in await store.one.runnable(2, ["a"], ["b1"])]
-        assert {*found} == {"b2", "c1"}
-
-    run(test)
-
-
-def test_a_job_in_work_is_cancelled_when_its_last_chunk_is_given_back(run: Run) -> None:
-    async def test(store: Store) -> None:
-        await store.one.add(job(), SPANS)
-        await claimed(store.one)
-        await store.one.cancel("1")
-        assert await store.one.states(["1"]) == {"1": State.CANCELLING}
-        assert await store.other.claim("1") is None
-        assert not await store.one.remove("1")
-        await store.one.release(["1"])
-        assert await store.one.states(["1"]) == {"1": State.CANCELLED}
-        assert await store.one.remove("1")
-        assert await store.one.find("1") is None
-
-    run(test)
+async def test_the_first_jobs_of_all_clients_are_worked_on_before_the_second_jobs(
+    store: Store,
+) -> None:
+    for number in range(JOBS_OF_ONE + 2):
+        await store.one.add(job(f"a{number}", "a"), SPANS)
+    for id_ in ("b1", "b2", "c1"):
+        await store.one.add(job(id_, id_[0]), SPANS)
+    found = [each.id for each in await store.one.runnable(100)]
+    assert {*found[:3]} == {"a0", "b1", "c1"}
+    assert {*found[3:5]} == {"a1", "b2"}
+    assert found[5:] == [f"a{number}" for number in range(2, JOBS_OF_ONE)]
+    found = [each.id for each in await store.one.runnable(2, ["a"], ["b1"])]
+    assert {*found} == {"b2", "c1"}
 
 
-def test_a_queued_job_is_cancelled_at_once_and_expires(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one = store.one
-        await one.add(job(key="k"), SPANS)
-        await one.cancel("1")
-        assert await one.by_state() == {"cancelled": 1}
-        assert await one.expire() == []
-        assert await one.known(["1", "2"]) == {"1"}
-        store.clock.advance(RETENTION + 1)
-        assert await one.expire() == ["1"]
-        assert await one.by_state() == {"expired": 1}
-        assert await one.known(["1"]) == set()
-        await one.forget()
-        assert await one.by_state() == {"expired": 1}
-        store.clock.advance(RETENTION)
-        await one.forget()
-        assert await one.by_state() == {}
-
-    run(test)
+async def test_a_job_in_work_is_cancelled_when_its_last_chunk_is_given_back(store: Store) -> None:
+    await store.one.add(job(), SPANS)
+    await claimed(store.one)
+    await store.one.cancel("1")
+    assert await store.one.states(["1"]) == {"1": State.CANCELLING}
+    assert await store.other.claim("1") is None
+    assert not await store.one.remove("1")
+    await store.one.release(["1"])
+    assert await store.one.states(["1"]) == {"1": State.CANCELLED}
+    assert await store.one.remove("1")
+    assert await store.one.find("1") is None
 
 
-def test_more_jobs_than_a_statement_names_expire_part_by_part(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_a_queued_job_is_cancelled_at_once_and_expires(store: Store) -> None:
+    one = store.one
+    await one.add(job(key="k"), SPANS)
+    await one.cancel("1")
+    assert await one.by_state() == {"cancelled": 1}
+    assert await one.expire() == []
+    assert await one.known(["1", "2"]) == {"1"}
+    store.clock.advance(RETENTION + 1)
+    assert await one.expire() == ["1"]
+    assert await one.by_state() == {"expired": 1}
+    assert await one.known(["1"]) == set()
+    await one.forget()
+    assert await one.by_state() == {"expired": 1}
+    store.clock.advance(RETENTION)
+    await one.forget()
+    assert await one.by_state() == {}
+
+
+async def test_more_jobs_than_a_statement_names_expire_part_by_part(
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storing, "AT_ONCE", 5)
 
-    async def test(store: Store) -> None:
-        names = [f"{number}" for number in range(23)]
-        added = {*names[:8]}
-        for id_ in added:
-            await store.one.add(job(id_, state=State.SUCCEEDED, expires=1000.0), [])
-        assert await store.one.known(names) == added
-        store.clock.advance(1)
-        first = await store.one.expire()
-        assert len(first) == 5
-        assert {*first, *await store.one.expire()} == added
-        assert await store.one.expire() == []
-
-    run(test)
+    names = [f"{number}" for number in range(23)]
+    added = {*names[:8]}
+    for id_ in added:
+        await store.one.add(job(id_, state=State.SUCCEEDED, expires=1000.0), [])
+    assert await store.one.known(names) == added
+    store.clock.advance(1)
+    first = await store.one.expire()
+    assert len(first) == 5
+    assert {*first, *await store.one.expire()} == added
+    assert await store.one.expire() == []
 
 
-def test_jobs_that_come_to_two_processes_at_once_are_counted_together(run: Run) -> None:
+async def test_jobs_that_come_to_two_processes_at_once_are_counted_together(store: Store) -> None:
     class Refused(Exception):
         pass
 
@@ -296,18 +266,15 @@ def test_jobs_that_come_to_two_processes_at_once_are_counted_together(run: Run) 
         if found.unfinished > 2:
             raise Refused
 
-    async def test(store: Store) -> None:
-        one = store.one
-        await one.add(job("first"), SPANS)
-        await one.add(job("of another", "you"), SPANS)
-        adding = [one.add(job(f"{n}", key=f"{n}"), SPANS, (), check) for n in range(4)]
-        found = await asyncio.gather(*adding, return_exceptions=True)
-        assert sum(isinstance(each, Refused) for each in found) == 3, found
-        assert await one.usage("me", "none") == JobUsage(2, False, 15, 10)
-        (kept,) = (each for each in found if not isinstance(each, BaseException) and each.key)
-        assert (await one.usage("me", kept.key)).repeated
-
-    run(test)
+    one = store.one
+    await one.add(job("first"), SPANS)
+    await one.add(job("of another", "you"), SPANS)
+    adding = [one.add(job(f"{n}", key=f"{n}"), SPANS, (), check) for n in range(4)]
+    found = await asyncio.gather(*adding, return_exceptions=True)
+    assert sum(isinstance(each, Refused) for each in found) == 3, found
+    assert await one.usage("me", "none") == JobUsage(2, False, 15, 10)
+    (kept,) = (each for each in found if not isinstance(each, BaseException) and each.key)
+    assert (await one.usage("me", kept.key)).repeated
 
 
 # Endings.
@@ -320,74 +287,67 @@ async def ended(store: Store, id_: str, *kinds: str, client: str = "me", due: fl
     await store.one.add(finished, [], endings)
 
 
-def test_an_ending_is_done_by_one_process_and_by_another_one_if_that_dies(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one, other = store.one, store.other
-        await ended(store, "1", WEBHOOK, DESTINATION)
-        (first,) = await one.claim_endings(9)
-        assert first.kind == DESTINATION, "the webhook waits for the results"
-        for _ in range(10):  # it takes hours, and its process lives
-            store.clock.advance(HOLD / 2)
-            await one.postpone(first, HOLD, "in work")
-            assert await other.claim_endings(9) == await one.claim_endings(9) == []
-        store.clock.advance(HOLD)
+async def test_an_ending_is_done_by_one_process_and_by_another_one_if_that_dies(
+    store: Store,
+) -> None:
+    one, other = store.one, store.other
+    await ended(store, "1", WEBHOOK, DESTINATION)
+    (first,) = await one.claim_endings(9)
+    assert first.kind == DESTINATION, "the webhook waits for the results"
+    for _ in range(10):  # it takes hours, and its process lives
+        store.clock.advance(HOLD / 2)
+        await one.postpone(first, HOLD, "in work")
+        assert await other.claim_endings(9) == await one.claim_endings(9) == []
+    store.clock.advance(HOLD)
+    (second,) = await other.claim_endings(9)
+    assert (second.kind, second.attempts) == (DESTINATION, 1)
+    await one.postpone(first, 0.0, "it stood still")
+    assert await one.claim_endings(9) == [], "another process works on it"
+    for _ in range(20):  # a fault of the server is no attempt
+        await other.postpone(second, 5.0, "the disk is full", counts=False)
+        assert await other.claim_endings(9) == []
+        store.clock.advance(5)
         (second,) = await other.claim_endings(9)
-        assert (second.kind, second.attempts) == (DESTINATION, 1)
-        await one.postpone(first, 0.0, "it stood still")
-        assert await one.claim_endings(9) == [], "another process works on it"
-        for _ in range(20):  # a fault of the server is no attempt
-            await other.postpone(second, 5.0, "the disk is full", counts=False)
-            assert await other.claim_endings(9) == []
-            store.clock.advance(5)
-            (second,) = await other.claim_endings(9)
-            assert second.attempts == 1
-        await other.finish(second, "done", "there")
-        await one.finish(first, "failed", "late")
-        assert (await one.endings_of(["1"]))["1"][DESTINATION].state == "done"
-        assert [each.kind for each in await one.claim_endings(9)] == [WEBHOOK]
-
-    run(test)
+        assert second.attempts == 1
+    await other.finish(second, "done", "there")
+    await one.finish(first, "failed", "late")
+    assert (await one.endings_of(["1"]))["1"][DESTINATION].state == "done"
+    assert [each.kind for each in await one.claim_endings(9)] == [WEBHOOK]
 
 
-def test_endings_of_each_client_come_in_turn(run: Run) -> None:
-    async def test(store: Store) -> None:
-        for number in range(20):
-            for due, client in enumerate("abc"):  # the endings of `a` are due for longer
-                await ended(store, f"{client}{number}", WEBHOOK, client=client, due=due)
-        first = await store.one.claim_endings(5)
-        assert [each.job[0] for each in first] == [*"abcab"]
-        found = await asyncio.gather(
-            *(each.claim_endings(100) for each in (store.one, store.other))
-        )
-        counts = Counter(each.job for each in (*first, *found[0], *found[1]))
-        assert len(counts) == counts.total() == 60
-
-    run(test)
+async def test_endings_of_each_client_come_in_turn(store: Store) -> None:
+    for number in range(20):
+        for due, client in enumerate("abc"):  # the endings of `a` are due for longer
+            await ended(store, f"{client}{number}", WEBHOOK, client=client, due=due)
+    first = await store.one.claim_endings(5)
+    assert [each.job[0] for each in first] == [*"abcab"]
+    found = await asyncio.gather(*(each.claim_endings(100) for each in (store.one, store.other)))
+    counts = Counter(each.job for each in (*first, *found[0], *found[1]))
+    assert len(counts) == counts.total() == 60
 
 
-def test_webhooks_are_tried_although_the_job_has_expired_meanwhile(run: Run) -> None:
-    async def test(store: Store) -> None:
-        one = store.one
-        await ended(store, "1", WEBHOOK)
-        (first,) = await one.claim_endings(9)
-        await one.postpone(first, 2 * RETENTION, "the receiver does not answer")
-        store.clock.advance(RETENTION + 1)
-        assert await one.expire() == ["1"]
-        store.clock.advance(2 * RETENTION)
-        await one.forget()
-        (again,) = await one.claim_endings(9)
-        assert again.kind == WEBHOOK
-        await one.finish(again, "done", "200")
-        await one.forget()
-        assert await one.find("1") is None
-
-    run(test)
+async def test_webhooks_are_tried_although_the_job_has_expired_meanwhile(store: Store) -> None:
+    one = store.one
+    await ended(store, "1", WEBHOOK)
+    (first,) = await one.claim_endings(9)
+    await one.postpone(first, 2 * RETENTION, "the receiver does not answer")
+    store.clock.advance(RETENTION + 1)
+    assert await one.expire() == ["1"]
+    store.clock.advance(2 * RETENTION)
+    await one.forget()
+    (again,) = await one.claim_endings(9)
+    assert again.kind == WEBHOOK
+    await one.finish(again, "done", "200")
+    await one.forget()
+    assert await one.find("1") is None
 
 
 # The database itself.
 
 
-def test_a_cancelled_transaction_ends_and_leaves_sqlite_unlocked(tmp_path: Path) -> None:
+async def test_a_cancelled_transaction_ends_and_leaves_sqlite_unlocked(
+    tmp_path: Path, sqlite: Store
+) -> None:
     """Its connection would else stay locked, and other processes wait for 30 seconds."""
     begun, goes_on = threading.Event(), threading.Event()
 
@@ -396,32 +356,26 @@ def test_a_cancelled_transaction_ends_and_leaves_sqlite_unlocked(tmp_path: Path)
         begun.set()
         goes_on.wait(60)
 
-    async def test(store: Store) -> None:
-        working = asyncio.create_task(store.one.database.run(slow))
-        await asyncio.to_thread(begun.wait)
-        working.cancel()
-        asyncio.get_running_loop().call_later(0.1, goes_on.set)
-        with pytest.raises(asyncio.CancelledError):
-            await working
-        with sqlite3.connect(tmp_path / "jobs.sqlite3", timeout=0) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-        connection.close()
-
-    with_stores(None, tmp_path)(test)
+    working = asyncio.create_task(sqlite.one.database.run(slow))
+    await asyncio.to_thread(begun.wait)
+    working.cancel()
+    asyncio.get_running_loop().call_later(0.1, goes_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    with sqlite3.connect(tmp_path / "jobs.sqlite3", timeout=0) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+    connection.close()
 
 
-def test_sums_of_jobs_read_an_index_alone(tmp_path: Path) -> None:
-    async def test(store: Store) -> None:
-        for query in (
-            "SELECT sum(stored) FROM darkroom_jobs",
-            "SELECT sum(stored) FROM darkroom_jobs WHERE client = 'me'",
-            "SELECT count(*) FROM darkroom_jobs WHERE client = 'me' AND state = 'queued'",
-        ):
-            asked = text(f"EXPLAIN QUERY PLAN {query}")
-            found = await store.one.database.run(lambda connection: [*connection.execute(asked)])  # noqa: B023
-            assert "COVERING INDEX" in str(found)
-
-    with_stores(None, tmp_path)(test)
+async def test_sums_of_jobs_read_an_index_alone(sqlite: Store) -> None:
+    for query in (
+        "SELECT sum(stored) FROM darkroom_jobs",
+        "SELECT sum(stored) FROM darkroom_jobs WHERE client = 'me'",
+        "SELECT count(*) FROM darkroom_jobs WHERE client = 'me' AND state = 'queued'",
+    ):
+        asked = text(f"EXPLAIN QUERY PLAN {query}")
+        found = await sqlite.one.database.run(lambda connection: [*connection.execute(asked)])  # noqa: B023
+        assert "COVERING INDEX" in str(found)
 
 
 @pytest.mark.parametrize("name", ["lock", "jobs.sqlite3"])
