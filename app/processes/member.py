@@ -25,7 +25,7 @@ from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.malloc import keep_freed_memory
 from workers.scheduling.worker import Worker
-from workers.supervision.startup import GpuUnusable, Started, start_worker
+from workers.supervision.startup import GpuUnusable, start_worker
 
 log = logging.getLogger("darkroom.member")
 
@@ -86,17 +86,27 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     started.
     """
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
+    given = orders.first
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
     try:
-        started = await asyncio.to_thread(_started, settings, orders.first, host)
+        started = await asyncio.to_thread(
+            start_worker,
+            settings,
+            host.on_batch,
+            weights=given["weights"],
+            gpu=given["gpu"],
+            full_batches=given["full_batches"],
+            stand_in="replaces" not in given,
+        )
     except GpuUnusable:
         log.exception("nothing can take the place of a worker")
         return ExitCode.FAILED
     freeze()
-    welcome = _welcome(started)
+    device = started.worker.load().device
+    welcome = Welcome(device, started.networks, started.degraded, _age())
     orders.ready()
-    listener = await _listening(orders.first["address"])
+    listener = await _listening(given["address"])
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(listener, worker, welcome))
@@ -123,22 +133,6 @@ def _abandon(code: ExitCode) -> NoReturn:
     none may be closed before the threads have ended, and only the kernel can end them.
     """
     os._exit(code)
-
-
-def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> Started:
-    return start_worker(
-        settings,
-        host.on_batch,
-        weights=given["weights"],
-        gpu=given["gpu"],
-        full_batches=given["full_batches"],
-        stand_in="replaces" not in given,
-    )
-
-
-def _welcome(started: Started) -> Welcome:
-    device = started.worker.load().device
-    return Welcome(device, started.networks, started.degraded, _age())
 
 
 def _age() -> float:

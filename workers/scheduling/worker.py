@@ -9,9 +9,8 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Generic
 
@@ -101,7 +100,7 @@ class EngineLine(Generic[SlotT]):
 
     `changed` is notified, under the lock of the worker, when there may be a batch for it; `waiting`
     says that its launch thread waits for that. Where it `yields`, its threads have a lower priority
-    than all threads beside them.
+    than all threads beside them. A thread is `launching` batches, and others are `collecting` them.
     """
 
     def __init__(
@@ -113,91 +112,19 @@ class EngineLine(Generic[SlotT]):
         self.changed = threading.Condition(lock)
         self.waiting = False
         self.launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
-        self._launch: threading.Thread | None = None
-        self._collect: list[threading.Thread] = []
+        self.launching: list[threading.Thread] = []
+        self.collecting: list[threading.Thread] = []
 
     def wake(self, ticket: Ticket) -> None:
         """Wake the launch thread for a new job if it waits; else it looks before it waits."""
         if self.waiting and (ticket.alone or ticket.job.lane in self.kinds):
             self.changed.notify()
 
-    def start(
-        self,
-        guarded: Callable[[Callable[[], None]], None],
-        launch: "Callable[[EngineLine[SlotT]], None]",
-        collect: "Callable[[EngineLine[SlotT]], None]",
-    ) -> None:
-        """Start a thread that launches batches, and the threads that collect them.
-
-        Each thread calls `guarded` with its loop.
-        """
-        self._launch = self._thread(partial(guarded, partial(launch, self)), "launch")
-        collected = partial(guarded, partial(collect, self))
-        n = self.engine.collectors
-        self._collect = [self._thread(collected, "collect") for _ in range(n)]
-        for thread in (self._launch, *self._collect):
-            thread.start()
-
-    def join(self, left: Callable[[], float | None]) -> bool:
-        """Wait at most `left()` seconds for each thread that collects; return whether all ended."""
-        for thread in self._collect:
-            thread.join(left())
-        return not any(thread.is_alive() for thread in self._collect)
-
-    def close(self, left: Callable[[], float | None]) -> bool:
-        """Close the engine, and wait at most `left()` seconds for the thread that launches.
-
-        Return whether it ended.
-        """
-        self.engine.close()  # wakes that thread, should it still wait for a slot
-        if self._launch is None:
-            return True
-        self._launch.join(left())
-        return not self._launch.is_alive()
-
-    def _thread(self, loop: Callable[[], None], name: str) -> threading.Thread:
-        def run() -> None:
-            show_thread(name)
-            if self.yields:
-                lower_priority()
-            loop()
-
-        return threading.Thread(target=run, name=name, daemon=True)
-
 
 def show_thread(name: str) -> None:
     """Let `top -H` and the like list the calling thread by this name. Linux only."""
     with suppress(OSError):
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
-
-
-def notify(lines: Iterable[EngineLine[SlotT]]) -> None:
-    """Let all launch threads look for a batch again; the caller holds the lock of the worker."""
-    for line in lines:
-        line.changed.notify()
-
-
-def time_left(timeout: float | None, clock: Callable[[], float]) -> Callable[[], float | None]:
-    """Return a function that returns the remaining seconds of a timeout, or None without a
-    timeout.
-    """
-    until = None if timeout is None else clock() + timeout
-    return lambda: None if until is None else max(0.0, until - clock())
-
-
-def lines_of(
-    engine: Engine[SlotT], background: Engine[SlotT] | None, lock: threading.RLock
-) -> list[EngineLine[SlotT]]:
-    """Return the engines of a worker: without an engine for the background, a single engine
-    for all lanes.
-    """
-    if background is None:
-        return [EngineLine(engine, ALL, lock, yields=False)]
-    behind = frozenset({Lane.BACKGROUND})
-    return [
-        EngineLine(engine, ALL - behind, lock, yields=False),
-        EngineLine(background, behind, lock, yields=True),
-    ]
 
 
 log = logging.getLogger("darkroom.worker")
@@ -230,13 +157,20 @@ class Worker(Generic[SlotT]):
         self._under_way = UnderWay()
         self._stopping = self._alive = False
         self._rate = Throughput()
-        self._lines = lines_of(engine, background, self._lock)
+        behind = frozenset({Lane.BACKGROUND} if background is not None else ())
+        self._lines = [EngineLine(engine, ALL - behind, self._lock, yields=False)]
+        if background is not None:
+            self._lines.append(EngineLine(background, behind, self._lock, yields=True))
 
     def start(self) -> None:
         """Start the threads."""
         self._alive = True
         for line in self._lines:
-            line.start(self._guarded, self._launch_loop, self._collect_loop)
+            line.launching = [self._thread(line, self._launch_loop, "launch")]
+            n = line.engine.collectors
+            line.collecting = [self._thread(line, self._collect_loop, "collect") for _ in range(n)]
+            for thread in (*line.launching, *line.collecting):
+                thread.start()
 
     def submit(
         self,
@@ -263,7 +197,7 @@ class Worker(Generic[SlotT]):
         with self._lock:
             waited = self._batcher.cancel(ticket)
             if waited and ticket.alone:
-                notify(self._lines)  # other jobs need not wait for it any more
+                self._notify()  # other jobs need not wait for it any more
             return waited
 
     def load(self) -> Load:
@@ -288,7 +222,7 @@ class Worker(Generic[SlotT]):
         """
         with self._lock:
             self._batcher.limits = self._made_for.within(size, pixels, delay)
-            notify(self._lines)
+            self._notify()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Refuse new jobs, finish the accepted jobs, end the threads and the engine.
@@ -298,26 +232,46 @@ class Worker(Generic[SlotT]):
         """
         with self._lock:
             self._stopping = True
-            notify(self._lines)
-        left = time_left(timeout, self._clock)
-        if not all([line.join(left) for line in self._lines]):
+            self._notify()
+        until = None if timeout is None else self._clock() + timeout
+
+        def ended(thread: threading.Thread) -> bool:
+            thread.join(None if until is None else max(0.0, until - self._clock()))
+            return not thread.is_alive()
+
+        if not all([ended(thread) for line in self._lines for thread in line.collecting]):
             self._end()
             return False
-        return all([line.close(left) for line in self._lines])
+        for line in self._lines:
+            line.engine.close()  # wakes its launch thread, should it still wait for a slot
+        return all([ended(thread) for line in self._lines for thread in line.launching])
 
-    def _guarded(self, loop: Callable[[], None]) -> None:
-        try:
-            loop()
-        except BaseException:  # protects waiting callers: `_end` answers them
-            log.exception("the worker died")
-        self._end()
+    def _thread(
+        self, line: EngineLine[SlotT], loop: Callable[[EngineLine[SlotT]], None], name: str
+    ) -> threading.Thread:
+        def run() -> None:
+            show_thread(name)
+            if line.yields:
+                lower_priority()
+            try:
+                loop(line)
+            except BaseException:  # protects waiting callers: `_end` answers them
+                log.exception("the worker died")
+            self._end()
+
+        return threading.Thread(target=run, name=name, daemon=True)
+
+    def _notify(self) -> None:
+        """Let all launch threads look for a batch again; the caller holds the lock."""
+        for line in self._lines:
+            line.changed.notify()
 
     def _end(self) -> None:
         """Fail every job that was accepted and is not finished: after a drain, none."""
         with self._lock:
             self._alive = False
             left = self._batcher.drain() + self._under_way.clear()
-            notify(self._lines)
+            self._notify()
         text = "the worker stopped before the image was done; try again"
         deliver([(ticket, Failed(WorkerLost(text))) for ticket in left])
         for line in self._lines:
@@ -351,7 +305,7 @@ class Worker(Generic[SlotT]):
                     self._under_way.add(batch)
                     batch.note_device(True)
                 if any(ticket.alone for ticket in picked.dropped):
-                    notify(self._lines)  # other jobs need not wait for it any more
+                    self._notify()  # other jobs need not wait for it any more
                 if not (picked.batch or picked.dropped):
                     if not self._alive or (self._stopping and self._under_way.over(self._batcher)):
                         return None
@@ -401,7 +355,7 @@ class Worker(Generic[SlotT]):
     def _bisect(self, batch: Batch, error: Exception) -> None:
         """Run the halves of a failed batch again, until the guilty job fails alone."""
         if isinstance(error, EngineLost):
-            raise error  # no later batch can succeed: `_guarded` answers what is left
+            raise error  # no later batch can succeed: the thread answers what is left
         if len(batch.tickets) > 1:
             log.warning("%d jobs failed together, halving", len(batch.tickets), exc_info=error)
             self._claim(batch, batch.halves())
@@ -422,5 +376,5 @@ class Worker(Generic[SlotT]):
             # fault, although their answers may not have left yet.
             batch.note_device(False)
             if halves or self._stopping or trial or self._batcher.suspects:
-                notify(self._lines)
+                self._notify()
             return True
