@@ -86,11 +86,9 @@ def refuses(worker: RunningWorker) -> bool:
 
 async def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
     address = new_address()
-
     with ExitStack() as first:
         worker = first.enter_context(running_worker(ENGINE, LIMITS, address))
         ours = backend(address)
-        await ours.welcome()
         worker.gate.shut()
         tasks = [asyncio.create_task(ours.run(fake_job(n, n_pixels=5))) for n in range(9)]
         await on_device(worker)
@@ -101,7 +99,6 @@ async def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> No
 
 async def test_the_welcome_waits_for_all_workers_as_long_as_it_may() -> None:
     late = new_address()
-
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker, late)
         assert (await ours.welcome()).device == "fake"
@@ -180,7 +177,6 @@ async def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
 
 async def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
     address = new_address()
-
     ours = backend(address)
     late = fake_job(1, deadline=Deadline.after(0.05, time.monotonic()))
     with pytest.raises(DeadlineExceeded):
@@ -195,7 +191,6 @@ async def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> 
 async def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker, arena=3 * PAGE)
-        await ours.welcome()
         answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(100)))
         assert [number(each) for each in answers] == list(range(100))
 
@@ -203,7 +198,6 @@ async def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
 async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done() -> None:
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker, arena=PAGE)
-        await ours.welcome()
         worker.gate.shut()
         task = asyncio.create_task(ours.run(fake_job(1)))
         await on_device(worker)
@@ -219,7 +213,6 @@ async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_
 async def test_waiting_for_room_can_be_cancelled_at_any_point() -> None:
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker, arena=2 * PAGE)
-        await ours.welcome()
         for turns in range(12):
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(6)]
             for _ in range(turns):
@@ -243,7 +236,6 @@ async def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
 
     with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
         ours = backend(worker)
-        await ours.welcome()
         first = (await ours.run(fake_job(1, n_pixels=7))).result
         await asyncio.gather(*(ours.run(fake_job(n, n_pixels=7)) for n in range(50)))
         assert isinstance(first, Image)
@@ -259,7 +251,6 @@ async def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
 
     with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
         ours = backend(worker)
-        await ours.welcome()
         found = await asyncio.gather(
             *(ours.run(fake_job(n)) for n in range(4)), return_exceptions=True
         )
@@ -321,7 +312,6 @@ async def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_spea
 
 async def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
     address = new_address()
-
     ours = backend(address)
     with running_worker(ENGINE, LIMITS, address) as leaving:
         assert number(await ours.run(fake_job(1))) == 1
@@ -336,7 +326,6 @@ async def test_a_worker_that_is_given_up_keeps_slots_that_its_threads_may_still_
     with running_worker(ENGINE, LIMITS) as other, ExitStack() as first:
         worker = first.enter_context(running_worker(ENGINE, LIMITS))
         ours = backend(worker)
-        await ours.welcome()
         worker.gate.shut()
         working = asyncio.create_task(ours.run(fake_job(1)))
         await on_device(worker)
@@ -364,7 +353,6 @@ async def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() ->
 async def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker)
-        await ours.welcome()
         worker.gate.shut()
         held = asyncio.create_task(ours.run(fake_job(1)))
         await wait_until(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
@@ -375,7 +363,6 @@ async def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
 async def test_a_front_end_that_talks_nonsense_costs_nobody_else_anything() -> None:
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker)
-        await ours.welcome()
         with socket.socket(socket.AF_UNIX) as stranger:
             await asyncio.to_thread(stranger.connect, worker.address)
             arena = Arena.create(PAGE)
@@ -426,7 +413,6 @@ async def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
 
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker, arena=4 * PAGE)
-        await ours.welcome()
         worker.gate.shut()
         held = asyncio.create_task(ours.run(fake_job(9)))
         await on_device(worker)
@@ -446,7 +432,6 @@ async def test_while_closing_nobody_reads_that_no_worker_died() -> None:
     with ExitStack() as first:
         worker = first.enter_context(running_worker(ENGINE, LIMITS))
         ours = backend(worker)
-        await ours.welcome()
         worker.gate.shut()
         task = asyncio.create_task(ours.run(fake_job(1)))
         await on_device(worker)
@@ -490,7 +475,6 @@ async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answer
 
 async def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> None:
     address = new_address()
-
     ours = backend(address)
     task = asyncio.create_task(ours.run(fake_job(1)))
     for _ in range(MAX_LOSSES):

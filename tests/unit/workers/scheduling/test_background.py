@@ -2,25 +2,37 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
 from models.domain.deadline import Deadline
 from models.domain.job import Job, Lane
 from models.thread_priority import NICER, NICEST, can_lower_priority
-from tests.fakes import GUARD, FakeClock, FakeEngine, Gate, Inbox, fake_job
+from tests.fakes import GUARD, FakeClock, FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
 LIMITS = BatchLimits(8, 1 << 30)
 
 
+@contextmanager
+def started(worker: Worker[FakeSlot], gate: Gate | None = None) -> Iterator[None]:
+    """Run a worker, whose gate opens at the latest at the end."""
+    worker.start()
+    try:
+        yield
+    finally:
+        if gate is not None:
+            gate.open()
+        worker.stop()
+
+
 def test_interactive_jobs_do_not_wait_for_a_batch_in_the_background() -> None:
     gate, inbox = Gate(), Inbox()
     worker = Worker(FakeEngine(), LIMITS, background=FakeEngine(on_collect=gate))
-    worker.start()
-    try:
+    with started(worker, gate):
         behind = worker.submit(fake_job(1, lane=Lane.BACKGROUND), inbox)
         gate.wait_reached()
         for lane in (Lane.INTERACTIVE, Lane.BULK):
@@ -28,16 +40,12 @@ def test_interactive_jobs_do_not_wait_for_a_batch_in_the_background() -> None:
         assert inbox.all_of(behind) == []
         gate.open()
         assert inbox.answer_of(behind) == 1
-    finally:
-        gate.open()
-        worker.stop()
 
 
 def test_a_suspect_in_the_background_is_alone_on_both_engines() -> None:
     gate, inbox, order = Gate(), Inbox(), list[int]()
     worker = Worker(FakeEngine(on_collect=gate), LIMITS, background=FakeEngine())
-    worker.start()
-    try:
+    with started(worker, gate):
         first = worker.submit(fake_job(1), inbox)
         gate.wait_reached()
         alone = worker.submit(fake_job(2, lane=Lane.BACKGROUND), inbox, alone=True)
@@ -46,9 +54,6 @@ def test_a_suspect_in_the_background_is_alone_on_both_engines() -> None:
         gate.open()
         order += [inbox.answer_of(each) for each in (first, alone, after)]
         assert order == [1, 2, 3]
-    finally:
-        gate.open()
-        worker.stop()
 
 
 class LooksCounted(FakeClock):
@@ -76,8 +81,7 @@ def test_jobs_behind_a_cancelled_suspect_are_computed(lines: int) -> None:
     gate, inbox, clock = Gate(), Inbox(), LooksCounted()
     background = FakeEngine() if lines == 2 else None
     worker = Worker(FakeEngine(on_collect=gate), LIMITS, clock=clock, background=background)
-    worker.start()
-    try:
+    with started(worker, gate):
         clock.await_looks(lines)
         worker.submit(fake_job(1), inbox)
         gate.wait_reached()
@@ -89,17 +93,13 @@ def test_jobs_behind_a_cancelled_suspect_are_computed(lines: int) -> None:
         assert worker.cancel(alone)
         gate.open()
         assert inbox.answer_of(after) == 3
-    finally:
-        gate.open()
-        worker.stop()
 
 
 def test_jobs_in_the_background_are_computed_after_a_suspect_expired() -> None:
     gate, inbox, clock = Gate(), Inbox(), LooksCounted()
     front, background = FakeEngine(slots=3, on_collect=gate), FakeEngine()
     worker = Worker(front, LIMITS, clock=clock, background=background)
-    worker.start()
-    try:
+    with started(worker, gate):
         clock.await_looks(2)
         worker.submit(fake_job(1), inbox)
         gate.wait_reached()
@@ -111,9 +111,6 @@ def test_jobs_in_the_background_are_computed_after_a_suspect_expired() -> None:
         clock.advance(2.0)
         worker.submit(fake_job(4), inbox)  # wakes the other launch thread, which drops the suspect
         assert inbox.answer_of(after) == 3
-    finally:
-        gate.open()
-        worker.stop()
 
 
 @pytest.mark.skipif(not can_lower_priority(), reason="the system has no priorities of threads")
@@ -128,11 +125,8 @@ def test_only_the_threads_of_the_background_have_a_low_priority() -> None:
 
     inbox = Inbox()
     worker = Worker(noting("front"), LIMITS, background=noting("behind"))
-    worker.start()
-    try:
+    with started(worker):
         for lane in (Lane.INTERACTIVE, Lane.BACKGROUND):
             assert inbox.answer_of(worker.submit(fake_job(1, lane=lane), inbox)) == 1
-    finally:
-        worker.stop()
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     assert found == {"front": usual, "behind": min(usual + NICER, NICEST)}

@@ -13,12 +13,11 @@ from models.domain.errors import (
     DeadlineExceeded,
     Draining,
     InternalError,
-    ServiceError,
     Undecodable,
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, ReleaseReason, Result
+from models.domain.job import Completed, Job, ReleaseReason
 from models.domain.uncounted import uncounted
 from tests.fakes import (
     GUARD,
@@ -28,7 +27,6 @@ from tests.fakes import (
     Gate,
     Inbox,
     fake_job,
-    first_sample,
     number_of,
 )
 from workers.scheduling.batch import Batch, Observer
@@ -74,31 +72,26 @@ def busy(worker: Worker[FakeSlot], gate: Gate) -> None:
     gate.wait_reached()
 
 
-def test_every_job_gets_its_own_answer() -> None:
-    inbox = Inbox()
-    with running(FakeEngine(), size=4) as worker:
-        tickets = submit(worker, inbox, range(50))
-        assert [inbox.answer_of(ticket) for ticket in tickets] == list(range(50))
-
-
-def test_a_batch_grows_while_the_device_is_busy() -> None:
+def test_a_batch_grows_while_the_device_is_busy_and_is_delivered_and_observed_once() -> None:
+    sizes: list[int] = []
     gate, inbox = Gate(), Inbox()
     engine = FakeEngine(slots=1, on_collect=gate, keep=True)
-    with running(engine) as worker:
+    with running(engine, on_batch=lambda batch, _: sizes.append(len(batch.tickets))) as worker:
         busy(worker, gate)
-        tickets = submit(worker, inbox, range(5))
+        submit(worker, inbox, range(5))
         gate.open()
-        inbox.outcome_of(tickets[-1])
-    assert [len(batch) for batch in engine.batches] == [1, 5]
+    assert sizes == [len(batch) for batch in engine.batches] == [1, 5]
+    assert inbox.calls == [5]
 
 
-def test_the_outcomes_of_a_batch_arrive_in_one_delivery() -> None:
-    gate, inbox = Gate(), Inbox()
-    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
-        busy(worker, gate)
-        submit(worker, inbox, range(7))
-        gate.open()
-    assert inbox.calls == [7]
+def test_a_mailbox_or_an_observer_that_raises_stops_no_thread() -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("the loop is gone")
+
+    inbox = Inbox()
+    with running(FakeEngine(), on_batch=broken) as worker:
+        worker.submit(fake_job(), broken)
+        assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
 
 
 def test_a_lone_job_leaves_when_the_queue_delay_is_over() -> None:
@@ -122,19 +115,6 @@ def test_a_trace_says_how_long_the_job_waited_and_who_rode_along() -> None:
     trace = outcome.trace
     assert (trace.queue, trace.batch_size, trace.max_batch_size) == (3.0, 2, 2)
     assert trace.reason is ReleaseReason.FULL
-
-
-def test_an_error_that_is_a_value_harms_no_neighbour() -> None:
-    def answer(job: Job) -> Result | ServiceError:
-        return Undecodable("no image") if number_of(job) == 1 else first_sample(job)
-
-    gate, inbox = Gate(), Inbox()
-    with running(FakeEngine(slots=1, answer=answer, on_collect=gate)) as worker:
-        busy(worker, gate)
-        good, bad = submit(worker, inbox, [0, 1])
-        gate.open()
-        assert inbox.answer_of(good) == 0
-        assert isinstance(inbox.error_of(bad), Undecodable)
 
 
 @pytest.mark.parametrize("stage", ["launch", "collect"])
@@ -243,37 +223,6 @@ def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
         assert inbox.answer_of(kept) == 1
         assert isinstance(inbox.error_of(late), DeadlineExceeded)
     assert engine.seen == [PLUG, 1, 2, 1]
-
-
-def test_a_mailbox_that_raises_stops_no_thread() -> None:
-    def broken(_outcomes: object) -> None:
-        raise RuntimeError("the loop is gone")
-
-    inbox = Inbox()
-    with running(FakeEngine()) as worker:
-        worker.submit(fake_job(), broken)
-        assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
-
-
-def test_an_observer_that_raises_stops_no_thread() -> None:
-    def broken(_batch: Batch, _result: BatchResult) -> None:
-        raise RuntimeError("no metrics")
-
-    inbox = Inbox()
-    with running(FakeEngine(), on_batch=broken) as worker:
-        assert inbox.answer_of(worker.submit(fake_job(1), inbox)) == 1
-        assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
-
-
-def test_the_observer_sees_every_finished_batch() -> None:
-    sizes: list[int] = []
-    gate, inbox = Gate(), Inbox()
-    engine = FakeEngine(slots=1, on_collect=gate)
-    with running(engine, on_batch=lambda batch, _: sizes.append(len(batch.tickets))) as worker:
-        busy(worker, gate)
-        submit(worker, inbox, range(3))
-        gate.open()
-    assert sizes == [1, 3]
 
 
 def test_the_load_counts_the_waiting_and_the_running() -> None:
