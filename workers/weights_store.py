@@ -8,7 +8,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -83,8 +83,6 @@ class WeightsStore:
     """
 
     cache_folder: Path
-    client: Callable[[], httpx.Client] = new_client
-    sleep: Callable[[float], None] = time.sleep
 
     def path(self, published: PublishedWeights) -> Path:
         """Return the path of the file, whether it exists or not."""
@@ -112,10 +110,10 @@ class WeightsStore:
         verified_sha256(path, published.sha256)
         return path
 
-    def fetch(self, published: PublishedWeights, *, progress: bool | None = None) -> Path:
+    def fetch(self, published: PublishedWeights) -> Path:
         """Return the path of the verified file; download it if needed, which may take minutes.
 
-        `progress` draws a bar on stderr: True always, None on a terminal, False never.
+        A terminal shows a bar of the progress.
         """
         path = self.path(published)
         try:
@@ -123,7 +121,7 @@ class WeightsStore:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with _locked(path):
                     if not self._intact(published):
-                        self._download(published, progress)
+                        self._download(published)
         except OSError as error:
             raise self._unavailable(published, f"the cache folder fails: {error}") from error
         return path
@@ -132,7 +130,7 @@ class WeightsStore:
         present = self.status(published) is Status.PRESENT
         return present and verified_sha256(self.path(published), None) == published.sha256
 
-    def _download(self, published: PublishedWeights, progress: bool | None) -> None:
+    def _download(self, published: PublishedWeights) -> None:
         """Put the right file in place atomically.
 
         A server that cannot be reached is not tried again: without a network, a server that starts
@@ -140,13 +138,13 @@ class WeightsStore:
         """
         part = self.path(published).with_name(published.filename + ".part")
         try:
-            client = self.client()
+            client = new_client()
         except (ValueError, ImportError, httpx.InvalidURL) as error:  # a wrong proxy variable
             raise self._unavailable(published, f"no connection can be made: {error}") from error
         with client:
             for pause in (*PAUSES, None):
                 try:
-                    self._receive(client, published, part, progress)
+                    self._receive(client, published, part)
                     break
                 except httpx.HTTPError as error:
                     if isinstance(error, httpx.HTTPStatusError):
@@ -160,25 +158,22 @@ class WeightsStore:
                         problem = f"{published.url} {problem}"
                         raise self._unavailable(published, problem) from error
                     log.warning("download of %s broke off: %s", published.filename, error)
-                    self.sleep(pause)
+                    time.sleep(pause)
         actual = verified_sha256(part, None)
         if actual != published.sha256:
             part.unlink()
             raise self._unavailable(published, f"{published.url} sent sha256 {actual}")
         os.replace(part, self.path(published))
 
-    def _receive(
-        self, client: httpx.Client, published: PublishedWeights, part: Path, progress: bool | None
-    ) -> None:
+    def _receive(self, client: httpx.Client, published: PublishedWeights, part: Path) -> None:
         """Write the file as it arrives; raise WeightsUnavailable beyond the published size."""
-        hidden = None if progress is None else not progress
         name, size = published.filename, published.size
         with (
             client.stream(
                 "GET", published.url, headers={"Accept-Encoding": "identity"}
             ) as response,
             part.open("wb") as file,
-            tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=hidden) as bar,
+            tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=None) as bar,
         ):
             response.raise_for_status()
             for chunk in response.iter_raw():

@@ -26,11 +26,11 @@ class Orders:
     """Reader of orders; `first` are those that the process was started with."""
 
     def __init__(self) -> None:
-        self._channel = sys.stdin.fileno()
-        self._buffer = b""
-        while b"\n" not in self._buffer:
-            self._read()
-        self.first, *self._early = self._lines()
+        self._channel, self._buffer = sys.stdin.fileno(), b""
+        self._orders: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        while self._orders.empty():
+            self._receive()
+        self.first = self._orders.get_nowait()
         if sys.platform == "linux":
             # Not before: a forked process had another parent before it was adopted (prctl(2)).
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -38,15 +38,12 @@ class Orders:
 
     def attach(self) -> None:
         """Read further orders in the running event loop, and tell the parent that it works."""
-        self._later: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        for orders in self._early:
-            self._later.put_nowait(orders)
         asyncio.get_running_loop().add_reader(self._channel, self._receive)
         self._beating = asyncio.create_task(self._keep_beating())
 
     async def next(self) -> dict[str, Any]:
         """Wait for the next orders and return them."""
-        return await self._later.get()
+        return await self._orders.get()
 
     def ready(self) -> None:
         """Tell the parent that this process can work, once."""
@@ -62,16 +59,9 @@ class Orders:
             os.write(self._channel, message)
 
     def _receive(self) -> None:
-        self._read()
-        for orders in self._lines():
-            self._later.put_nowait(orders)
-
-    def _read(self) -> None:
         piece = os.read(self._channel, PIECE)
         if not piece:
             os._exit(ExitCode.ORPHANED)
-        self._buffer += piece
-
-    def _lines(self) -> list[dict[str, Any]]:
-        *lines, self._buffer = self._buffer.split(b"\n")
-        return [json.loads(line) for line in lines]
+        *lines, self._buffer = (self._buffer + piece).split(b"\n")
+        for line in lines:
+            self._orders.put_nowait(json.loads(line))

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from models.networks.resnet18 import BUNDLED, RESNET18
 from models.networks.spec import PublishedWeights
 from models.settings import Settings
 from models.weights.sources import Auto, LocalFile, Published, Random, WeightsSource, resolve
+from workers import weights_store
 from workers.weights_store import (
     PAUSES,
     Status,
@@ -86,15 +88,18 @@ def published(server: Origin) -> PublishedWeights:
     )
 
 
-@pytest.fixture
-def pauses() -> list[float]:
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the pauses that the store would have made, in seconds."""
-    return []
+    found: list[float] = []
+    monkeypatch.setattr(weights_store, "time", SimpleNamespace(sleep=found.append))
+    return found
 
 
 @pytest.fixture
-def store(tmp_path: Path, pauses: list[float]) -> WeightsStore:
-    return WeightsStore(tmp_path / "cache", direct, pauses.append)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightsStore:
+    monkeypatch.setattr(weights_store, "new_client", direct)
+    return WeightsStore(tmp_path / "cache")
 
 
 def direct() -> httpx.Client:
@@ -196,17 +201,18 @@ def test_a_server_that_cannot_be_reached_is_given_up_at_once_with_what_to_do(
 
 
 def test_unusable_proxies_and_folders_are_reported_as_such(
-    tmp_path: Path, published: PublishedWeights
+    tmp_path: Path, published: PublishedWeights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unusable() -> httpx.Client:
         raise ImportError("no socksio")
 
+    monkeypatch.setattr(weights_store, "new_client", unusable)
     with pytest.raises(WeightsUnavailable, match="no connection can be made: no socksio"):
-        WeightsStore(tmp_path, unusable).fetch(published)
+        WeightsStore(tmp_path).fetch(published)
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(WeightsUnavailable, match=r"the cache folder fails: .*file"):
-        WeightsStore(blocked, direct).fetch(published)
+        WeightsStore(blocked).fetch(published)
 
 
 def test_two_fetches_at_a_time_download_once(
@@ -260,28 +266,17 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("stream", "progress", "drawn"),
-    [
-        (io.StringIO, True, True),
-        (io.StringIO, None, False),
-        (Terminal, None, True),
-        (Terminal, False, False),
-    ],
-)
-def test_a_bar_is_drawn_when_asked_for_or_on_a_terminal(
+@pytest.mark.parametrize(("stream", "drawn"), [(io.StringIO(), False), (Terminal(), True)])
+def test_a_bar_is_drawn_on_a_terminal(
     store: WeightsStore,
     published: PublishedWeights,
     monkeypatch: pytest.MonkeyPatch,
-    stream: Callable[[], io.StringIO],
-    progress: bool | None,
+    stream: io.StringIO,
     drawn: bool,
 ) -> None:
-    stderr = stream()
-    monkeypatch.setattr("sys.stderr", stderr)
-    store.fetch(published, progress=progress)
-    assert ("tiny.pth: 100%" in stderr.getvalue()) is drawn
-    assert bool(stderr.getvalue()) is drawn
+    monkeypatch.setattr("sys.stderr", stream)
+    store.fetch(published)
+    assert ("tiny.pth: 100%" in stream.getvalue()) is drawn
 
 
 def asked(weights: str, **others: object) -> Settings:
@@ -292,31 +287,35 @@ def resolved(settings: Settings) -> WeightsSource:
     return resolve(settings, RESNET18)
 
 
-def test_a_name_of_the_catalogue_means_the_published_file_and_no_other() -> None:
-    assert resolved(asked("imagenet1k_v1")) == Published(CATALOGUE["imagenet1k_v1"])
+DIGEST = "a" * 64
+LABELS = {"weights_labels": "labels.txt", "weights_sha256": DIGEST}
 
 
-def test_who_asks_for_nothing_gets_imagenet_s_or_the_bundled_weights() -> None:
-    assert resolved(Settings()) == Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)
-    assert resolved(asked("bundled")) is BUNDLED
-
-
-@pytest.mark.parametrize(("weights", "seed"), [("random", 0), ("random:0", 0), ("random:7", 7)])
-def test_random_has_a_seed(weights: str, seed: int) -> None:
-    assert resolved(asked(weights)) == Random(seed)
-
-
-@pytest.mark.parametrize("name", ["own.pth", "folder/own.safetensors", "/abs/OWN.PTH"])
-def test_a_file_is_known_by_its_suffix_and_comes_with_its_labels(name: str) -> None:
-    digest = "a" * 64
-    settings = asked(name, weights_labels="labels.txt", weights_sha256=digest)
-    assert resolved(settings) == LocalFile(Path(name), Path("labels.txt"), digest)
-
-
-def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("weights", "others", "source"),
+    [
+        ("auto", {}, Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)),
+        ("bundled", {}, BUNDLED),
+        ("imagenet1k_v1", {}, Published(CATALOGUE["imagenet1k_v1"])),
+        ("random", {}, Random(0)),
+        ("random:0", {}, Random(0)),
+        ("random:7", {}, Random(7)),
+        *(
+            (name, LABELS, LocalFile(Path(name), Path("labels.txt"), DIGEST))
+            for name in ("own.pth", "folder/own.safetensors", "/abs/OWN.PTH")
+        ),
+        (
+            "~/own.pth",
+            {"weights_labels": "~/labels.txt"},
+            LocalFile(Path("/home/me/own.pth"), Path("/home/me/labels.txt"), None),
+        ),
+    ],
+)
+def test_the_setting_names_a_source(
+    weights: str, others: dict[str, str], source: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    found = resolved(asked("~/own.pth", weights_labels="~/labels.txt"))
-    assert found == LocalFile(Path("/home/me/own.pth"), Path("/home/me/labels.txt"), None)
+    assert resolved(asked(weights, **others)) == source
 
 
 def test_a_file_without_labels_is_refused() -> None:
