@@ -72,7 +72,6 @@ BULK = (
 """What a bulk command reads and writes, then what answers it."""
 
 WORKERS = (
-    "start_times",
     "malloc",
     "kernels",
     "preprocess",

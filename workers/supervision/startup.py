@@ -25,7 +25,6 @@ from workers.operations import FilterChain
 from workers.scheduling.batch import Observer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
-from workers.start_times import StartTimes
 
 if TYPE_CHECKING:
     from workers.engines.cpu.network import CpuNetwork
@@ -160,7 +159,6 @@ def _cpu_worker(
 def _on_gpu(
     settings: Settings, on_batch: Observer, weights: bool, gpu: int, full_batches: bool
 ) -> Started:
-    times = StartTimes()
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedNetwork, make_context
     from workers.engines.model import Loaded, State, load_models
@@ -176,19 +174,15 @@ def _on_gpu(
         full = full_batches
         return GraphedNetwork(state, precision, spec, size, device, optimize, full_batches=full)
 
-    times.end("imports")
     loaded: list[Loaded[GraphedNetwork]] = []
     room = max(settings.max_batch_pixels, settings.max_pixels)
     cubins = CubinStore(folders(*_caches(settings)))
     make_context(device)
-    times.end("context")
     if weights:
         loaded = load_models(settings, device, build)
-    times.end("weights")
     networks = [each.network for each in loaded if each.network is not None]
-    engine = CudaEngine(networks, size, room, device, cubins, times)
+    engine = CudaEngine(networks, size, room, device, cubins)
     engine.warm_up()
-    times.log(log, f"GPU {gpu}")
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
     return Started(worker, tuple(each.served for each in loaded), engine.degraded)
 

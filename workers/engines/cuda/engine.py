@@ -36,7 +36,6 @@ from workers.filters.registry import parse_one
 from workers.kernels.cubins import CubinStore
 from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult, EngineLost
-from workers.start_times import StartTimes
 
 # The test of a GPU's engine before it serves: every kind of batch in every slot.  Each slot owns
 # memory, events and a decoder, so work that succeeds in one may fail in another. The slots are
@@ -165,7 +164,7 @@ class CudaEngine:
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
     kernels, by default in the user's cache folder. `degraded` names the missing part of this
-    machine. `times` gets the seconds of the parts of the start.
+    machine.
     """
 
     def __init__(
@@ -175,10 +174,8 @@ class CudaEngine:
         max_pixels: int,
         device: str,
         cubins: CubinStore | None = None,
-        times: StartTimes | None = None,
     ) -> None:
         torch.cuda.set_device(device)
-        self._times = times or StartTimes()
         self.device = device
         self.collectors = SLOTS
         self._networks = networks
@@ -187,10 +184,8 @@ class CudaEngine:
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
         self._nvjpeg, self.degraded = hardware_decoder()
-        self._times.end("nvJPEG")
         log.info("CUDA: %s", versions())
         kernels = Kernels(cubins)
-        self._times.end("kernels")
         self._classifying: dict[str, Classifying] = {}
         for network in networks:
             cropper = Cropper(kernels, network.spec.preprocessing, network.table)
@@ -204,7 +199,6 @@ class CudaEngine:
         self._free: queue.SimpleQueue[GpuSlot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
             self._free.put(self._slot())
-        self._times.end("slots")
 
     @property
     def takes_jpegs(self) -> bool:
@@ -268,21 +262,17 @@ class CudaEngine:
         """
         for network in self._networks:
             network.capture(self._streams.compute)
-        self._times.end("graphs")
         most = self._max_batch_size
         counts = [*shared_sizes(most), most] if self._nvjpeg is not None else []
         if self._nvjpeg is not None:
             for n in shared_sizes(most):
                 self._states.add(n, self._nvjpeg.state(n))
-        self._times.end("decoder states")
         kinds = kinds_of(*samples(self._side), [each.spec for each in self._networks], counts)
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         try:
             run_self_test(slots, kinds, self.launch, self.collect, GpuSlot.clear)
-            self._times.end("self-test")
             for slot in slots if self._nvjpeg is not None else ():
                 prepare(slot, self._side)
-            self._times.end("encoders")
         finally:
             for slot in slots:
                 self.release(slot)
