@@ -2,10 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from app.admission import Admission, Limits, Permit
 from app.admission.clients import LOCAL
@@ -13,6 +14,8 @@ from app.admission.counters import Counters
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import Lane
+
+P = ParamSpec("P")
 
 
 def admitted(admission: Admission, images: int, n_bytes: int = 0, client: str = LOCAL) -> Permit:
@@ -188,7 +191,12 @@ class Simulation:
         await asyncio.gather(*(one() for _ in range(under_way)))
 
 
-def simulate(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a scenario to its end, in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(scenario)
+def simulated(scenario: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test to its end in virtual time."""
+
+    @wraps(scenario)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(scenario(*args, **options))
+
+    return run

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.admission.counters import Total
-from tests.unit.app.admission.simulation import Seen, Simulation, simulate
+from tests.unit.app.admission.simulation import Seen, Simulation, simulated
 
 CAPACITY = 40.0
 """Images a second of the simulated server: two cores, 50 ms each."""
@@ -13,167 +13,142 @@ CAPACITY = 40.0
 
 @pytest.mark.parametrize("deadline", [1.0, 30.0])
 @pytest.mark.parametrize("load", [1, 2, 5, 20])
-def test_goodput_stays_and_what_is_accepted_ends_in_time(load: int, deadline: float) -> None:
-    async def scenario() -> None:
-        server, warm, seen = Simulation(), Seen(), Seen()
-        await server.open_loop("a", CAPACITY / 2, 5, deadline, warm)
-        start = server.clock()
-        await server.open_loop("a", CAPACITY * load, 12, deadline, seen)
-        goodput = seen.rate(start + 4, start + 12)
-        assert goodput >= CAPACITY * (0.95 if load > 1 else 0.8), "at 1 arrivals are the limit"
-        assert seen.died_of_accepted < 0.01
-        assert max(seconds for _, seconds in seen.good) < 5
-        late = [at - start for at, seconds in seen.refused if seconds > 0.05]
-        assert all(at < 2 for at in late), "the first seconds measure what the server can do"
-
-    simulate(scenario())
+@simulated
+async def test_goodput_stays_and_what_is_accepted_ends_in_time(load: int, deadline: float) -> None:
+    server, warm, seen = Simulation(), Seen(), Seen()
+    await server.open_loop("a", CAPACITY / 2, 5, deadline, warm)
+    start = server.clock()
+    await server.open_loop("a", CAPACITY * load, 12, deadline, seen)
+    goodput = seen.rate(start + 4, start + 12)
+    assert goodput >= CAPACITY * (0.95 if load > 1 else 0.8), "at 1 arrivals are the limit"
+    assert seen.died_of_accepted < 0.01
+    assert max(seconds for _, seconds in seen.good) < 5
+    late = [at - start for at, seconds in seen.refused if seconds > 0.05]
+    assert all(at < 2 for at in late), "the first seconds measure what the server can do"
 
 
 @pytest.mark.parametrize("seconds", [0.108, 0.124, 2.0])
-def test_what_was_let_in_is_not_refused_later_by_noise(seconds: float) -> None:
+@simulated
+async def test_what_was_let_in_is_not_refused_later_by_noise(seconds: float) -> None:
     """Costs of 0.108 and 0.124 s vary around a power of two, by which images are ordered."""
-
-    async def scenario() -> None:
-        server, seen, deadline = Simulation(seconds=seconds), Seen(), 50 * seconds
-        await server.closed_loop("a", 4, 60 * seconds, deadline, Seen())
-        start, capacity = server.clock(), 2 / seconds
-        await server.open_loop("a", 2 * capacity, 150 * seconds, deadline, seen)
-        assert seen.refused
-        assert all(late <= 0.05 for _, late in seen.refused)
-        assert not seen.died
-        assert seen.rate(start, server.clock()) >= 0.95 * capacity
-
-    simulate(scenario())
+    server, seen, deadline = Simulation(seconds=seconds), Seen(), 50 * seconds
+    await server.closed_loop("a", 4, 60 * seconds, deadline, Seen())
+    start, capacity = server.clock(), 2 / seconds
+    await server.open_loop("a", 2 * capacity, 150 * seconds, deadline, seen)
+    assert seen.refused
+    assert all(late <= 0.05 for _, late in seen.refused)
+    assert not seen.died
+    assert seen.rate(start, server.clock()) >= 0.95 * capacity
 
 
-def test_a_server_whose_images_take_five_times_what_was_expected_lets_few_die() -> None:
-    async def scenario() -> None:
-        server, seen = Simulation(seconds=0.2), Seen()
-        await server.closed_loop("a", 1000, 40, 30.0, seen)
-        assert seen.died_of_accepted < 0.03
-        assert len(seen.good) > 0.9 * 10 * 40
-
-    simulate(scenario())
+@simulated
+async def test_a_server_whose_images_take_five_times_what_was_expected_lets_few_die() -> None:
+    server, seen = Simulation(seconds=0.2), Seen()
+    await server.closed_loop("a", 1000, 40, 30.0, seen)
+    assert seen.died_of_accepted < 0.03
+    assert len(seen.good) > 0.9 * 10 * 40
 
 
-def test_after_an_overload_a_lone_request_is_answered_as_before_within_two_seconds() -> None:
-    async def scenario() -> None:
-        server, seen, after = Simulation(), Seen(), Seen()
-        await server.open_loop("a", 20 * CAPACITY, 5, 2.0, seen)
-        start = server.clock()
-        while not after.good or after.good[-1][1] > 0.2:
-            await server.request("a", 2.0, after)
-        assert server.clock() - start < 2
-
-    simulate(scenario())
+@simulated
+async def test_after_an_overload_a_lone_request_is_answered_as_before_within_two_seconds() -> None:
+    server, seen, after = Simulation(), Seen(), Seen()
+    await server.open_loop("a", 20 * CAPACITY, 5, 2.0, seen)
+    start = server.clock()
+    while not after.good or after.good[-1][1] > 0.2:
+        await server.request("a", 2.0, after)
+    assert server.clock() - start < 2
 
 
 @pytest.mark.parametrize("under_way", [100, 500])
-def test_a_flood_of_one_client_hardly_delays_another(under_way: int) -> None:
-    async def scenario() -> None:
-        server, alone, beside, flood = Simulation(), Seen(), Seen(), Seen()
-        await server.open_loop("b", CAPACITY * 0.3, 20, 30.0, alone)
-        flooding = server.closed_loop("a", under_way, 30, 30.0, flood)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(flooding)
-            await asyncio.sleep(5)
-            group.create_task(server.open_loop("b", CAPACITY * 0.3, 25, 30.0, beside))
-        assert beside.p99() < 0.8, "the flood has up to 12 seconds of work in line"
-        assert not beside.died
-        assert len(beside.refused) <= 0.01 * len(beside.good)
-        assert len(flood.good) > 0.5 * CAPACITY * 30
-
-    simulate(scenario())
+@simulated
+async def test_a_flood_of_one_client_hardly_delays_another(under_way: int) -> None:
+    server, alone, beside, flood = Simulation(), Seen(), Seen(), Seen()
+    await server.open_loop("b", CAPACITY * 0.3, 20, 30.0, alone)
+    flooding = server.closed_loop("a", under_way, 30, 30.0, flood)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(flooding)
+        await asyncio.sleep(5)
+        group.create_task(server.open_loop("b", CAPACITY * 0.3, 25, 30.0, beside))
+    assert beside.p99() < 0.8, "the flood has up to 12 seconds of work in line"
+    assert not beside.died
+    assert len(beside.refused) <= 0.01 * len(beside.good)
+    assert len(flood.good) > 0.5 * CAPACITY * 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cores", "cost"), [(2, 0.2), (2, 1.0), (2, 10.0), (4, 1.0), (8, 10.0)])
-def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float) -> None:
+@simulated
+async def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float) -> None:
     """From the second image of the other client on: the first waits for bulk that has begun."""
-
-    async def scenario() -> None:
-        server, alone, beside, flood = Simulation(cores), Seen(), Seen(), Seen()
-        rate, deadline = 0.2 / server.seconds, 60.0
-        await server.open_loop("b", rate, 60, deadline, alone)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.closed_loop("a", 64, 70, deadline, flood, cost))
-            await asyncio.sleep(5)
-            await server.open_loop("b", rate, 3, deadline, Seen())
-            group.create_task(server.open_loop("b", rate, 60, deadline, beside))
-        assert beside.p99() <= 2 * alone.p99()
-        assert not beside.refused
-        assert len(flood.good) * cost * server.seconds >= 0.8 * (cores - 1) * 70
-
-    simulate(scenario())
+    server, alone, beside, flood = Simulation(cores), Seen(), Seen(), Seen()
+    rate, deadline = 0.2 / server.seconds, 60.0
+    await server.open_loop("b", rate, 60, deadline, alone)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.closed_loop("a", 64, 70, deadline, flood, cost))
+        await asyncio.sleep(5)
+        await server.open_loop("b", rate, 3, deadline, Seen())
+        group.create_task(server.open_loop("b", rate, 60, deadline, beside))
+    assert beside.p99() <= 2 * alone.p99()
+    assert not beside.refused
+    assert len(flood.good) * cost * server.seconds >= 0.8 * (cores - 1) * 70
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cores", "cost"), [(1, 1.0), (2, 0.2), (2, 10.0), (8, 1.0)])
-def test_the_first_image_beside_bulk_waits_only_for_an_image_that_has_begun(
+@simulated
+async def test_the_first_image_beside_bulk_waits_only_for_an_image_that_has_begun(
     cores: int, cost: float
 ) -> None:
     """The flood is more than may be past the line, so images of it wait there."""
-
-    async def scenario() -> None:
-        server, first, flood = Simulation(cores), Seen(), Seen()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.closed_loop("a", 32 + 32 * cores, 40, 60.0, flood, cost))
-            await asyncio.sleep(20)
-            await server.request("b", 60.0, first)
-        ((_, seconds),) = first.good
-        assert seconds <= 1.3 * server.seconds * (1 + cost) + 0.001
-
-    simulate(scenario())
+    server, first, flood = Simulation(cores), Seen(), Seen()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.closed_loop("a", 32 + 32 * cores, 40, 60.0, flood, cost))
+        await asyncio.sleep(20)
+        await server.request("b", 60.0, first)
+    ((_, seconds),) = first.good
+    assert seconds <= 1.3 * server.seconds * (1 + cost) + 0.001
 
 
-def test_bulk_gets_its_part_beside_small_clients_that_ask_for_more_than_the_server_can_do() -> None:
-    async def scenario() -> None:
-        server, small, flood = Simulation(cores=4, ageing=0.0), Seen(), Seen()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.closed_loop("a", 100, 30, 60.0, flood))
-            for client in "bcd":
-                group.create_task(server.closed_loop(client, 10, 30, 60.0, small))
-        assert len(flood.good) >= 0.8 * len(small.good) / 3
-
-    simulate(scenario())
+@simulated
+async def test_bulk_gets_its_part_beside_small_clients_that_ask_for_too_much() -> None:
+    server, small, flood = Simulation(cores=4, ageing=0.0), Seen(), Seen()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.closed_loop("a", 100, 30, 60.0, flood))
+        for client in "bcd":
+            group.create_task(server.closed_loop(client, 10, 30, 60.0, small))
+    assert len(flood.good) >= 0.8 * len(small.good) / 3
 
 
-def test_images_that_wait_for_memory_are_part_of_the_wait() -> None:
-    async def scenario() -> None:
-        server, first, more = Simulation(), Seen(), Seen()
-        await server.request("a", 30.0, Seen(), 10.0)
-        memory = asyncio.Semaphore(1)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(64):
-                group.create_task(server.request("a", 60.0, first, 10.0, memory))
-            await asyncio.sleep(2)
-            for _ in range(10):
-                group.create_task(server.request("a", 3.0, more, 10.0, memory))
-        assert len(more.refused) == 10
-        assert max(seconds for _, seconds in more.refused) == 0
-        assert not first.died
-        assert max(seconds for _, seconds in first.good) < 14, "half as fast as expected"
-
-    simulate(scenario())
+@simulated
+async def test_images_that_wait_for_memory_are_part_of_the_wait() -> None:
+    server, first, more = Simulation(), Seen(), Seen()
+    await server.request("a", 30.0, Seen(), 10.0)
+    memory = asyncio.Semaphore(1)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(64):
+            group.create_task(server.request("a", 60.0, first, 10.0, memory))
+        await asyncio.sleep(2)
+        for _ in range(10):
+            group.create_task(server.request("a", 3.0, more, 10.0, memory))
+    assert len(more.refused) == 10
+    assert max(seconds for _, seconds in more.refused) == 0
+    assert not first.died
+    assert max(seconds for _, seconds in first.good) < 14, "half as fast as expected"
 
 
-def test_bulk_has_all_cores_while_nobody_else_wants_something() -> None:
-    async def scenario() -> None:
-        server, other, flood = Simulation(), Seen(), Seen()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.closed_loop("a", 64, 30, 60.0, flood))
-            await asyncio.sleep(5)
-            await server.request("b", 60.0, other)
-        assert flood.rate(server.clock() - 20, server.clock()) >= 0.95 * CAPACITY
-
-    simulate(scenario())
+@simulated
+async def test_bulk_has_all_cores_while_nobody_else_wants_something() -> None:
+    server, other, flood = Simulation(), Seen(), Seen()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.closed_loop("a", 64, 30, 60.0, flood))
+        await asyncio.sleep(5)
+        await server.request("b", 60.0, other)
+    assert flood.rate(server.clock() - 20, server.clock()) >= 0.95 * CAPACITY
 
 
-def test_nothing_is_left_behind() -> None:
-    async def scenario() -> None:
-        server, seen = Simulation(images=50), Seen()
-        await server.open_loop("a", 10 * CAPACITY, 10, 1.0, seen)
-        for field in Total:
-            assert server.counters.total(field) == 0, field
-
-    simulate(scenario())
+@simulated
+async def test_nothing_is_left_behind() -> None:
+    server, seen = Simulation(images=50), Seen()
+    await server.open_loop("a", 10 * CAPACITY, 10, 1.0, seen)
+    for field in Total:
+        assert server.counters.total(field) == 0, field

@@ -15,7 +15,7 @@ from app.admission.permits import within_share
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
-from tests.unit.app.admission.simulation import Seen, Simulation, admitted, simulate
+from tests.unit.app.admission.simulation import Seen, Simulation, admitted, simulated
 
 
 def door(images: int = 64, **limits: int) -> Admission:
@@ -103,29 +103,27 @@ async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed: int) -> None:
-    async def scenario() -> None:
-        server, seen, chance = Simulation(images=40), Seen(), random.Random(seed)
-        tasks = []
-        for _ in range(400):
-            await asyncio.sleep(chance.expovariate(200))
-            client, deadline = chance.choice("abc"), chance.choice([0.05, 0.5, 5.0])
-            request = server.request(client, deadline, seen, chance.choice([0.5, 1.0, 3.0]))
-            tasks.append(asyncio.create_task(request))
-            if chance.random() < 0.5:
-                chance.choice(tasks).cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        counters = server.counters
-        fields = [Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS]
-        assert [counters.total(field) for field in fields] == [0] * len(fields)
-        for client, field in itertools.product("abc", ByKey):
-            assert counters.of(counters.key(f"client {client}"), field) == 0
-        assert server.admission.line.waiting == server.admission.backlog.left() == 0
-        after = Seen()
-        await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))
-        assert len(after.good) == 20
-
-    simulate(scenario())
+@simulated
+async def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed: int) -> None:
+    server, seen, chance = Simulation(images=40), Seen(), random.Random(seed)
+    tasks = []
+    for _ in range(400):
+        await asyncio.sleep(chance.expovariate(200))
+        client, deadline = chance.choice("abc"), chance.choice([0.05, 0.5, 5.0])
+        request = server.request(client, deadline, seen, chance.choice([0.5, 1.0, 3.0]))
+        tasks.append(asyncio.create_task(request))
+        if chance.random() < 0.5:
+            chance.choice(tasks).cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    counters = server.counters
+    fields = [Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS]
+    assert [counters.total(field) for field in fields] == [0] * len(fields)
+    for client, field in itertools.product("abc", ByKey):
+        assert counters.of(counters.key(f"client {client}"), field) == 0
+    assert server.admission.line.waiting == server.admission.backlog.left() == 0
+    after = Seen()
+    await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))
+    assert len(after.good) == 20
 
 
 def test_front_ends_add_up_what_one_client_holds() -> None:

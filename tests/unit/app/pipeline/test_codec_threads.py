@@ -31,27 +31,24 @@ async def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended()
     threads.close()
 
 
-def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
+async def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
     begun, go_on, done = threading.Event(), threading.Event(), list[int]()
 
     def first() -> None:
         begun.set()
         go_on.wait()
 
-    async def scenario() -> None:
-        threads = CodecThreads(1)
-        busy = asyncio.create_task(threads.run(first))
-        await asyncio.to_thread(begun.wait)
-        waiting = asyncio.create_task(threads.run(done.append, 1))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        go_on.set()
-        await busy
-        threads.close()
-
-    asyncio.run(scenario())
+    threads = CodecThreads(1)
+    busy = asyncio.create_task(threads.run(first))
+    await asyncio.to_thread(begun.wait)
+    waiting = asyncio.create_task(threads.run(done.append, 1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go_on.set()
+    await busy
+    threads.close()
     assert not done
 
 

@@ -73,17 +73,13 @@ def padded(data: bytes, size: int = LARGE_FILE) -> bytes:
         ([{"name": "resize", "width": 4000, "height": 4000}], ImageFormat.JPEG, 0, 0),
     ],
 )
-def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
+async def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
     ops: list[dict[str, Any]], format_: ImageFormat, opaque: int, with_alpha: int
 ) -> None:
     output = Output(OutputFormat(format_), Encoding())
     version, pool = Version(FilterChain(parse_chain(ops)), output), Pool()
-
-    async def scenario() -> None:
-        need = lambda seen: to_filter(version, MOST, seen)  # noqa: E731
-        await decode(decoder_of(pool), png(), need)
-
-    asyncio.run(scenario())
+    need = lambda seen: to_filter(version, MOST, seen)  # noqa: E731
+    await decode(decoder_of(pool), png(), need)
     assert pool.bounds[0] == Bounds(opaque, with_alpha, SMALL, 1.0)
 
 
@@ -115,7 +111,7 @@ def test_an_image_holds_what_it_needs_from_before_it_is_opened_or_decoded(
     assert len(pool.bounds) == asked
 
 
-def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_takes() -> None:
+async def test_a_damaged_jpeg_is_decoded_in_a_process_that_holds_its_memory() -> None:
     data, noted, pool = damaged_jpeg(), list[int](), Pool()
     plain = len(data) + 3 * codec.probe(data, max_pixels=MOST).n_pixels
 
@@ -123,23 +119,16 @@ def test_a_damaged_jpeg_is_decoded_in_a_process_which_holds_the_memory_that_it_t
         noted.append(seen.memory)
         return 90 << 20
 
-    async def scenario() -> None:
-        await decode(decoder_of(pool), data, need)
-
-    asyncio.run(scenario())
+    await decode(decoder_of(pool), data, need)
     assert len(pool.bounds) == 2
     assert plain in noted
     assert max(noted) >= codec.open_file(data, max_pixels=MOST).memory > plain
 
 
-def test_an_image_of_another_shape_than_the_typical_one_is_decoded_again_if_it_needs_more() -> None:
+async def test_an_image_of_an_untypical_shape_is_decoded_again_if_it_needs_more() -> None:
     pool = Pool()
-
-    async def scenario() -> None:
-        need = lambda seen: 90 << 20 if seen.info.width < TYPICAL[1] else 1  # noqa: E731
-        await decode(decoder_of(pool), png(), need)
-
-    asyncio.run(scenario())
+    need = lambda seen: 90 << 20 if seen.info.width < TYPICAL[1] else 1  # noqa: E731
+    await decode(decoder_of(pool), png(), need)
     assert len(pool.bounds) == 2
 
 

@@ -171,27 +171,24 @@ async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> 
     assert stream.closed
 
 
-def test_a_stream_that_ends_with_its_client_logs_no_error(
+async def test_a_stream_that_ends_with_its_client_logs_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        window, reading, body_ended = StreamWindow(1), asyncio.Event(), asyncio.Event()
+    window, reading, body_ended = StreamWindow(1), asyncio.Event(), asyncio.Event()
 
-        async def items() -> AsyncGenerator[str, None]:
-            reading.set()
-            await body_ended.wait()
-            raise Cancelled("the client left")
-            yield ""
+    async def items() -> AsyncGenerator[str, None]:
+        reading.set()
+        await body_ended.wait()
+        raise Cancelled("the client left")
+        yield ""
 
-        answers = run_window(Works("a"), items(), window, lambda _item: None)
-        asking = asyncio.ensure_future(anext(answers))
-        await reading.wait()
-        body_ended.set()  # so the reader ends in the same turn as the watch, and before it
-        window.left.set()
-        with pytest.raises(Cancelled):
-            await asking
-
-    asyncio.run(scenario())
+    answers = run_window(Works("a"), items(), window, lambda _item: None)
+    asking = asyncio.ensure_future(anext(answers))
+    await reading.wait()
+    body_ended.set()  # so the reader ends in the same turn as the watch, and before it
+    window.left.set()
+    with pytest.raises(Cancelled):
+        await asking
     gc.collect()
     assert not caplog.records
 
