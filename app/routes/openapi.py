@@ -346,28 +346,9 @@ _REPLY: Schema = {
     "description": "an inference response of the Open Inference Protocol, version 2",
 }
 
-_STATUSES: dict[int, str] = {
-    400: "The request, its shapes or its sizes are wrong",
-    404: "There is no such model or version",
-    413: "The body, an image or the number of images is over its limit",
-    415: "The body has another Content-Encoding, or images are of no format that is read",
-    422: "Images cannot be decoded or computed, and the output ERROR was not asked for",
-    504: "The deadline passed",
-}
-
-
-def _error(description: str, base: dict[str, Any] | None = None) -> dict[str, Any]:
-    kept = {k: v for k, v in (base or {}).items() if k == "headers"}
-    return {
-        "description": description,
-        "content": {"application/json": {"schema": _ERROR}},
-        **kept,
-    }
-
-
 INFERENCE_ERRORS: Responses = {
-    **{status: _error(base["description"], base) for status, base in PROBLEMS.items()},
-    **{status: _error(text) for status, text in _STATUSES.items()},
+    status: base | {"content": {"application/json": {"schema": _ERROR}}}
+    for status, base in PROBLEMS.items()
 }
 """The errors of the protocol, `{"error": "…"}`."""
 

@@ -1,6 +1,5 @@
 """Answers of inference requests: tensors, and the error about failed images."""
 
-import asyncio
 import gzip
 import json
 import zlib
@@ -79,9 +78,9 @@ def test_texts_behind_the_json_follow_their_lengths() -> None:
     assert raw == len(text).to_bytes(4, "little") + text
 
 
-def test_an_answer_names_its_weights_and_times() -> None:
+async def test_an_answer_names_its_weights_and_times() -> None:
     outputs = (WantedOutput("LOGITS", binary=False), WantedOutput("ERROR", binary=True))
-    response = asyncio.run(inference_reply(ANSWERS, style(*outputs)))
+    response = await inference_reply(ANSWERS, style(*outputs))
     length = int(response.headers[HEADER])
     reply = json.loads(bytes(response.body)[:length])
     assert (reply["model_name"], reply["model_version"], reply["id"]) == ("m", "v", "id")
@@ -99,31 +98,32 @@ def test_an_answer_names_its_weights_and_times() -> None:
 @pytest.mark.parametrize(
     ("coding", "unpacked"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)]
 )
-def test_an_answer_is_compressed_for_who_asks_for_one_coding(coding: str, unpacked: object) -> None:
+async def test_an_answer_is_compressed_if_one_coding_is_asked_for(
+    coding: str, unpacked: object
+) -> None:
     assert callable(unpacked)
     wanted = style(WantedOutput("LOGITS", binary=True))
-    plain = asyncio.run(inference_reply(ANSWERS, wanted))
-    packed = asyncio.run(inference_reply(ANSWERS, replace(wanted, accepts=coding)))
+    plain = await inference_reply(ANSWERS, wanted)
+    packed = await inference_reply(ANSWERS, replace(wanted, accepts=coding))
     assert packed.headers["Content-Encoding"] == coding
     assert unpacked(packed.body) == plain.body
-    several = asyncio.run(inference_reply(ANSWERS, replace(wanted, accepts="gzip, deflate, br")))
+    several = await inference_reply(ANSWERS, replace(wanted, accepts="gzip, deflate, br"))
     assert "Content-Encoding" not in several.headers
 
 
-def test_a_request_that_takes_no_errors_fails_with_the_highest_status() -> None:
+async def test_a_request_that_takes_no_errors_fails_with_the_highest_status() -> None:
     wanted = style(WantedOutput("LOGITS", binary=True), takes_errors=False)
     failed = [answer(0, BAD), answer(1, DeadlineExceeded("late")), answer(2, vector(1, 1, 1))]
-    response = asyncio.run(inference_reply(failed, wanted))
+    response = await inference_reply(failed, wanted)
     assert response.status_code == 504
     text = json.loads(bytes(response.body))["error"]
     assert "2 of 3 images failed, by index: 0: undecodable" in text
     busy = [answer(0, Overloaded("busy", retry_after=3.2))]
-    response = asyncio.run(inference_reply(busy, wanted))
+    response = await inference_reply(busy, wanted)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "4")
     many = [answer(n, BAD) for n in range(60)]
-    assert (
-        "and 50 more" in json.loads(bytes(asyncio.run(inference_reply(many, wanted)).body))["error"]
-    )
+    response = await inference_reply(many, wanted)
+    assert "and 50 more" in json.loads(bytes(response.body))["error"]
 
 
 REASON = "the first bytes are of no format that is read: JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF"
