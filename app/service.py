@@ -1,4 +1,4 @@
-"""The parts of one running server, and how a route reaches them."""
+"""The parts of a running server, and how a route reaches them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ class Computing:
     """The networks and the device that answer now: a worker that came back may have another device.
 
     `networks` begin with the default; there are none where the server only filters. `degraded`
-    says why the device is not the one that was asked for.
+    says why the device is not the wanted device.
     """
 
     networks: tuple[ServedNetwork, ...] = ()
@@ -102,9 +102,9 @@ class Service:
     bodies: dict[str, tuple[object, bytes]] = field(default_factory=dict)
     """Bodies that are made once, by name, each with the value that it was made of."""
     inference: InferenceStatistics = field(default_factory=InferenceStatistics)
-    """What the Open Inference Protocol's statistics show of this process."""
+    """The statistics of the Open Inference Protocol, of this process."""
     ending: list[Awaitable[None]] = field(default_factory=list)
-    """What still uses the parts when the server stops; they are stopped after it has ended."""
+    """Tasks that still use the parts when the server stops; the parts are stopped after them."""
     stopping: Event = field(default_factory=Event)
     """Set on SIGTERM: the server is not ready any more, but serves until the grace time ends."""
 

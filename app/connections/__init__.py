@@ -1,4 +1,4 @@
-"""Serve connections: bound how many there are, how long each may wait, and what a request may have.
+"""Serve connections: bound their number, the time that each may wait, and the size of requests.
 
 Start reading in `protocol.py`, which serves one connection.
 It may import `app.admission`, `app.http` and `models`.

@@ -74,7 +74,7 @@ class ConnectionLimits:
         )
 
     def client(self, host: str) -> str | None:
-        """Return the client whose connections those of `host` are, as requests are counted.
+        """Return the client of the connections from `host`, as requests are counted.
 
         Return None for a trusted proxy, whose connections carry requests of many clients, and for a
         Unix socket.
@@ -99,7 +99,7 @@ def raise_limit() -> int:
 
 
 class Incoming:
-    """One message that is arriving; each method raises the error of the limit that is exceeded."""
+    """A message that is arriving; each method raises the error of the limit that is exceeded."""
 
     __slots__ = (
         *("_coding", "_head_bytes", "_hosts", "_limits", "_lines", "_size"),
@@ -182,7 +182,7 @@ class Incoming:
         """Check the head or the chunks after `size` more bytes, all of this message, have come.
 
         The frames of chunks, their extensions and trailers may take twice as many bytes as the
-        body, and those of a head: tiny chunks cost the server more than they cost the client.
+        body, and the bytes of a head: tiny chunks cost the server more than they cost the client.
         """
         self._size += size
         most = self._limits.header_bytes
@@ -222,7 +222,7 @@ def target(url: bytes) -> tuple[str, bytes, bytes]:
 
 
 class BodyRate:
-    """Measures the body of one request; `scope` is that of the request.
+    """Measures the body of one request; `scope` is its ASGI scope.
 
     Only time in which the application waits for the client counts: a slow application does not make
     the client fail. A stream (see STREAM) may pause while it waits for answers, and needs the rate

@@ -67,11 +67,11 @@ RESET = 0.02
 first byte. The sweep of the table finds later resets."""
 
 MOST_AHEAD = 32
-"""Requests that a client may send before it has read the first one's answer."""
+"""Requests that a client may send before it has read the first answer."""
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its answer; `incoming` counts the request as it arrives.
+    """A request and its answer; `incoming` counts the request as it arrives.
 
     Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do not know
     chunks. `lingers` is true when the protocol must close the connection after the answer.
@@ -177,7 +177,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.client_key: Key | None = None
         self.phase = Phase.IDLE
         self.running: Cycle | None = None
-        """The request that the application works on, or the last one it worked on."""
+        """The request that the application works on, or worked on last."""
         self.incoming: Incoming | None = None
         """The request that has begun to arrive and is not complete."""
         self._table = table
@@ -409,7 +409,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """Run the next request, wait for one, or end the connection."""
+        """Run the next request, wait for a request, or end the connection."""
         self.server_state.total_requests += 1
         running = cast(Cycle, self.running)
         running.body = b""  # type: ignore[assignment]  # else an idle connection would keep it

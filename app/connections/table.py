@@ -35,7 +35,7 @@ hundreds may come to their end at the same moment, and take milliseconds each to
 
 
 class Phase(IntEnum):
-    """What a connection waits for."""
+    """The event that a connection waits for."""
 
     IDLE = 0
     """The first byte of a request, or the short rest of a body whose request has been answered."""
@@ -98,7 +98,7 @@ class ConnectionTable:
         }
 
     def enter(self, connection: Connection, host: str) -> ServiceError | None:
-        """Count a new connection of the client at `host`, for which another one may be closed.
+        """Count a new connection of the client at `host`; another connection may be closed for it.
 
         Return the error if no connection can make room now; the connection is then REFUSED, and
         the oldest refused connection ends if there are too many.
@@ -139,7 +139,7 @@ class ConnectionTable:
         return now - self._members[connection.phase].get(connection, now)
 
     def sweep(self) -> None:
-        """End all connections whose time is over, and look at those that work."""
+        """End all connections whose time is over, and look at connections that work."""
         for each in list(self._members[Phase.WORKING]):
             each.look()
         now = self.clock()
@@ -192,10 +192,10 @@ class ConnectionTable:
         return None if client is None else self._counters.key(f"client {client}")
 
     def _take(self, key: Key | None) -> ServiceError | None:
-        """Count one more connection, or return the error if a limit does not allow it."""
+        """Count another connection, or return the error if a limit does not allow it."""
         counters, most, per_client = self._counters, self.limits.connections, self.limits.per_client
         # The client's own limit comes first: if both are reached, a connection of the client makes
-        # room under both, while one of another client would be closed in vain.
+        # room under both, while a connection of another client would be closed in vain.
         if key and not counters.take_for(key, ByKey.CONNECTIONS, 1, per_client):
             return TooManyConnections(
                 f"this client has {per_client} connections, as many as one client may have; "

@@ -38,10 +38,10 @@ Body = AsyncGenerator[bytes | memoryview, None]
 
 
 class Closing(Protocol):
-    """What a body reads from, which is closed after the body."""
+    """The source of a body, which is closed after the body."""
 
     async def aclose(self) -> None:
-        """Release what is held."""
+        """Release the resources that are held."""
 
 
 class StreamedBody(Response):
@@ -98,7 +98,7 @@ class StreamedBody(Response):
 
 
 def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> Response:
-    """Return a response of known length; large ones are sent in pieces."""
+    """Return a response of known length; large files are sent in pieces."""
     if file.size <= PIECE:
         return Response(file.read(), headers=headers, media_type=media_type)
     sized = headers | {"Content-Length": str(file.size)}
@@ -112,7 +112,7 @@ def pieces_of(file: EncodedFile) -> Iterator[bytes]:
 
 
 async def in_turns(pieces: Iterable[bytes]) -> Body:
-    """Yield pieces that are made one by one; other tasks of the event loop run between them."""
+    """Yield pieces as they are made; other tasks of the event loop run between them."""
     for piece in pieces:
         yield piece
         await asyncio.sleep(0)
@@ -124,7 +124,7 @@ Answers = AsyncGenerator[Answer, None]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """The values with which the answers of one request are rendered.
+    """The values with which the answers of a request are rendered.
 
     `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
     both are None where no labels are wanted. `intake` is the time that reading the request took.
@@ -169,7 +169,7 @@ def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
 async def render(answers: Answers, form: str, rendering: Rendering) -> Response:
     """Return the response: `form` is JSON, IMAGE or one of STREAMS.
 
-    JSON and IMAGE await all answers here; the others take them while the response is sent.
+    JSON and IMAGE await all answers here; streams take them while the response is sent.
     """
     if form == JSON:
         return await json_reply(answers, rendering)
@@ -233,7 +233,7 @@ async def image_reply(answers: Answers, rendering: Rendering) -> Response:
 
 
 def _failed(answer: Answer) -> bool:
-    """Return whether an answer is an error, or has one in a part."""
+    """Return whether an answer is an error, or has an error in a part."""
     outcome = answer.outcome
     return isinstance(outcome, ServiceError) or (
         isinstance(outcome, Processed) and bool(outcome.errors)
@@ -254,7 +254,7 @@ def _n_labels(answer: Answer) -> int:
 
 
 async def json_lines(answers: Answers, rendering: Rendering) -> Body:
-    """Yield one record a line, each as it finishes; images are inside as base64."""
+    """Yield a record a line, each as it finishes; images are inside as base64."""
     async for each in answers:
         inline = InlineImages()
         text = line(rendering.record(each, inline=inline))

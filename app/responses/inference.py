@@ -43,7 +43,7 @@ class OutputTensor:
         return "BYTES" if isinstance(self.values, list) else "FP32"
 
     def data(self) -> list[float] | list[str]:
-        """Return the values as JSON has them: in one list; what is no number becomes null."""
+        """Return the values as JSON has them: in one list; NaN becomes null."""
         if isinstance(self.values, list):
             return self.values
         flat: list[float] = self.values.reshape(-1).tolist()
@@ -116,7 +116,7 @@ _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": lambda data: gzip.compress(data, _LEVEL),
     "deflate": lambda data: zlib.compress(data, _LEVEL),
 }
-"""Codings that a client gets if its Accept-Encoding names one of them and nothing else.
+"""Codings that a client gets if its Accept-Encoding names this coding and nothing else.
 
 Libraries ask for every coding that they know by default, and tensors of floats gain little.
 """
@@ -186,7 +186,7 @@ def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, b
 
 
 def reply_parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str, str | bool | int]:
-    """Return what every answer says: its weights, and the milliseconds of each stage of each image.
+    """Return the parameters of every answer: its weights, and the milliseconds of all stages.
 
     Values of parameters are texts, numbers and booleans, so the stages are JSON in a text.
     """

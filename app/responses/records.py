@@ -30,7 +30,7 @@ _MARKS = re.compile(re.escape(_MARK.encode()) + rb"([0-9]+)\.")
 
 
 class InlineImages:
-    """The images of one JSON text."""
+    """The images of a JSON text."""
 
     def __init__(self) -> None:
         self._images: list[EncodedFile] = []

@@ -1,4 +1,4 @@
-"""List what is served: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
+"""List filters and networks: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
 
 Bodies are made once and kept, so repeated requests cost little.
 """
@@ -51,7 +51,7 @@ async def filters() -> Response:
     responses=NOT_FOUND,
 )
 async def one_filter(name: str) -> Response:
-    """Describe one filter."""
+    """Describe a filter."""
     _check(name)
     return Response(_described(name), media_type=_JSON)
 
@@ -96,7 +96,7 @@ def _record(name: str) -> FilterRecord:
 
 
 def _models(service: Service) -> bytes:
-    """Return the body for the networks there are now; the last one is kept with their tuple."""
+    """Return the body for the networks there are now; the last body is kept with their tuple."""
     networks = service.computing().networks
     kept = service.bodies.get("models")
     if kept is None or kept[0] is not networks:
@@ -105,7 +105,7 @@ def _models(service: Service) -> bytes:
 
 
 def _listed(networks: Sequence[ServedNetwork]) -> bytes:
-    """Write the networks that have weights; `problem` is about the first one that has none."""
+    """Write the networks that have weights; `problem` is about the first without."""
     problems = (each.problem or "no weights are loaded" for each in networks if each.model is None)
     models = [_model(each.model) for each in networks if each.model is not None]
     catalogue = ModelCatalogue(models=models, problem=next(problems, None))

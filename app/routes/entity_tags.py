@@ -1,9 +1,9 @@
-"""Entity tags of answers with images, and the answer 304 to a client that has one already.
+"""Entity tags of answers with images, and the answer 304 to a client that has the answer already.
 
 A tag is made of everything that an answer depends on, so it is known before the work starts: the
 contents of the images, the options, the weights, and the versions of all definitions and codecs.
-Requests are POST, because they carry images, but they change nothing; 304 is what GET would be
-answered with.
+Requests are POST, because they carry images, but they change nothing; 304 is the
+answer to such a GET.
 
 All tags are weak (RFC 9110, section 8.8.1): `timing` differs each time, and scores and files that a
 GPU encodes may differ a little.

@@ -29,7 +29,7 @@ class ImageRoute(APIRoute):
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; count it in the metrics if admission refuses it."""
+        """Answer a request; count it in the metrics if admission refuses it."""
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return

@@ -84,9 +84,9 @@ CheckParts = Callable[[int], None]
 """Raise TooLarge if the images of a request may not have this number of parts each."""
 
 WantedOf = Callable[[Mapping[str, Any], Accept, Computing, CheckParts], Wanted]
-"""Map the options of a request, its Accept header and the networks to what is wanted of an image.
+"""Map the options of a request, its Accept header and the networks to the work that is wanted.
 
-One that asks for several parts of an image calls the last argument before it does any work on them.
+With several parts of an image, the last argument is called before any work on them.
 """
 
 FormOf = Callable[[Accept, bool], str]
@@ -237,7 +237,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     """Return a response that reads the images of a body of any length while it sends their records.
 
     Each image has its own permit, deadline and record, and as many are under way as a request may
-    have. Errors of the options are errors of the request, those of an image are its own.
+    have. Errors of the options are errors of the request, errors of an image are its own.
     """
     service = service_in(request.scope)
     settings = service.settings
@@ -295,7 +295,7 @@ def _are_long(options: Mapping[str, Any]) -> bool:
 
 
 def _one_of(offers: tuple[str, ...], refusal: str) -> FormOf:
-    """Return what chooses the form that Accept likes best, for any number of images."""
+    """Return a function that chooses the form that Accept likes best, for any number of images."""
     return lambda accept, _single: _negotiated(accept, offers, refusal)
 
 

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, version 2, at `/v2`: what KServe's and Triton's clients speak."""
+"""The Open Inference Protocol, version 2, at `/v2`, which clients of KServe and Triton speak."""
 
 import time
 from typing import Any
@@ -201,7 +201,7 @@ async def configuration(service: ServiceOf, model: str, version: str | None = No
     responses=OBJECT,
 )
 async def model_statistics(service: ServiceOf, model: str, version: str | None = None) -> Response:
-    """Count the requests of one model that this process has answered, and their times."""
+    """Count the requests of a model that this process has answered, and their times."""
     return _statistics(service, [_model(service, model, version)])
 
 
@@ -224,7 +224,7 @@ async def metadata(service: ServiceOf, model: str, version: str | None = None) -
 @router.get("/v2/repository/index", include_in_schema=False)
 @router.post("/v2/repository/index", operation_id="v2_repository_index", responses=OBJECTS)
 async def index(service: ServiceOf) -> Response:
-    """List all models, with the reason where one has no weights."""
+    """List all models, with the reason if a model has no weights."""
     return JSONResponse([_indexed(each) for each in models_of(service.computing().networks)])
 
 

@@ -64,7 +64,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 the answers."""
 
 _EXPOSED = ("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec", "ETag")
-"""Headers of answers that scripts of other origins may read, beside those that they always may."""
+"""Headers of answers that scripts of other origins may read, beside those of the CORS protocol."""
 
 _OWN = ("same-origin", "none")
 """Values of Sec-Fetch-Site of requests by a page of this server, or by a person at the browser."""
@@ -74,7 +74,7 @@ _SHOWN = 200
 
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-"""The form of W3C Trace Context, of which other values are not logged: they may have 64 KiB."""
+"""The form of W3C Trace Context, values of another form, which may have 64 KiB, are not logged."""
 
 
 def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metrics) -> None:
@@ -91,7 +91,7 @@ def logged(app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
 
 
 class AccessLog:
-    """The outermost ASGI middleware, so that it logs what the client receives.
+    """The outermost ASGI middleware, so that it logs the answer that the client receives.
 
     Every request gets its id, its metric and its log line.
     """
@@ -226,7 +226,7 @@ class ForeignPages:
 
     def _error(self, scope: Scope) -> ServiceError | None:
         host = header(scope, b"host") or ""
-        # Behind another server, such as Ray's, this process does not know what its names are.
+        # Behind another server, such as Ray's, this process does not know its names.
         listens = DEPARTURE in scope and METRICS_PORT not in scope
         if "*" not in self._hosts and host and listens and scope["path"] not in HEALTH:
             before, colon, _ = host.rpartition(":")

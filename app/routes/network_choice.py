@@ -18,9 +18,9 @@ _OF_VECTORS = ("vector_format",)
 def classification(
     options: ClassifyOptions | ProcessOptions, computing: Computing
 ) -> Classify | WeightsMissing:
-    """Return what a network is asked for, or the error where that network has no weights.
+    """Return the operation for a network, or the error where that network has no weights.
 
-    InvalidParameter is raised for an unknown network, which names those that are served, and for
+    InvalidParameter is raised for an unknown network, which names the served networks, and for
     options that have no meaning for the output.
     """
     served = computing.chosen(options.model)
@@ -29,7 +29,7 @@ def classification(
 
 
 def asked(options: ClassifyOptions | ProcessOptions, network: str) -> Classify:
-    """Return what the network of this name is asked for; raises InvalidParameter."""
+    """Return the operation for the network of this name; raises InvalidParameter."""
     _check(options)
     return _classify(options.top_k, options.function_to_apply, network, options.output)
 

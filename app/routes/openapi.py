@@ -1,4 +1,4 @@
-"""Describe in OpenAPI what FastAPI cannot know: bodies, options, answers, ids and API keys."""
+"""Describe for OpenAPI the bodies, options, answers, ids and API keys that FastAPI does not see."""
 
 import copy
 import json
@@ -110,7 +110,7 @@ LABELS: Responses = _OF_IMAGES | {
 """The answers of `POST /classify`."""
 
 DESCRIPTIONS: Responses = LABELS
-"""The answers of `POST /info`: records, as those of `POST /classify`."""
+"""The answers of `POST /info`: records, as `POST /classify` has."""
 
 IMAGES: Responses = _OF_IMAGES | {
     200: {
@@ -204,7 +204,7 @@ def process_document() -> dict[str, Any]:
 
 
 def job_parameters(query: type[BaseModel]) -> list[Schema]:
-    """Return the options of all operations of a job, and those of `query`, as a query has them."""
+    """Return the options of all operations of a job, and of `query`, as a query has them."""
     options = _options(ProcessOptions, FilterOptions, EncodingOptions, query)
     return _in_query({name: _as_text(schema) for name, schema in options.items()})
 

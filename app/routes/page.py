@@ -1,9 +1,9 @@
 """Serve the page for people at `/` and `/docs`, and its scripts and styles below `/page/`.
 
-What lies in `app/page/static/` is what browsers get, without a build step; they keep the files and
+Browsers get the files of `app/page/static/` without a build step; they keep the files and
 ask by their ETag whether they have changed. At `/docs` the page begins with the reference, which
 its scripts write from the OpenAPI document. Only the HTML is completed, by forms that work without
-a script: one for each operation that takes images.
+a script, a form for each operation that takes images.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ async def page(request: Request, service: ServiceOf) -> Response:
 
 @router.get("/page/{name}")
 async def file(name: str, request: Request) -> Response:
-    """Send one file of the page, or 304 if the browser has it."""
+    """Send a file of the page, or 304 if the browser has it."""
     if name == INDEX:
         raise HTTPException(404)
     found = await _files.get_response(name, request.scope)

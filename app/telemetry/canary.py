@@ -18,7 +18,7 @@ from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain
 
 LOOK = 0.25
-"""Seconds between two checks whether a worker runs; one that has returned is probed at once."""
+"""Seconds between two checks whether a worker runs; a returned worker is probed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Canary:
         return Readiness(ready, None if ready else self.problem or late, age, load)
 
     async def probe(self) -> None:
-        """Send one canary for each operation, and remember the outcome; neither is counted."""
+        """Send a canary for each operation, and remember the outcome; neither is counted."""
         with uncounted():
             await self._probe()
 
@@ -105,7 +105,7 @@ class Canary:
         self._passed_at, self.problem, self._absent = self._clock(), None, False
 
     async def keep_probing(self) -> None:
-        """Send a canary in each interval, and one as soon as a worker returns; never end."""
+        """Send a canary in each interval, and another as soon as a worker returns; never end."""
         due = self._clock() + self._interval
         while True:
             await asyncio.sleep(min(LOOK, self._interval))
@@ -137,7 +137,7 @@ def _same(one: Result, other: Result) -> bool:
 
 
 def canary_operations(networks: Iterable[ServedNetwork]) -> list[Operation]:
-    """Return what canaries ask for: a label of each network, or a filter where none has weights."""
+    """Return the operations of canaries: a label of each network, or a filter without weights."""
     labels = [Classify(top_k=1, network=each.name) for each in networks if each.model is not None]
     return [*labels] or [FilterChain((parse_one("invert", {}),))]
 

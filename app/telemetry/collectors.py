@@ -1,4 +1,4 @@
-"""Collect what is read when metrics are requested: the load, limits, networks, processes, GPUs."""
+"""Collect the load, limits, networks, processes and GPUs when metrics are requested."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ GPU_READINGS: Readings[tuple[Any, Any]] = (
         lambda gpu: gpu[0].nvmlDeviceGetTemperature(gpu[1], gpu[0].NVML_TEMPERATURE_GPU),
     ),
 )
-"""What NVML reads of a GPU; the argument is the library and the handle of a device."""
+"""The values that NVML reads of a GPU; the argument is the library and the handle of a device."""
 
 _DEVICE_READINGS: Readings[Load] = (
     (
@@ -112,9 +112,9 @@ def _gauges(
 
 @dataclass(frozen=True)
 class AtScrape(Collector):
-    """Collector of what the whole server does now; functions return what may change.
+    """Collector of the state of the whole server; functions return values that may change.
 
-    `degraded` returns the reason why the device is not the one that was asked for, or None;
+    `degraded` returns the reason why the device is not the wanted device, or None;
     `devices` returns the load of each device, with the UUID of a GPU.
     """
 
@@ -182,7 +182,7 @@ class AtScrape(Collector):
 
 
 _DECODERS = "app.decoders.child.fork_server"
-"""What the command line of decoder processes and of their parent contains."""
+"""A part of the command line of decoder processes and of their parent."""
 
 _MEMBER = "app.processes.member"
 """The word of a command line behind which the name of a member of the server stands."""
@@ -218,7 +218,7 @@ class Processes(Collector):
     def _cpu_family(self, uses: Mapping[str, Sequence[ProcessUse]]) -> Metric:
         """Return the CPU time of each name, which never falls while this process lives.
 
-        Decoders come and go: those that have ended are counted by their parent of the same name. A
+        Decoders come and go: ended decoders are counted by their parent of the same name. A
         worker that has ended is not: its time would fall to the supervisor at once.
         """
         cpu = CounterMetricFamily("darkroom_process_cpu_seconds", "CPU time.", labels=["process"])
@@ -232,7 +232,7 @@ class Processes(Collector):
 
 
 def _name(use: ProcessUse, parent: str) -> str:
-    """Return what a process does; `parent` is the name of its parent."""
+    """Return the name of a process; `parent` is the name of its parent."""
     if any(_DECODERS in word for word in use.words):
         return parent if parent.startswith(_DECODERS_OF) else _DECODERS_OF + parent
     if _MEMBER in use.words[:-1]:

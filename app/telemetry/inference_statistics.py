@@ -1,4 +1,4 @@
-"""Count what the models of the Open Inference Protocol have done, for its statistics.
+"""Count the work of the models of the Open Inference Protocol, for its statistics.
 
 Source: Triton's extension for statistics,
 https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_statistics.md.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from models.domain.job import Trace
 
 MOST_BATCHES = 1024
-"""Micro-batches that are remembered so that the images of one count as one execution."""
+"""Micro-batches that are remembered so that the images of a batch count as one execution."""
 
 NANOSECONDS = 1_000_000_000
 
@@ -47,7 +47,7 @@ def _stages_of(trace: Trace) -> dict[str, float]:
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """The counts of one model in this process."""
+    """The counts of a model in this process."""
 
     last: float = 0.0
     images: int = 0

@@ -93,7 +93,7 @@ class HumanFormatter(logging.Formatter):
 def _one_word(value: str) -> str:
     """Return a value in quotes if it has spaces or quotes: in a path they could name other values.
 
-    What is in the quotes is escaped as in JSON.
+    The text in the quotes is escaped as in JSON.
     """
     if value.split() == [value] and '"' not in value:
         return value

@@ -56,7 +56,7 @@ FOLDER_PREFIX = "darkroom-metrics"
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own."""
+    """The metrics of a server, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -157,8 +157,8 @@ class Metrics:
     def watch(self, prompt: Sequence[Collector], slow: Sequence[Collector]) -> None:
         """Ask the collectors whenever metrics are requested; they speak of the whole server.
 
-        Those of `prompt` read what belongs to the event loop, and are asked there; those of `slow`
-        are asked in a thread.
+        Collectors of `prompt` read objects of the event loop, and are asked there; collectors of
+        `slow` are asked in a thread.
         """
         self._prompt, self._slow = prompt, slow
 
