@@ -30,8 +30,7 @@ from models.settings import Precision
 from tests.bench import wrk
 from tests.bench.load import raw_post
 from tests.bench.plan import BOUNDARY, multipart
-from tests.bench.subject import answers, started
-from tests.ports import free_port
+from tests.bench.subject import darkroom
 
 DARKROOM = [sys.executable, "-m", "app.cli"]
 READY_WITHIN = 300.0
@@ -107,19 +106,17 @@ def forms(
     photos: Path, connections: list[int], flags: list[str], program: str
 ) -> list[dict[str, float]]:
     """Return the rate of forms of 16 photos with each number of connections, from wrk."""
-    port = free_port()
     files = [path.read_bytes() for path in sorted(photos.iterdir()) if path.is_file()]
     groups = [list(islice(cycle(files), 16 * n, 16 * n + 16)) for n in range(len(files))]
     form = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-    serve = [*DARKROOM, "serve", "--port", str(port), "--log-level", "warning", *flags]
     found = []
     with TemporaryDirectory() as folder:
         requests = Path(folder) / "requests"
         wrk.write_requests(requests, [raw_post("/classify", multipart(g), form) for g in groups])
-        with started(serve, port, Path(folder) / "log", answers("/readyz"), READY_WITHIN):
-            wrk.run(program, port, requests, connections[0], WARM_UP)
+        with darkroom("--log-level", "warning", *flags, within=READY_WITHIN) as server:
+            wrk.run(program, server.port, requests, connections[0], WARM_UP)
             for n in connections:
-                report = wrk.run(program, port, requests, n, SECONDS)
+                report = wrk.run(program, server.port, requests, n, SECONDS)
                 rate = round(16 * report.per_second, 1)
                 found.append({"connections": n, "images_per_second": rate, "errors": report.errors})
     return found

@@ -12,15 +12,12 @@ import asyncio
 import json
 import sys
 import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.bench.overload import closed_loop, open_loop
-from tests.bench.subject import answers, started
+from tests.bench.overload import FLAGS, closed_loop, open_loop
+from tests.bench.subject import darkroom
 from tests.bench.traffic import Connections, Reply, Request, percentile
 from tests.pictures import jpeg
-from tests.ports import free_port
 
 UNDER_WAY = 64
 PER_BULK = 16
@@ -103,14 +100,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="of each part")
     parser.add_argument("--front-ends", default="0")
     given = parser.parse_args()
-    port = free_port()
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-    command += ["--weights", "random", "--gpus", "0", "--log-level", "warning"]
-    command += ["--front-ends", given.front_ends]
-    with TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        with started(command, port, log, answers("/readyz"), 60):
-            print(json.dumps(asyncio.run(measure(port, given.seconds))))
+    with darkroom(*FLAGS, "--front-ends", given.front_ends) as server:
+        print(json.dumps(asyncio.run(measure(server.port, given.seconds))))
 
 
 if __name__ == "__main__":

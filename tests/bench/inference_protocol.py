@@ -23,8 +23,6 @@ import json
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +33,7 @@ from models.networks.resnet18 import RESNET18
 from tests.bench import load
 from tests.bench.images import jpegs
 from tests.bench.plan import BOUNDARY, multipart
-from tests.bench.subject import Subject, answers, started
-from tests.ports import free_port
+from tests.bench.subject import Subject, darkroom
 from workers.preprocess import crop
 
 PATH = "/v2/models/resnet18/infer"
@@ -48,13 +45,9 @@ def main() -> None:
     """Measure, and print the result as JSON."""
     options = _options()
     forms = _requests(options.each, with_json=options.json)
-    port = free_port()
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-    command += ["--log-level", "error", *options.flags.split()]
     measured: dict[str, list[dict[str, float]]] = {name: [] for name in forms}
     with (
-        TemporaryDirectory() as folder,
-        started(command, port, Path(folder) / "log", answers("/readyz"), 120.0) as server,
+        darkroom("--log-level", "error", *options.flags.split()) as server,
         ProcessPoolExecutor(options.senders) as senders,
     ):
         for number in range(-1, options.rounds):  # the first round warms up, and is not counted

@@ -17,7 +17,6 @@ Run: python -m tests.bench.mixed_load [--rate 5] [--seconds 20] [--rounds 3] [--
 import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +25,9 @@ from typing import Any
 
 import httpx
 
-from tests.bench.subject import Subject, answers, started
+from tests.bench.subject import Subject, darkroom
 from tests.bench.traffic import Connections, Request, percentile
 from tests.pictures import jpeg
-from tests.ports import free_port
 from tests.server import NO_TLS, PATIENCE
 
 FILES, ITEMS = 64, 400_000
@@ -162,17 +160,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--flags", default="--gpus 0", help="further flags of the server")
     given = parser.parse_args()
-    port = free_port()
     with TemporaryDirectory() as name:
         folder = Path(name) / "photos"
         folder.mkdir()
         for number in range(FILES):
             (folder / f"{number}.jpg").write_bytes(jpeg(number, 200, 150))
-        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-        command += ["--weights", "random", "--front-ends", "0"]
-        command += ["--log-level", "warning", "--data-folder", f"{name}/data"]
-        command += ["--storage-allow", folder.as_uri(), *given.flags.split()]
-        with started(command, port, Path(name) / "log", answers("/readyz"), 180) as subject:
+        flags = ["--weights", "random", "--front-ends", "0", "--log-level", "warning"]
+        flags += ["--data-folder", f"{name}/data", "--storage-allow", folder.as_uri()]
+        with darkroom(*flags, *given.flags.split()) as subject:
             print(json.dumps(asyncio.run(measure(subject, folder, given))))
 
 

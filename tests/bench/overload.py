@@ -22,13 +22,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from tests.bench.subject import Subject, answers, family, started, thread_seconds
+from tests.bench.subject import Subject, darkroom, family, thread_seconds
 from tests.bench.traffic import Connections, Reply, Request, percentile
 from tests.pictures import jpeg
-from tests.ports import free_port
 
+FLAGS = ("--weights", "random", "--gpus", "0", "--log-level", "warning")
 LOADS = (1, 2, 5, 20)
 CLOSED_LOOP = 16
 DEADLINE_MS = 3000
@@ -223,14 +222,8 @@ def main() -> None:
     parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
     parser.add_argument("--front-ends", default="0")
     given = parser.parse_args()
-    port = free_port()
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-    command += ["--weights", "random", "--gpus", "0", "--log-level", "warning"]
-    command += ["--front-ends", given.front_ends]
-    with TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        with started(command, port, log, answers("/readyz"), 180) as subject:
-            print(json.dumps(asyncio.run(measure(subject, given.seconds, given.loads))))
+    with darkroom(*FLAGS, "--front-ends", given.front_ends) as subject:
+        print(json.dumps(asyncio.run(measure(subject, given.seconds, given.loads))))
 
 
 if __name__ == "__main__":

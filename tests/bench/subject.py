@@ -3,12 +3,16 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.ports import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -98,6 +102,18 @@ def started(
         raise RuntimeError(f"{error}; its log ends: {tail(log)}") from error
     finally:
         _end(process)
+
+
+@contextmanager
+def darkroom(*flags: str, within: float = 180.0) -> Iterator[Subject]:
+    """Serve this checkout with these flags on a free port; it must be ready `within` seconds."""
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *flags]
+    with (
+        TemporaryDirectory() as folder,
+        started(command, port, Path(folder) / "log", answers("/readyz"), within) as subject,
+    ):
+        yield subject
 
 
 def answers(path: str) -> Callable[[int, Path], bool]:
