@@ -61,6 +61,8 @@ class AsyncWire:
         request = self._http.build_request(
             **request_options(call, seconds), content=_pieces(call.file) if call.file else None
         )
+        if call.file is None:
+            await request.aread()  # a form in one piece: see `SyncWire`
         try:
             response = await self._http.send(request, stream=True)
         except httpx.RequestError as error:
