@@ -117,54 +117,6 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 
-def test_filtering_that_was_killed_goes_on_and_redoes_nothing(tmp_path: Path) -> None:
-    folder, made, errors = tmp_path / "photos", tmp_path / "made", tmp_path / "errors"
-    (folder / "more").mkdir(parents=True)
-    for number in range(AHEAD + 4):
-        (folder / f"{number:03}.jpg").write_bytes(jpeg())
-    (folder / "more" / "000.png").write_text("no image")
-    pipe = folder / "more" / "last.jpg"
-    os.mkfifo(pipe)
-    failed = tmp_path / "made.failed.jsonl"
-
-    def recorded() -> int:
-        return b"".join(each.read_bytes() for each in tmp_path.glob("*.partial")).count(b"\n")
-
-    words = ["filter", str(folder), "--op", "invert", "--out", str(made), "--gpus", "0"]
-    with runs_of(words, errors) as runs:
-        first = runs.start()
-        until(lambda: recorded() >= 4)
-        os.kill(first, signal.SIGKILL)
-        assert runs.exit_code() == -signal.SIGKILL
-        kept = recorded()
-        times = {each: (made / each).stat().st_mtime_ns for each in names_in(made)[:kept]}
-        assert not failed.exists()
-        pipe.unlink()
-        pipe.write_bytes(jpeg())
-        runs.start()
-        assert runs.exit_code() == ExitCode.FAILED
-        assert f"{AHEAD + 6} images, {kept} of them by an earlier run, 1 failed" in (
-            errors.read_text()
-        )
-        runs.start()
-        assert runs.exit_code() == ExitCode.FAILED  # it tries the image again that failed
-        assert f"{AHEAD + 5} of them by an earlier run, 1 failed; 1 in" in errors.read_text()
-    assert times == {each: (made / each).stat().st_mtime_ns for each in times}
-    assert names_in(made) == [*(f"{n:03}.jpg" for n in range(AHEAD + 4)), "more/last.jpg"]
-    (record,) = map(json.loads, failed.read_text().splitlines())
-    assert (record["index"], record["status"]) == (AHEAD + 4, "error")
-    assert record["file"] == str(made / "more" / "000.png")
-    found = {each.name for each in tmp_path.iterdir()}
-    kept_beside = {"made.failed.jsonl", "made.failed.jsonl.origin.json"}
-    assert found == {"photos", "made", "errors"} | kept_beside
-
-
-def names_in(folder: Path) -> list[str]:
-    """Return the files below a folder; a temporary one would be among them."""
-    files = (each for each in folder.rglob("*") if each.is_file())
-    return sorted(str(each.relative_to(folder)) for each in files)
-
-
 def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Path) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     folder.mkdir()

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -138,25 +137,3 @@ def test_a_zip_of_results_appears_whole_or_not_at_all(
     with scripted(problem(422, "bad_archive")) as server, pytest.raises(InvalidRequest):
         zipped(kind, server.url, archive, out)
     assert [each.name for each in tmp_path.iterdir()] == ["photos.zip"]
-
-
-def test_a_large_zip_is_never_in_memory_as_a_whole(
-    kind: str, archive: Path, tmp_path: Path
-) -> None:
-    size, block = 16 << 20, bytes(1 << 20)
-
-    def large(exchange: Exchange) -> None:
-        exchange.head(200, "application/zip")
-        for _ in range(size >> 20):
-            exchange.handler.wfile.write(block)
-
-    out = tmp_path / "out.zip"
-    with scripted(large) as server:
-        tracemalloc.start()
-        try:
-            zipped(kind, server.url, archive, out)
-            _, most = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-    assert out.stat().st_size == size
-    assert most < size / 4

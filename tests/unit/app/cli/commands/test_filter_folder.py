@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -26,13 +27,16 @@ class Copying:
     """Engine that answers with each JPEG as it is, and with an error for any other file."""
 
     identity = None
+    ends_after = 99
 
     def __init__(self, _settings: object, work: Filtering, _servers: object, _total: int) -> None:
         self._work = work
 
     def answers(self, tasks: Iterator[Task]) -> Iterator[list[Finished]]:
         """Yield the answers one by one."""
-        for task in tasks:
+        for number, task in enumerate(tasks):
+            if number == self.ends_after:
+                raise KeyboardInterrupt
             data = contents.content(task.source, 1 << 20)
             assert isinstance(data, bytes)
             kind = self._work.version.output.format.of(ImageFormat.JPEG)
@@ -101,6 +105,31 @@ def test_the_results_of_a_folder_are_in_a_folder_even_of_one_image(tmp_path: Pat
     (tmp_path / "photos" / "a.jpg").write_bytes(jpeg())
     assert filtered(tmp_path / "photos", tmp_path / "made") == ExitCode.OK
     assert [each.name for each in (tmp_path / "made").iterdir()] == ["a.jpg"]
+
+
+def test_filtering_that_was_stopped_goes_on_and_redoes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, made = photos(tmp_path), tmp_path / "made"
+    with monkeypatch.context() as patch:
+        patch.setattr(Copying, "ends_after", 2)
+        patch.setattr(os, "_exit", exited)
+        with pytest.raises(SystemExit):
+            filtered(sources, made)
+    assert "the same command goes on" in capfd.readouterr().err
+    times = {each: each.stat().st_mtime_ns for each in made.rglob("*.jpg")}
+    assert len(times) == 2
+    assert filtered(sources, made) == ExitCode.FAILED
+    assert "4 images, 2 of them by an earlier run, 1 failed" in capfd.readouterr().err
+    assert filtered(sources, made) == ExitCode.FAILED  # the image that failed is tried again
+    assert "3 of them by an earlier run, 1 failed; 1 in" in capfd.readouterr().err
+    assert {each: each.stat().st_mtime_ns for each in times} == times
+    (record,) = map(json.loads, (tmp_path / "made.failed.jsonl").read_text().splitlines())
+    assert (record["index"], record["file"]) == (3, str(made / "more" / "d.jpg"))
+
+
+def exited(code: int) -> None:
+    raise SystemExit(code)
 
 
 def test_a_zip_has_the_files_of_a_folder_of_results(

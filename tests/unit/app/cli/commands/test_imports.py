@@ -45,23 +45,19 @@ print(*sys.modules, file=sys.stderr)
     return set(done.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("flag", ["--version", "--help"])
-def test_version_and_help_import_nothing_but_the_command_line(flag: str) -> None:
-    assert not imported(flag) & (NETWORKS | SERVING | PIXELS)
-
-
-def test_the_health_check_imports_nothing_but_the_command_line() -> None:
-    found = imported("health", "--help")
-    assert "app.cli.commands.health" in found
-    assert not found & (NETWORKS | SERVING | PIXELS)
-
-
-def test_help_of_serve_imports_neither_networks_nor_the_server() -> None:
-    assert not imported("serve", "--help") & (NETWORKS | SERVING)
-
-
-def test_the_list_of_filters_imports_neither_networks_nor_the_server() -> None:
-    assert not imported("filters") & (NETWORKS | SERVING)
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        (["--version"], NETWORKS | SERVING | PIXELS),
+        (["--help"], NETWORKS | SERVING | PIXELS),
+        (["health", "--help"], NETWORKS | SERVING | PIXELS),
+        (["serve", "--help"], NETWORKS | SERVING),
+        (["filters"], NETWORKS | SERVING),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_command_imports_no_more_than_it_needs(words: list[str], without: set[str]) -> None:
+    assert not imported(*words) & without
 
 
 def test_filtering_on_a_cpu_imports_no_library_of_networks(tmp_path: Path) -> None:
