@@ -1,4 +1,4 @@
-"""Workers on other hosts: the backend that asks replicas of Ray Serve, and what a replica holds.
+"""Workers on other hosts: the backend that asks replicas of Ray Serve, and the class of a replica.
 
 Each job is one call. Ray Serve chooses the replica, and carries jobs and answers. A job of a lost
 replica is sent again while its deadline allows: the work is pure, so a second run is safe. It is
@@ -119,12 +119,12 @@ class Replica:
         return Report(self._name, self._identity, self._busy_images, self.worker.load())
 
     async def describe(self) -> Offer:
-        """Return what this replica computes with."""
+        """Return the networks and the batch size of this replica."""
         return self._description
 
 
 class RayBackend:
-    """Backend on the replicas behind `handle`, of a deployment; belongs to one event loop.
+    """Backend on the replicas behind `handle`, of a deployment; belongs to a single event loop.
 
     All replicas are asked for their state every `report_every` seconds; `on_change` is called when
     some have come or gone. `identity` is that of the weights which the front end names in answers,
@@ -159,11 +159,11 @@ class RayBackend:
         return sum([each.busy_images for _, each in self._reports.values()])
 
     def absence(self) -> float:
-        """Return the seconds until a replica is expected; 0 while there is one."""
+        """Return the seconds until a replica is expected; 0 while there is a replica."""
         return self._absence.back_in(bool(self._reports))
 
     async def run(self, job: Job) -> Completed:
-        """Return the answer of one job; a hung replica is answered with 504 at the deadline."""
+        """Return the answer of a job; a hung replica is answered with 504 at the deadline."""
         if self._closing.is_set():
             raise Draining("this server is stopping; ask another one")
         self.submitted += 1
@@ -272,7 +272,7 @@ class RayBackend:
         return [each if isinstance(each, Report) else None for each in there]
 
     def _take(self, answers: Sequence[Report | None]) -> None:
-        """Take the reports of all replicas; if none is missing, others exist no more.
+        """Take the reports of all replicas; if none is missing, other replicas exist no more.
 
         Otherwise silent replicas are remembered for a while.
         """
@@ -303,7 +303,7 @@ class _Lost(Exception):
 
 
 def _error_of(error: Exception) -> _Lost | ServiceError:
-    """Return the error of ours for one of Ray; log a fault of the replica's own code."""
+    """Return the error of ours for an error of Ray; log a fault of the replica's own code."""
     from grpc.aio import AioRpcError
     from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
     from ray.serve.exceptions import BackPressureError, RayServeException

@@ -53,7 +53,7 @@ class Classify:
     output: NetworkOutput = NetworkOutput.LABELS
     preprocessed: bool = False
     batch_key: Hashable = field(init=False, repr=False, compare=False)
-    """The key of jobs that may share a batch: those of one network, one output and one kind of
+    """The key of jobs that may share a batch: jobs of the same network, output and kind of
     input.
 
     Options of labels are not part of it, because the forward pass is the same. Keys are looked up
@@ -79,11 +79,11 @@ class DeviceJpeg:
 
 @dataclass(frozen=True, slots=True)
 class FilterChain:
-    """Filters that are applied in order, each to the result of the one before.
+    """Filters that are applied in order, each to the result of the filter before.
 
-    With `jpeg`, the device then encodes the result. `steps` are what engines run: the filters, with
-    each run of neighbouring tables as one table. `batch_key` has the names and passes of the steps;
-    parameters may differ within a batch.
+    With `jpeg`, the device then encodes the result. `steps` are the steps that engines run: the
+    filters, with each run of neighbouring tables as one table. `batch_key` has the names and passes
+    of the steps; parameters may differ within a batch.
     """
 
     filters: tuple[AnyFilter, ...]
@@ -121,7 +121,7 @@ class FilterChain:
 
     def memory(self, shape: Shape, *, overwrite: bool = False) -> int:
         """Return the most bytes that the CPU takes at a time for an image of this shape, by
-        estimate: the source, the input of a filter, and what that filter makes of it.
+        estimate: the source, the input of a filter, and the result of that filter.
 
         `overwrite`: the source may be overwritten, as it is of a job that owns it.
         """

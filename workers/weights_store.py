@@ -24,11 +24,11 @@ log = logging.getLogger("darkroom.weights")
 
 
 class WeightsUnavailable(Exception):
-    """The error for missing weights; its text gives the reason and says what to do."""
+    """The error for missing weights; its text gives the reason and advice."""
 
 
 class WeightsCorrupt(WeightsUnavailable):
-    """The error for a file that exists but is not the expected one."""
+    """The error for a file that exists but is not the expected file."""
 
     def __init__(self, path: Path, expected: str, actual: str) -> None:
         super().__init__(
@@ -102,7 +102,7 @@ class WeightsStore:
     def open_verified(self, published: PublishedWeights) -> Path:
         """Return the path of the verified file; never download and never write.
 
-        Raises WeightsCorrupt if the file is not the published one.
+        Raises WeightsCorrupt if the file is not the published file.
         """
         path = self.path(published)
         if not path.exists():

@@ -20,17 +20,17 @@ AT_ONCE = 64
 """Connections that are accepted in one turn of the event loop, so that requests go on beside."""
 
 PAUSE = 0.002
-"""Seconds in which a front end with fewer connections may accept before this one does."""
+"""Seconds in which a front end with fewer connections may accept before this front end does."""
 
 NO_ROOM = 0.1
-"""Seconds until the next try after one that failed: for too many open files, say."""
+"""Seconds until the next try after a try that failed: for too many open files, say."""
 
 TLS_END = 10.0
 """Seconds in which a client can read the last bytes and end TLS; asyncio itself would wait 30."""
 
 
 class ConnectionBalancer:
-    """Acceptor of one front end, from its creation to `close`, which closes its socket.
+    """Acceptor of a front end, from its creation to `close`, which closes its socket.
 
     `connected` makes a protocol for each connection; `counters` have the connections of all front
     ends, and `make_room` closes a connection when no descriptor is left. A front end that is slow
@@ -99,7 +99,7 @@ class ConnectionBalancer:
         self._take()
 
     def _take(self) -> bool:
-        """Accept a connection; return whether there was one."""
+        """Accept a connection; return False if no connection waits."""
         try:
             connection, _ = self._socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):

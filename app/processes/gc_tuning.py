@@ -4,7 +4,7 @@ import gc
 
 YOUNG = 20_000
 """New containers between two collections. With Python's own 700 they took 5 % of a front end's
-time; what a request leaves behind is nearly all freed without them."""
+time; nearly all objects of a request are freed without them."""
 
 
 def freeze() -> None:

@@ -1,4 +1,4 @@
-"""Run one process of a server of several: a front end or a worker, by its orders.
+"""Run a process of a server of several: a front end or a worker, by its orders.
 
 The supervisor starts it as `python -m app.processes.member NAME`; the name appears in lists of
 processes. A worker imports nothing of HTTP: that would make its start half a second longer.
@@ -36,15 +36,16 @@ HUNG = 30.0
 """Seconds beyond the longest deadline after which a device hangs that got no work done."""
 
 ALL_WORKERS = 60.0
-"""Seconds in which a server that starts waits for all its workers once one of them works: a front
-end's warm-up is to reach each. A front end that starts later serves with the workers that work."""
+"""Seconds in which a server that starts waits for all its workers once the first worker works: a
+front end's warm-up is to reach each. A front end that starts later serves with the workers that
+work."""
 
 BIND = 0.01
 """Seconds between two attempts to bind an address that is still in use."""
 
 
 def run() -> int:
-    """Do what the orders on standard input say until told to stop; return the exit code."""
+    """Follow the orders on standard input until told to stop; return the exit code."""
     orders = Orders()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
     # Front ends handle it while they serve. SIGTERM comes before it, so a process that gets it here
@@ -79,7 +80,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
 
 
 async def _worker(settings: Settings, orders: Orders) -> int:
-    """Load and warm up, then let front ends in; after SIGTERM finish what was accepted.
+    """Load and warm up, then let front ends in; after SIGTERM finish the accepted jobs.
 
     A worker that replaces a running worker waits for the address of that worker, and ends if it
     cannot use its GPU. The exit code is WORKER_DIED if the worker ended unasked: another worker is

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Orders:
-    """Reader of orders; `first` are those that the process was started with."""
+    """Reader of orders; `first` are the orders that the process was started with."""
 
     def __init__(self) -> None:
         self._channel, self._buffer = sys.stdin.fileno(), b""

@@ -1,6 +1,6 @@
 """Plan a server of several processes: front ends that share a socket, and workers.
 
-This builds their orders and passes them to the supervisor; what each process does is in
+This builds their orders and passes them to the supervisor; each process follows them in
 `app.processes.member`.
 """
 
@@ -41,7 +41,7 @@ CORES_FOR_TWO = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Numbers of front ends, GPUs and workers for each GPU; without GPUs one worker on the CPU."""
+    """Numbers of front ends, GPUs, and workers of each GPU; without GPUs, a worker on the CPU."""
 
     front_ends: int
     gpus: int

@@ -1,4 +1,5 @@
-"""A server of one command, in processes of its own behind a Unix socket; it ends with the command.
+"""A server of a single command, in processes of its own behind a Unix socket; it ends with the
+command.
 
 This is a composition root, as `plan.py` is for a server that everybody may reach. The socket
 listens before the server can answer, so the first requests of the command wait there meanwhile.
@@ -51,7 +52,7 @@ ONE_CLIENT: dict[str, Any] = {
     "data_folder": None,
     "tracing": False,
 }
-"""The settings of a server with one client, which is trusted."""
+"""The settings of a server with a single client, which is trusted."""
 
 
 class PrivateServer:

@@ -54,9 +54,9 @@ TURN = 0.5
 class Server(uvicorn.Server):
     """Server that drains at SIGTERM; SIGINT, or a second SIGTERM, skips the grace time.
 
-    Either ends a server that is still starting at once. With `orders` of a parent the server is one
-    of several front ends at one socket. `scraped` are the sockets of the port for metrics, if there
-    is one.
+    Either ends a server that is still starting at once. With `orders` of a parent the server
+    shares its socket with further front ends. `scraped` are the sockets of the port for metrics, if
+    that port is set.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     def _announce_end(self) -> None:
-        """Let each answer say that its connection ends, so that its client opens another one."""
+        """Let each answer say that its connection ends: its client opens a new connection."""
         if CLOSE not in self.config.encoded_headers:
             self.config.encoded_headers.append(CLOSE)
             default = self.server_state.default_headers
@@ -215,7 +215,8 @@ class Server(uvicorn.Server):
         """Accept no more connections, because another front end does; let the open ones end.
 
         Each answer says that its connection ends, so that clients which are busy come back on a new
-        one; the idle ones are closed when the grace time ends. Without connections it ends at once.
+        connection; idle connections are closed when the grace time ends. Without connections it
+        ends at once.
         """
         for each in self.servers:
             each.close()
@@ -227,7 +228,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     def _stop_grpc(self, seconds: float) -> None:
-        """Take no more calls; the service waits at most `seconds` for those in progress."""
+        """Take no more calls; the service waits at most `seconds` for the calls in progress."""
         if self._grpc is not None:
             ending = self.app.state.service.ending
             ending.append(asyncio.create_task(self._grpc.stop(seconds)))

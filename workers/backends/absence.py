@@ -30,9 +30,9 @@ def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
 class Absence:
     """Estimates when a worker will run again.
 
-    A start is expected to take as long as the last one took on this machine, from the start of the
-    process to its first answer. When that time has passed, the absence is expected to last as long
-    again as it has lasted.
+    A start is expected to take as long as the last start took on this machine, from the start of
+    the process to its first answer. When that time has passed, the absence is expected to last as
+    long again as it has lasted.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class Absence:
         self._rate = 0.0
 
     def back_in(self, alive: bool, *, hands_over: bool = False) -> float:
-        """Return the seconds until a worker is expected; 0 while one is running.
+        """Return the seconds until a worker is expected; 0 while a worker is running.
 
         With `hands_over` the last worker left, and its successor only takes its address.
         """
@@ -58,7 +58,7 @@ class Absence:
         return max(self._start - absent, 0.0) if absent < self._start else absent
 
     def rate(self, reported: float, alive: bool) -> float:
-        """Return the service rate that is reported, or the last known one."""
+        """Return the service rate that is reported, or the last known rate."""
         if reported > 0 or (alive and not self._rate):
             self._rate = reported
         return self._rate

@@ -14,7 +14,7 @@ from workers.scheduling.worker import Worker
 
 
 class LocalBackend:
-    """Backend on a started worker of this process; one event loop uses it at a time.
+    """Backend on a started worker of this process; a single event loop uses it at a time.
 
     `drain_timeout`: seconds that `aclose` gives the accepted jobs; None waits for all of them.
     """
@@ -24,7 +24,7 @@ class LocalBackend:
         self._drain_timeout = drain_timeout
 
     async def run(self, job: Job, *, alone: bool = False) -> Completed:
-        """Return the answer of one job; enforce the deadline here, so that a hung engine answers
+        """Return the answer of a job; enforce the deadline here, so that a hung engine answers
         504. A job that is `alone` shares the device with no other.
         """
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -61,7 +61,7 @@ class LocalBackend:
 
 
 def _deliver(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-    """Hand the outcomes of a batch to their loop: they cost the loop one wake-up, not one a job."""
+    """Hand the outcomes of a batch to their loop: they cost the loop a single wake-up."""
     outcomes[0][0].tag.get_loop().call_soon_threadsafe(_resolve, outcomes)
 
 

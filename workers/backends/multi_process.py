@@ -103,7 +103,7 @@ class Pending:
 
 
 class WorkerLine(FrameProtocol[FromWorker]):
-    """Connection to one worker process; `pending` are the jobs that it has not answered.
+    """Connection to a worker process; `pending` are the jobs that it has not answered.
 
     `over` is set when it accepts no more jobs, `gone` when the connection has ended. `left` says
     that the worker told that it leaves.
@@ -165,10 +165,10 @@ class WorkerLine(FrameProtocol[FromWorker]):
 
 
 class WorkerConnection:
-    """Connection to the worker at one address, renewed whenever that worker leaves or is lost.
+    """Connection to the worker at an address, renewed whenever that worker leaves or is lost.
 
-    `lines` are those that have not ended, oldest first, and the last: a worker that leaves keeps
-    its line until it has answered everything.
+    `lines` are the lines that have not ended, oldest first, and the last: a worker that leaves
+    keeps its line until it has answered everything.
     """
 
     def __init__(self, address: str, arena: Arena, backend: "ProcessBackend") -> None:
@@ -185,7 +185,7 @@ class WorkerConnection:
 
     @property
     def welcome(self) -> Welcome | None:
-        """Return the welcome of the present worker, else of the last one."""
+        """Return the welcome of the present worker, else of the last worker."""
         return next((each.welcome for each in reversed(self.lines) if each.welcome), None)
 
     async def close(self) -> None:
@@ -228,7 +228,7 @@ class WorkerConnection:
 
 
 class ProcessBackend:
-    """Backend on worker processes at Unix socket `addresses`; belongs to one event loop.
+    """Backend on worker processes at Unix socket `addresses`; belongs to a single event loop.
 
     `work` is the unanswered work of all front ends. `on_batch` is called for each finished batch
     that a worker reports to this front end.
@@ -271,11 +271,11 @@ class ProcessBackend:
 
     @property
     def current(self) -> Welcome:
-        """Return the last welcome of a worker; there must have been one."""
+        """Return the last welcome of a worker; call this after `welcome`."""
         return self._current or self._welcomed.result()
 
     async def run(self, job: Job) -> Completed:
-        """Return the answer of one job; a hung worker is answered with 504 at the deadline."""
+        """Return the answer of a job; a hung worker is answered with 504 at the deadline."""
         if self._closing:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
@@ -329,7 +329,7 @@ class ProcessBackend:
         ]
 
     def absence(self) -> float:
-        """Return the seconds until a worker is expected to run again; 0 while one does."""
+        """Return the seconds until a worker is expected to run again; 0 while a worker runs."""
         if self._closing or (self._load or self.load()).alive:
             return 0.0
         return self._back_in(any([link.line is not None for link in self._links]))
@@ -355,7 +355,7 @@ class ProcessBackend:
         await asyncio.gather(*(link.close() for link in self._links))
         self._arena.close()
 
-    # The way of one job.
+    # The way of a job.
 
     async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
         self.submitted += 1
@@ -478,7 +478,7 @@ class ProcessBackend:
         assert result is not None
         return Completed(result, done.trace)
 
-    # What lines report.
+    # Reports of lines.
 
     def forget_load(self) -> None:
         """Note that a worker reports another load, comes, leaves or is lost."""
@@ -497,7 +497,7 @@ class ProcessBackend:
             pending.waiter.set_result(done)
 
     def on_welcome(self, welcome: Welcome) -> bool:
-        """Return whether this worker equals the first one, whose labels clients have seen.
+        """Return whether this worker equals the first worker, whose labels clients have seen.
 
         If not, this front end finishes its work and ends, and its successor learns the new labels.
         """
@@ -533,7 +533,7 @@ class ProcessBackend:
 
 
 def identity_of(welcome: Welcome) -> object:
-    """Return what must not change in a server's life: networks, weights and labels."""
+    """Return the networks, weights and labels, which must not change in a server's life."""
     return [each.identity for each in welcome.networks]
 
 

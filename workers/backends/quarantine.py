@@ -12,7 +12,7 @@ from models.domain.image import Pixels, Source
 from workers.ipc.frames import encode_source
 
 ENTRIES = 1024
-"""Contents that are remembered, the oldest of which makes room for a new one."""
+"""Contents that are remembered; the oldest makes room for a new content."""
 
 DIGEST = 24
 """Bytes of a hash."""
@@ -22,7 +22,7 @@ SECONDS = 300.0
 
 
 class Quarantine:
-    """The content that one front end refuses, each for `SECONDS` after it was added.
+    """The content that a front end refuses, each for `SECONDS` after it was added.
 
     Every front end learns by itself which content ends workers: an image may end a worker twice for
     each of them.

@@ -82,7 +82,7 @@ class Cancel(Frame, frozen=True):
 class Welcome(Frame, frozen=True):
     """The first frame of a worker: its device, and the networks that it serves, default first.
 
-    `degraded` says why the device is not the one that was asked for. `start` is the seconds that
+    `degraded` says why the device is not the device that was asked for. `start` is the seconds that
     the worker's start took, which a successor that is not warm will take too.
     """
 
@@ -115,7 +115,7 @@ class LoadReport(Frame, frozen=True):
 
 
 class Batched(Frame, frozen=True):
-    """A finished micro-batch, reported to one front end for its metrics; filters name no
+    """A finished micro-batch, reported to a single front end for its metrics; filters name no
     network.
     """
 
@@ -129,7 +129,7 @@ class Batched(Frame, frozen=True):
 
 
 class Leaving(Frame, frozen=True):
-    """A worker takes no more jobs and has closed its address; it answers those that it has."""
+    """A worker takes no more jobs and has closed its address; it answers the jobs that it has."""
 
 
 ToWorker = Submit | Cancel
@@ -191,7 +191,7 @@ def decode_operation(encoded: bytes) -> Operation:
 
 
 def encode_source(source: Source) -> tuple[Pixels, JpegHeader | None]:
-    """Return what a slot carries, uint8 with three dimensions, and the header of a JPEG.
+    """Return the content of a slot, uint8 with three dimensions, and the header of a JPEG.
 
     A file has the shape (bytes, 1, 1), and a network's input (3, height, 4 · width).
     """
@@ -249,7 +249,7 @@ T = TypeVar("T")
 
 
 class FrameProtocol(asyncio.Protocol, Generic[T]):
-    """One end of a connection; classes of both ends derive from it.
+    """An end of a connection; the classes of both ends derive from this class.
 
     Unreadable bytes go to `on_broken`, and reading stops. The connection stays open: closing it
     would mean that this end no longer uses the arena. An error of `on_frame` is a fault of this
@@ -306,7 +306,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         self.on_lost()
 
     def send(self, *frames: Frame) -> None:
-        """Write frames, in one message with all others of this turn of the event loop.
+        """Write frames, in a single message with all frames of this turn of the event loop.
 
         Each message is a system call, which wakes the other end. Nothing is written once the other
         end is gone.

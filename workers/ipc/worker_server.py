@@ -47,7 +47,7 @@ log = logging.getLogger("darkroom.host")
 
 
 class ClientSession(FrameProtocol[ToWorker]):
-    """Session with one front end; it is one of the `sessions` until its connection ends."""
+    """Session with a front end; `sessions` holds it until its connection ends."""
 
     def __init__(self, worker: Worker[Any], arena: Arena, sessions: "set[ClientSession]") -> None:
         super().__init__(TO_WORKER)
@@ -165,7 +165,7 @@ class ClientSession(FrameProtocol[ToWorker]):
         self._close_if_broken()
 
     def _give_up(self) -> None:
-        """Drop the jobs that wait; those on the device finish there."""
+        """Drop the jobs that wait; jobs on the device finish there."""
         waiting = [n for n, ticket in self._tickets.items() if self._worker.cancel(ticket)]
         for number in waiting:
             del self._tickets[number]
@@ -184,7 +184,7 @@ HANDSHAKE = 5.0
 
 
 class WorkerServer:
-    """Server that lets front ends use one started worker; `on_batch` is the worker's observer."""
+    """Server that lets front ends use a started worker; `on_batch` is the worker's observer."""
 
     def __init__(self) -> None:
         self._busy = BusyTime()
@@ -211,7 +211,8 @@ class WorkerServer:
 
     def retire(self) -> None:
         """Give the address up: front ends connect to the next worker there, and wait for this
-        one. One that is connecting meanwhile is turned away, before it has submitted anything.
+        worker. A front end that is connecting meanwhile is turned away before it has submitted a
+        job.
         """
         self._retired = True
         if self._accepting is not None:
@@ -220,7 +221,7 @@ class WorkerServer:
             session.send(Leaving())
 
     def on_batch(self, batch: Batch, _result: BatchResult) -> None:
-        """Report a finished batch to one of the front ends; called on a collect thread."""
+        """Report a finished batch to the front end of its first job; called on a collect thread."""
         session, _ = batch.tickets[0].tag
         session.batched(batch, self._busy.add(batch.launched_at, time.monotonic()))
 

@@ -1,8 +1,8 @@
 """Supervise processes: start them, restart those that end, replace them, end them in order.
 
-What the processes do is not known here. Each has a socket as its standard input: its orders come on
-it, and its signs of life go back. When the socket closes, its parent has ended, and it ends at
-once.
+The work of the processes is not known here. Each process has a socket as its standard input: its
+orders come on it, and its signs of life go back. When the socket closes, its parent has ended, and
+it ends at once.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = logging.getLogger("darkroom.supervisor")
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """One process: `python -m module name`, its orders, and what it inherits."""
+    """A process: `python -m module name`, its orders, and the descriptors that it inherits."""
 
     name: str
     module: str
@@ -46,12 +46,12 @@ STOPPED = 10.0
 """Seconds of silence after which a process hangs that a signal has stopped."""
 
 WORKING = 30.0
-"""The same of one that can work. Its event loop is never busy for one of them; this has to hold on
-a machine that is many times too slow."""
+"""The same of a process that can work. Its event loop is never busy for a second; this has to hold
+on a machine that is many times too slow."""
 
 STARTING = 120.0
-"""The same of one that is starting. Imports, and the driver of a GPU, keep Python's lock for up to
-ten of them; the first heartbeat comes after some of that."""
+"""The same of a process that is starting. Imports, and the driver of a GPU, keep Python's lock for
+up to ten seconds; the first heartbeat comes after some of that."""
 
 LOOK = 0.1
 """Seconds between two looks at whether processes can work."""
@@ -67,7 +67,7 @@ sys.path.append(sys.path.pop(0))
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 """The program of a child; its first argument is the name of a module, which runs as by `python -m`,
-but with the packages of its parent, even those of a checkout that is not installed."""
+but with the packages of its parent, even the packages of a checkout that is not installed."""
 
 
 class Child:
@@ -202,10 +202,10 @@ class Child:
 
 
 START = 300.0
-"""Seconds that a process which replaces another one may take until it can work."""
+"""Seconds that a process which replaces another process may take until it can work."""
 
 LEAVE = {"leave": True}
-"""The order to take nothing new, to finish what was accepted, and to end."""
+"""The order to take nothing new, to finish the accepted work, and to end."""
 
 PAUSES = (0.0, 0.5, 2.0, 10.0)
 """Seconds before each restart of a process; they begin anew once it has run for `STABLE`. The first
@@ -222,8 +222,8 @@ class Supervisor:
 
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
     `on_ready` once, when all processes can work for the first time. On SIGUSR2 all processes are
-    replaced, one after the other; on SIGHUP as well, by those that `reload` returns, unless it
-    raises an error. The new process, which has the order `replaces`, can work before the old one
+    replaced, one after the other; on SIGHUP as well, by the processes that `reload` returns, unless
+    it raises an error. The new process, which has the order `replaces`, can work before the old one
     leaves. A replacement that fails ends the round: the processes that have not been replaced
     continue.
     """
@@ -242,7 +242,7 @@ class Supervisor:
         self._specs = {spec.name: spec for group in groups for spec in group}
         self._running: dict[str, Child] = {}
         self._leaving: dict[Child, asyncio.Task[None]] = {}
-        """The processes that another one has replaced and that have not ended."""
+        """The processes that have been replaced and that have not ended."""
         self._wanted: asyncio.Queue[list[ProcessSpec]] = asyncio.Queue()
         """The processes of each round of replacements to come."""
         self._stop = asyncio.Event()
@@ -281,7 +281,7 @@ class Supervisor:
             self._told(signal.SIGTERM)
 
     def _can_begin(self, waited: float) -> bool:
-        """Return whether all processes can work; after `PATIENCE` one of each group is enough."""
+        """Return whether all processes can work; after `PATIENCE`, a process of each group."""
         enough = any if waited > PATIENCE else all
         return all(enough(map(self._works, group)) for group in self._groups)
 
@@ -293,7 +293,8 @@ class Supervisor:
         """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
 
         Each SIGINT after that makes the end more urgent. Only processes that were asked to end are
-        urged here, so that the groups end in their order; the others are urged when they are asked.
+        urged here, so that the groups end in their order; further processes are urged when they are
+        asked.
         """
         if number is signal.SIGINT:
             self._code = self._code or ExitCode.INTERRUPTED
@@ -348,7 +349,7 @@ class Supervisor:
             log.warning("the end of %s could not be noted", child.name, exc_info=True)
 
     async def _end(self, spec: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
-        """Send SIGTERM to a process and those it replaces, and SIGKILL if they do not end."""
+        """Send SIGTERM to all processes of a name, and SIGKILL if they do not end."""
         for child in self._processes(spec.name):
             child.urge(self._urgency or 1)
         done, _ = await asyncio.wait([keeper], timeout=spec.patience)
@@ -360,7 +361,7 @@ class Supervisor:
         await asyncio.gather(keeper, return_exceptions=True)
 
     def _processes(self, name: str) -> list[Child]:
-        """Return the processes of this name: those that leave, and the one in their place."""
+        """Return the processes of this name: the leaving processes, and their successor."""
         return [each for each in [*self._leaving, *self._running.values()] if each.name == name]
 
     # Rolling replacement.
@@ -379,7 +380,7 @@ class Supervisor:
         self._wanted.put_nowait([specs[name] for name in self._specs if name in specs])
 
     async def _replace(self) -> None:
-        """Replace processes in rounds, one round after the other."""
+        """Replace processes in rounds, which follow each other."""
         while True:
             specs = await self._wanted.get()
             log.info("replacing %d processes", len(specs))
@@ -391,7 +392,7 @@ class Supervisor:
                 log.info("all processes have been replaced")
 
     async def _replaced(self, spec: ProcessSpec) -> bool:
-        """Replace a process; return whether the new one works in its place."""
+        """Replace a process; return whether the new process works in its place."""
         old = self._running.get(spec.name)
         try:
             new = await Child.start(spec, replaces=True)
@@ -423,7 +424,7 @@ class Supervisor:
         return True
 
     async def _leave(self, child: Child, patience: float) -> None:
-        """Wait for the end of a process that another one has replaced; kill it after `patience`."""
+        """Wait for the end of a process that has been replaced; kill it after `patience`."""
         try:
             async with asyncio.timeout(patience):
                 await child.wait()

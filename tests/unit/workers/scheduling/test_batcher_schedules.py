@@ -128,7 +128,7 @@ class Schedule(RuleBasedStateMachine):
 
 TestSchedule = Schedule.TestCase
 TestSchedule.settings = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=30,
     deadline=None,
     phases=set(Phase) - {Phase.explain},  # it traces every line, which takes minutes
