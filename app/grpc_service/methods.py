@@ -18,7 +18,7 @@ from app.admission.clients import client_of
 from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import SLOTS, Refusal, message_of, refused
 from app.grpc_service.messages import message_class
-from app.http.request import ClientLeft, before
+from app.http.request import before, departure_of
 from app.intake.body import BodyReader
 from app.intake.inference import (
     PREFIX,
@@ -116,7 +116,7 @@ async def infer(request: Request) -> Response:
     try:
         if service.pipeline.spans is not None:
             service.pipeline.spans.stages(timings)
-        found = await answers_of(service, permit, asked, began, ClientLeft(request))
+        found = await answers_of(service, permit, asked, began, departure_of(request.scope))
     except ServiceError:
         note(service, model, began, [], failed=True)
         raise

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from fastapi import Request
 from starlette.types import Scope
 
 from models.domain.alarms import Timeout, interrupted
@@ -62,12 +61,6 @@ def seconds_of(scope: Scope, settings: Settings) -> float:
     return min(int(given) / 1000, settings.max_deadline)
 
 
-async def disconnected(request: Request) -> None:
-    """Return when the client has disconnected; the body must have been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
     """Await `work`; raises DeadlineExceeded at the deadline, and Draining if the server ends."""
     try:
@@ -110,29 +103,13 @@ class Departure:
         self._call = None
 
 
-class ClientLeft:
-    """Waits until the client of a request has left; the request's body must have been read.
-
-    `departure` tells the same by a call, which needs no task. It is None if the server of the
-    request does not tell.
-    """
-
-    __slots__ = ("_request", "departure")
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self.departure: Departure | None = request.scope.get(DEPARTURE)
-
-    def __call__(self) -> Coroutine[Any, Any, None]:
-        """Return a coroutine that ends when the client has left."""
-        return disconnected(self._request)
+def departure_of(scope: Scope) -> Departure:
+    """Return the Departure of a request; a server that tells of none cancels the request itself."""
+    found: Departure | None = scope.get(DEPARTURE)
+    return found or Departure()
 
 
-Left = Callable[[], Coroutine[Any, Any, object]]
-"""Return when the client has left, so that the answers are not needed any more."""
-
-
-async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
+async def unless_left(departure: Departure, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` in the caller's own task; a client that leaves ends it with Cancelled."""
     task, gone = asyncio.current_task(), False
     assert task is not None
@@ -142,7 +119,7 @@ async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
         gone = True
         task.cancel()
 
-    stop = _watched(left, leave)
+    stop = departure.watch(leave)
     try:
         return await work
     except asyncio.CancelledError:
@@ -153,22 +130,6 @@ async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
         raise
     finally:
         stop()
-
-
-def _watched(left: Left, call: Callable[[], object]) -> Callable[[], object]:
-    """Call `call` once when the client leaves; return what ends that.
-
-    Where the server does not tell, a task waits for it: asking from time to time would cost more
-    and notice it later.
-    """
-    if isinstance(left, ClientLeft) and left.departure is not None:
-        return left.departure.watch(call)
-
-    async def watch() -> None:
-        await left()
-        call()
-
-    return asyncio.ensure_future(watch()).cancel
 
 
 STREAM = "stream"

@@ -24,7 +24,7 @@ from app.archives.reading import (
     on_thread,
     open_archive,
 )
-from app.http.request import ClientLeft, unless_left
+from app.http.request import departure_of, unless_left
 from app.intake.item import Found
 from app.intake.spool import Blob, keep
 from models.domain.errors import BadArchive, MalformedRequest, TooLarge
@@ -63,8 +63,7 @@ async def images_of(
 ) -> list[Found]:
     """Return the images in an archive, as `unpacked`; raises Cancelled if the client leaves."""
     work = unpacked(packed, permit, settings, already)
-    left = ClientLeft(request)  # without a departure, waiting for it would read the body
-    return await (unless_left(left, work) if left.departure else work)
+    return await unless_left(departure_of(request.scope), work)
 
 
 async def unpacked(packed: Blob, permit: Permit, settings: Settings, already: int) -> list[Found]:

@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
-from app.http.request import ClientLeft, unless_left
+from app.http.request import departure_of, unless_left
 from app.intake import archive_items
 from app.intake.multipart import filename_of, segments
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
@@ -231,7 +231,7 @@ class Acceptance:
             else:
                 await self._receive(request, kind, folder, room, digest)
                 reading = self._in_turn(asked.client, folder, room)
-                made = await unless_left(ClientLeft(request), reading)
+                made = await unless_left(departure_of(request.scope), reading)
             await asyncio.to_thread(self._folder.sync, id_)
             new = _new_job(id_, asked, made, folder, digest.hexdigest())
         except OSError as error:

@@ -17,7 +17,7 @@ import numpy as np
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
-from app.http.request import Left, StreamWindow
+from app.http.request import Departure, StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import (
@@ -96,7 +96,7 @@ class Pipeline:
         self._encoder = Encoder(decoders, self._threads, max_pixels)
 
     def answers(
-        self, request: ImageRequest, permit: Permit, left: Left
+        self, request: ImageRequest, permit: Permit, left: Departure
     ) -> AsyncGenerator[Answer, None]:
         """Yield the answer of each image as it finishes; raises Cancelled when the client leaves.
 
@@ -120,7 +120,7 @@ class Pipeline:
         return answer
 
     async def fetched(
-        self, items: tuple[Item, ...], permit: Permit, left: Left
+        self, items: tuple[Item, ...], permit: Permit, left: Departure
     ) -> tuple[Item, ...]:
         """Return the items with the contents of all URLs, or with the errors of their fetches.
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from app.http.request import Left, StreamWindow, unless_left
+from app.http.request import Departure, StreamWindow, unless_left
 from models.domain.errors import Cancelled
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ ItemT = TypeVar("ItemT")
 
 
 async def run(
-    work: Callable[[ItemT], Coroutine[Any, Any, T]], items: Sequence[ItemT], left: Left
+    work: Callable[[ItemT], Coroutine[Any, Any, T]], items: Sequence[ItemT], left: Departure
 ) -> AsyncGenerator[T, None]:
     """Yield what `work` returns for each item; raises Cancelled when the client leaves.
 
@@ -30,7 +30,8 @@ async def run(
     # The watch is in the same queue as the work, so that one wait notices both; its end, whatever
     # is in the queue before it, ends the iteration.
     tasks = _Tasks()
-    watch = tasks.start(left())
+    watch = tasks.add(asyncio.get_running_loop().create_future())
+    stop = left.watch(partial(watch.set_result, None))
     for item in items:
         tasks.start(work(item))
     try:
@@ -40,6 +41,7 @@ async def run(
                 raise Cancelled("the client left")
             yield done.result()
     finally:
+        stop()
         await tasks.cancel()
 
 
@@ -95,7 +97,9 @@ class _Tasks:
         self._loop = asyncio.get_running_loop()
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
-        task = self._loop.create_task(coroutine)
+        return self.add(self._loop.create_task(coroutine))
+
+    def add(self, task: asyncio.Future[Any]) -> asyncio.Future[Any]:
         self.running.add(task)
         task.add_done_callback(self._end)
         return task

@@ -20,7 +20,7 @@ from fastapi.responses import Response
 
 from app.admission import Permit
 from app.http.negotiation import IMAGE, JSON, names
-from app.http.request import ClientLeft, before, header
+from app.http.request import before, departure_of, header
 from app.intake.item import Item
 from app.intake.spool import Blob, digest_of
 from app.intake.wanted import ImageRequest
@@ -65,7 +65,7 @@ async def tagged(
     be had gets no tag.
     """
     if asked.has_urls:
-        left = ClientLeft(request)
+        left = departure_of(request.scope)
         with rendering.intake.measure("fetch"):
             items = await service.pipeline.fetched(asked.items, permit, left)
         asked = replace(asked, items=items)

@@ -27,10 +27,10 @@ from app.http.negotiation import (
 from app.http.problems import read, read_with_encoding
 from app.http.request import (
     STREAM,
-    ClientLeft,
     StreamWindow,
     before,
     content_type,
+    departure_of,
     header,
     seconds_of,
 )
@@ -229,7 +229,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         )
         if unchanged is not None:
             return unchanged
-    answers = service.pipeline.answers(asked, permit, ClientLeft(request))
+    answers = service.pipeline.answers(asked, permit, departure_of(request.scope))
     return await render(answers, form, rendering)
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from app.admission import Permit
-from app.http.request import ClientLeft, Left, before
+from app.http.request import Departure, before, departure_of
 from app.intake.inference import (
     InferenceModel,
     InferenceRequest,
@@ -34,16 +34,16 @@ async def answers_of(
     permit: Permit,
     asked: InferenceRequest,
     began: float,
-    gone: Left,
+    left: Departure,
 ) -> list[Answer]:
-    """Return the answers of all images in their order; `gone` returns when the client has left.
+    """Return the answers of all images in their order; `left` tells when the client has left.
 
     The request's own timeout counts from when it `began`. Raises Overloaded.
     """
     if asked.timeout is not None:
         permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
     permit.expect(asked.images.works(service.settings.max_pixels))
-    answers = service.pipeline.answers(asked.images, permit, gone)
+    answers = service.pipeline.answers(asked.images, permit, left)
     return sorted([each async for each in answers], key=lambda each: each.item.index)
 
 
@@ -97,7 +97,7 @@ async def _answered(
         asked = await before(permit.deadline, reading)
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    found = await answers_of(service, permit, asked, began, ClientLeft(request))
+    found = await answers_of(service, permit, asked, began, departure_of(request.scope))
     accepts = request.headers.get("accept-encoding", "")
     response = await inference_reply(found, InferenceStyle(model, weights, asked, timings, accepts))
     note(service, model, began, found, failed=response.status_code != 200)

@@ -5,15 +5,13 @@ import time
 
 import pytest
 from starlette.requests import Request
-from starlette.types import Message
 
 from app.http.request import (
     DEPARTURE,
-    ClientLeft,
     Departure,
     before,
     deadline_of,
-    disconnected,
+    departure_of,
     unless_left,
 )
 from models.domain.deadline import Deadline
@@ -49,19 +47,6 @@ def test_work_past_its_deadline_is_a_deadline_error() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_has_left_when_the_server_says_so_and_not_when_more_of_a_body_comes() -> None:
-    async def scenario() -> None:
-        messages = iter(({"type": "http.request"}, {"type": "http.disconnect"}))
-
-        async def receive() -> Message:
-            return next(messages)
-
-        await disconnected(Request({"type": "http", "headers": []}, receive))
-        assert next(messages, None) is None
-
-    asyncio.run(scenario())
-
-
 def test_the_function_is_called_once_when_the_client_leaves() -> None:
     departure, called = Departure(), list[str]()
     departure.watch(lambda: called.append("left"))
@@ -93,11 +78,10 @@ def test_a_client_that_has_left_already_is_told_of_in_the_next_turn() -> None:
     asyncio.run(scenario())
 
 
-def test_a_request_of_a_server_that_does_not_tell_has_no_departure() -> None:
+def test_a_request_has_the_departure_of_its_server() -> None:
     departure = Departure()
-    assert ClientLeft(Request({"type": "http"})).departure is None
-    told = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
-    assert told.departure is departure
+    assert departure_of({DEPARTURE: departure}) is departure
+    assert departure_of({}) is not departure
 
 
 class Work:
@@ -119,8 +103,7 @@ class Work:
 def test_work_ends_when_the_client_leaves() -> None:
     async def scenario() -> None:
         departure, work = Departure(), Work()
-        request = Request({"type": "http", DEPARTURE: departure})
-        doing = asyncio.create_task(unless_left(ClientLeft(request), work.go_on()))
+        doing = asyncio.create_task(unless_left(departure, work.go_on()))
         await work.begun.wait()
         departure.happen()
         with pytest.raises(Cancelled):
@@ -133,8 +116,7 @@ def test_work_ends_when_the_client_leaves() -> None:
 def test_work_that_is_cancelled_by_others_ends_as_cancelled() -> None:
     async def scenario() -> None:
         departure, work = Departure(), Work()
-        request = Request({"type": "http", DEPARTURE: departure})
-        doing = asyncio.create_task(unless_left(ClientLeft(request), work.go_on()))
+        doing = asyncio.create_task(unless_left(departure, work.go_on()))
         await work.begun.wait()
         doing.cancel()
         departure.happen()
@@ -150,6 +132,5 @@ def test_work_of_a_client_that_stays_has_its_result() -> None:
         return 5
 
     departure = Departure()
-    request = Request({"type": "http", DEPARTURE: departure})
-    assert asyncio.run(unless_left(ClientLeft(request), result())) == 5
+    assert asyncio.run(unless_left(departure, result())) == 5
     departure.happen()  # it is watched no more

@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
-from starlette.requests import Request
 
-from app.http.request import DEPARTURE, ClientLeft, Departure, StreamWindow, unless_left
+from app.http.request import Departure, StreamWindow, unless_left
 from app.pipeline.runner import run, run_window
 from models.domain.errors import Cancelled
 
@@ -33,16 +32,12 @@ class Works:
             self.ended.append(name)
 
 
-async def never() -> None:
-    await asyncio.Event().wait()
-
-
 def test_answers_come_in_the_order_in_which_they_finish() -> None:
     async def scenario() -> list[str]:
         works = Works("a", "b", "c")
         found = []
         works.gates["b"].set()
-        async with aclosing(run(works, ["a", "b", "c"], never)) as answers:
+        async with aclosing(run(works, ["a", "b", "c"], Departure())) as answers:
             async for answer in answers:
                 found.append(answer)
                 works.gates["c" if answer == "b" else "a"].set()
@@ -53,7 +48,7 @@ def test_answers_come_in_the_order_in_which_they_finish() -> None:
 
 async def test_nothing_starts_before_the_first_answer_is_asked_for() -> None:
     works = Works("a", "b")
-    answers = run(works, ["a", "b"], never)
+    answers = run(works, ["a", "b"], Departure())
     await asyncio.sleep(0)
     assert works.started == []
     await answers.aclose()
@@ -61,11 +56,11 @@ async def test_nothing_starts_before_the_first_answer_is_asked_for() -> None:
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
 async def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> None:
-    works, gone = Works(*names), asyncio.Event()
-    answers = run(works, names, gone.wait)
+    works, gone = Works(*names), Departure()
+    answers = run(works, names, gone)
     waiting = asyncio.ensure_future(anext(answers))
     await works.all_started.wait()
-    gone.set()
+    gone.happen()
     with pytest.raises(Cancelled):
         await waiting
     assert sorted(works.ended) == names
@@ -74,18 +69,18 @@ async def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> No
 async def test_all_work_has_ended_when_the_answers_are_closed() -> None:
     works = Works("a", "b", "c")
     works.gates["b"].set()
-    answers = run(works, ["a", "b", "c"], never)
+    answers = run(works, ["a", "b", "c"], Departure())
     assert await anext(answers) == "b"
     await answers.aclose()
     assert sorted(works.ended) == ["a", "b", "c"]
 
 
 async def test_a_finished_answer_is_not_given_to_a_client_that_has_left() -> None:
-    works, gone = Works("a", "b"), asyncio.Event()
-    answers = run(works, ["a", "b"], gone.wait)
+    works, gone = Works("a", "b"), Departure()
+    answers = run(works, ["a", "b"], gone)
     works.gates["a"].set()
     assert await anext(answers) == "a"
-    gone.set()
+    gone.happen()
     works.gates["b"].set()
     with pytest.raises(Cancelled):
         await anext(answers)
@@ -96,15 +91,13 @@ async def test_an_error_of_the_work_reaches_its_caller() -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        await unless_left(never, work())
+        await unless_left(Departure(), work())
 
 
-async def test_a_server_that_tells_of_departures_needs_no_task() -> None:
-    departure = Departure()
-    left = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
-    works = Works("a")
+async def test_a_client_that_leaves_is_noticed_without_a_task() -> None:
+    departure, works = Departure(), Works("a")
     before = asyncio.all_tasks()
-    task = asyncio.ensure_future(unless_left(left, works("a")))
+    task = asyncio.ensure_future(unless_left(departure, works("a")))
     await works.all_started.wait()
     assert asyncio.all_tasks() == before | {task}
     departure.happen()
@@ -115,7 +108,7 @@ async def test_a_server_that_tells_of_departures_needs_no_task() -> None:
 
 async def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> None:
     works = Works("a")
-    task = asyncio.ensure_future(unless_left(never, works("a")))
+    task = asyncio.ensure_future(unless_left(Departure(), works("a")))
     await works.all_started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

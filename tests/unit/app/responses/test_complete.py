@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.http.negotiation import IMAGE, JSON, MULTIPART, STREAMS
+from app.http.request import Departure
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
@@ -40,7 +41,7 @@ async def never() -> Message:
 @pytest.mark.parametrize("form", STREAMS)
 def test_a_large_image_leaves_a_stream_in_pieces(form: str) -> None:
     async def scenario() -> list[int]:
-        reply = await render(run(answered, [0], never), form, rendering())
+        reply = await render(run(answered, [0], Departure()), form, rendering())
         assert isinstance(reply, StreamedBody)
         return [len(piece) async for piece in reply.pieces()]
 
@@ -58,7 +59,7 @@ def test_an_answer_that_moves_to_disk_while_it_is_sent_is_the_same(form: str) ->
         async def work(index: int) -> Answer:
             return Answer(Item(index, Blob.of(b"")), image, Timings())
 
-        reply = await render(run(work, [0], never), form, rendering())
+        reply = await render(run(work, [0], Departure()), form, rendering())
         assert isinstance(reply, StreamedBody)
         pieces = reply.pieces()
         sent = bytes(await anext(pieces))
@@ -91,7 +92,7 @@ async def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None
         if message["type"] == "http.response.body":
             raise ConnectionError
 
-    reply = await render(run(work, [0, 1], never), MULTIPART, rendering())
+    reply = await render(run(work, [0, 1], Departure()), MULTIPART, rendering())
     with pytest.raises(ConnectionError):
         await reply({"type": "http"}, never, send)
     assert ended.is_set()
@@ -128,7 +129,7 @@ def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None:
             image = EncodedImage(EncodedFile(b"x"), ImageFormat.PNG, 1, 1)
             return Answer(Item(index, Blob.of(b"")), image, Timings())
 
-        reply = await render(run(work, [0, 1], never), JSON, rendering())
+        reply = await render(run(work, [0, 1], Departure()), JSON, rendering())
         return bytes(reply.body)
 
     body = asyncio.run(scenario())
