@@ -154,6 +154,7 @@ async def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answere
         assert pool.ended == {"cpu": 1}
 
 
+@pytest.mark.slow  # the file takes 700 MB to make
 async def test_an_image_that_needs_memory_its_header_does_not_explain_is_refused(
     pool: DecoderPool,
 ) -> None:
@@ -220,7 +221,7 @@ def resident(pid: int) -> int:
 
 
 async def test_a_process_keeps_nothing_of_the_files_it_refused(pool: DecoderPool) -> None:
-    refused = b"\xff\xd8\xff\xe0\0\4\0\0" + b"\xff\xfe\0\2" * (1 << 20)
+    refused = b"\xff\xd8\xff\xe0\0\4\0\0" + b"\xff\xfe\0\2" * (1 << 18)
     held: list[tuple[int, int]] = []
     for _ in range(12):
         with pytest.raises(Undecodable):
