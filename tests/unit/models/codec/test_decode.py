@@ -16,7 +16,7 @@ from PIL import ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from models.codec import Decoded, ImageFormat, decode, open_file, pixels_of, probe
-from models.domain.errors import ServiceError, TooManyPixels, Undecodable
+from models.domain.errors import ServiceError, Undecodable
 from models.domain.image import Pixels
 from tests.pictures import as_image
 from tests.shared import ODD, PHOTOS
@@ -331,19 +331,6 @@ def test_jpegs_with_random_damage_give_what_pillow_gives() -> None:
         for place in rng.integers(0, len(data), rng.integers(1, 4)):
             data[place] = rng.integers(0, 256)
         assert_agrees_with_pillow(bytes(data))
-
-
-def test_too_many_pixels_are_refused_before_decoding() -> None:
-    with pytest.raises(TooManyPixels):
-        decode(image_file(picture(), "PNG"), max_pixels=100)
-
-
-def test_a_jpeg_of_a_thousand_scans_is_refused() -> None:
-    data = image_file(picture(), "JPEG", progressive=True)
-    start = data.index(b"\xff\xda")
-    scan = data[start : start + 2 + int.from_bytes(data[start + 2 : start + 4], "big")]
-    with pytest.raises(Undecodable, match="scans"):
-        decode(data[:start] + scan * 1000 + data[start:], max_pixels=LIMIT)
 
 
 def test_bytes_behind_a_jpeg_do_no_harm() -> None:

@@ -102,11 +102,6 @@ def test_a_side_over_the_formats_limit_is_refused_and_the_limit_named(
             encode(Image(np.zeros(shape, np.uint8)), format)
 
 
-def test_a_png_may_be_longer_than_all_others() -> None:
-    longest = Image(np.zeros((1, 70_000, 1), np.uint8))
-    assert again(encode(longest, ImageFormat.PNG)).width == 70_000
-
-
 @pytest.mark.parametrize("format", ENCODABLE)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_one_pixel_is_an_image(format: ImageFormat, channels: int) -> None:

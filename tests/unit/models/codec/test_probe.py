@@ -1,19 +1,15 @@
 """What `codec.probe` reads from headers, and how it refuses."""
 
 import struct
-import time
-import warnings
 import zlib
-from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
 import pytest
 from PIL import Image as PillowImage
 
-from models.codec import ENCODABLE, ImageFormat, decode, probe
+from models.codec import ImageFormat, probe
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable, UnsupportedMedia
-from tests.shared import PHOTOS
 
 LIMIT = 50_000_000
 
@@ -46,16 +42,6 @@ def test_every_format_is_told_by_its_bytes(format: ImageFormat) -> None:
     info = probe(image_file(format), max_pixels=LIMIT)
     assert (info.format, info.width, info.height, info.orientation) == (format, 7, 5, 1)
     assert info.frames == 1
-
-
-def test_formats_have_media_types_and_extensions() -> None:
-    assert [f.media_type for f in ENCODABLE] == [
-        "image/jpeg",
-        "image/png",
-        "image/webp",
-        "image/avif",
-    ]
-    assert [f.extension for f in ENCODABLE] == [".jpg", ".png", ".webp", ".avif"]
 
 
 @pytest.mark.parametrize("format", [ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP])
@@ -219,13 +205,6 @@ def test_a_compressed_chunk_that_unpacks_to_megabytes_is_undecodable(name: bytes
         probe(png(1, 1, bomb, chunk(b"IDAT", b"")), max_pixels=LIMIT)
 
 
-def test_a_tiff_of_countless_tags_ends_soon_and_cleanly() -> None:
-    entries = b"".join(struct.pack("<HHII", 1000 + i, 3, 1, 5) for i in range(5000))
-    data = b"II*\0" + struct.pack("<IH", 8, 65535) + entries
-    with pytest.raises(Undecodable):
-        probe(data, max_pixels=LIMIT)
-
-
 @pytest.mark.parametrize("size", [(1, 1), (65_500, 1), (1, 65_500)])
 def test_the_thinnest_images_are_images(size: tuple[int, int]) -> None:
     info = probe(image_file(ImageFormat.JPEG, size), max_pixels=LIMIT)
@@ -237,26 +216,3 @@ def test_an_error_shows_nothing_of_the_inside() -> None:
         probe(b"\x89PNG\r\n\x1a\n", max_pixels=LIMIT)
     assert "object" not in caught.value.detail
     assert "PIL" not in caught.value.detail
-
-
-def test_the_filters_of_warnings_are_left_as_they_were() -> None:
-    before = list(warnings.filters)
-    probe(image_file(ImageFormat.TIFF), max_pixels=LIMIT)
-    with pytest.raises(Undecodable):
-        probe(b"II*\0\0", max_pixels=LIMIT)
-    assert list(warnings.filters) == before
-
-
-def test_probing_a_photo_takes_a_fraction_of_decoding_it() -> None:
-    photos = [path.read_bytes() for path in sorted(PHOTOS.glob("*.JPEG"))[:20]]
-    if not photos:
-        pytest.skip(f"no photos in {PHOTOS}")
-
-    def cpu_seconds(read: Callable[..., object]) -> float:
-        start = time.thread_time()
-        for data in photos:
-            read(data, max_pixels=LIMIT)
-        return time.thread_time() - start
-
-    ratios = [cpu_seconds(probe) / cpu_seconds(decode) for _ in range(5)]
-    assert min(ratios) < 0.2  # about 0.03 on an idle machine

@@ -73,8 +73,8 @@ def test_bands_have_the_bytes_of_the_whole(op: dict[str, Any], channels: int) ->
     check_equal(parsed(op), noise(channels))
 
 
-@pytest.mark.parametrize("size", [(71, 97), (3, 211), (1, 300)], ids=str)
-@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("size", [(71, 97), (1, 300)], ids=str)
+@pytest.mark.parametrize("channels", [1, 4])
 @pytest.mark.parametrize("op", OPS, ids=str)
 def test_bands_of_columns_have_the_bytes_of_the_whole(
     op: dict[str, Any], channels: int, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch

@@ -26,22 +26,14 @@ def test_rank_is_scipy_s_percentile_filter(pixels: Pixels, size: int, percentile
     assert np.array_equal(Rank(size=size, percentile=percentile).apply(pixels), expected)
 
 
-@pytest.mark.parametrize("size", [3, 5, 9, 11, pytest.param(31, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("percentile", [0, 0.4, 20, 49, 50, 51, 95, 100])
+@pytest.mark.parametrize("size", [3, 9, pytest.param(31, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("percentile", [0, 20, 50, 100])
 def test_rank_is_pillow_s_rank_filter(size: int, percentile: float) -> None:
     picture = drawing(331, 263)
     rank = min(int(size * size * percentile / 100), size * size - 1)
     expected = np.asarray(picture.filter(ImageFilter.RankFilter(size, rank)))
     found = Rank(size=size, percentile=percentile).apply(np.asarray(picture))
     assert np.array_equal(found, expected)
-
-
-@pytest.mark.parametrize("size", [9, 11])
-@pytest.mark.parametrize("levels", [(0,), (255,), (0, 255), (254, 255)])
-def test_rank_of_few_levels_is_exact(size: int, levels: tuple[int, ...]) -> None:
-    pixels = np.asarray(levels, np.uint8)[image(40, 300, 1, 3) % len(levels)]
-    expected = scipy.ndimage.percentile_filter(pixels, 37, size=(size, size, 1), mode="nearest")
-    assert np.array_equal(Rank(size=size, percentile=37).apply(pixels), expected)
 
 
 @pytest.mark.slow
