@@ -24,7 +24,6 @@ import aiofiles
 import msgspec
 from fastapi import Request
 from multipart import MultipartSegment
-from sqlalchemy.exc import SQLAlchemyError
 
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
@@ -38,6 +37,7 @@ from app.jobs.store import (
     DESTINATION,
     UNFINISHED,
     WEBHOOK,
+    DatabaseFailed,
     Ending,
     Job,
     JobStore,
@@ -258,15 +258,15 @@ class Acceptance:
         endings = [Ending(new.id, kind, to) for kind, to in targets.items() if to is not None]
         try:
             queued = await self._store.add(new, made.spans, endings, self._check_added)
-        except ServiceError:
-            await asyncio.to_thread(self._folder.remove, new.id)
-            raise
-        except (SQLAlchemyError, OSError):
+        except DatabaseFailed:
             found = await self._store.find(new.id)
             if found is None:
                 await asyncio.to_thread(self._folder.remove, new.id)
                 raise
             queued = found
+        except ServiceError:
+            await asyncio.to_thread(self._folder.remove, new.id)
+            raise
         if queued.id != new.id:
             await asyncio.to_thread(self._folder.remove, new.id)
         self._on_queued()

@@ -11,10 +11,19 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from app.jobs.results import IMAGES, RESULTS
-from app.jobs.store import DESTINATION, DONE, FAILED, HOLD, TO_DO, Ending, Job, JobStore, State
+from app.jobs.store import (
+    DESTINATION,
+    DONE,
+    FAILED,
+    HOLD,
+    TO_DO,
+    DatabaseFailed,
+    Ending,
+    Job,
+    JobStore,
+    State,
+)
 from app.jobs.webhooks import WebhookSender
 from app.storage.storage import Storage
 from models.domain.errors import InvalidParameter, ServiceError, StorageFull
@@ -69,7 +78,7 @@ class Endings:
     async def _claimed(self, most: int) -> list[Ending]:
         try:
             return await self._store.claim_endings(most)
-        except (SQLAlchemyError, OSError) as error:
+        except (DatabaseFailed, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
         except Exception as error:  # a fault of ours must not end the work on all endings
             log.error("a look at the endings of jobs failed", exc_info=error)
@@ -85,14 +94,14 @@ class Endings:
             job = await self._store.find(ending.job)
             if job is not None:  # a sweep removes the endings of jobs that are gone
                 await (self._write if ending.kind == DESTINATION else self._send)(ending, job)
-        except (SQLAlchemyError, OSError) as error:
+        except (DatabaseFailed, OSError) as error:
             log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
-            with suppress(SQLAlchemyError, OSError):
+            with suppress(DatabaseFailed, OSError):
                 reason = "the server's files or database failed"
                 await self._store.postpone(ending, AGAIN, reason, counts=False)
         except Exception as error:
             log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
-            with suppress(SQLAlchemyError, OSError):
+            with suppress(DatabaseFailed, OSError):
                 await self._again(ending, "a fault of the server; its log has the cause", None)
         finally:
             holding.cancel()
@@ -101,7 +110,7 @@ class Endings:
         """Keep other processes from an ending that takes long."""
         while True:
             await asyncio.sleep(HOLD / 4)
-            with suppress(SQLAlchemyError, OSError):
+            with suppress(DatabaseFailed, OSError):
                 await self._store.postpone(ending, HOLD, "in work")
 
     async def _write(self, ending: Ending, job: Job) -> None:
@@ -119,6 +128,8 @@ class Endings:
             async with aclosing(self._results(job)) as results:
                 await self._storage.write(target, results)
             await self._storage.settle(folder)
+        except DatabaseFailed:
+            raise
         except ServiceError as error:
             # A webhook waits for this, and must not wait for days: neither where another try cannot
             # help, nor where it is to tell that the job failed for want of room.

@@ -8,15 +8,22 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from app.admission.counters import ByKey, Counters
 from app.jobs.acceptance import Acceptance, share_of
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.results import OpenResults
 from app.jobs.runner import Runner
-from app.jobs.store import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Database, Job, JobStore, State
+from app.jobs.store import (
+    LARGEST_CHUNK,
+    SMALLEST_CHUNK,
+    UNFINISHED,
+    Database,
+    DatabaseFailed,
+    Job,
+    JobStore,
+    State,
+)
 from app.jobs.webhooks import WebhookSender
 from app.jobs.work import ImageWorker, WorkOf
 from app.storage.storage import Storage
@@ -62,7 +69,7 @@ class Jobs:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Go on with the jobs of the data folder; raises SQLAlchemyError."""
+        """Go on with the jobs of the data folder; raises DatabaseFailed."""
         await self.store.release_abandoned()
         idle = await asyncio.to_thread(self.folder.unchanged)
         await self._remove({*idle} - await self.store.known(idle))
@@ -77,7 +84,7 @@ class Jobs:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with suppress(SQLAlchemyError, OSError):  # then the lease ends by time
+        with suppress(DatabaseFailed, OSError):  # then the lease ends by time
             await self._runner.release()
         await self.endings.sender.aclose()
         self.store.database.close()
@@ -87,7 +94,7 @@ class Jobs:
         while True:
             try:
                 await self.sweep()
-            except (SQLAlchemyError, OSError) as error:
+            except (DatabaseFailed, OSError) as error:
                 log.warning("the database of jobs does not answer: %s", error)
             except Exception as error:  # a fault of ours must not end all later sweeps
                 log.error("a sweep of the jobs failed", exc_info=error)
@@ -96,7 +103,7 @@ class Jobs:
     async def sweep(self) -> None:
         """Free what processes that died have claimed, and remove what has expired.
 
-        Raises SQLAlchemyError and OSError.
+        Raises DatabaseFailed and OSError.
         """
         store, most = self.store, self._settings.max_data_bytes
         self.on_states(await store.by_state())

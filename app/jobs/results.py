@@ -16,11 +16,10 @@ from io import FileIO
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
 
 from app.archives.zip_writer import ZipWriter
 from app.jobs.files import DataFolder
-from app.jobs.store import UNFINISHED, Job, JobStore, ResultRun, State
+from app.jobs.store import UNFINISHED, DatabaseFailed, Job, JobStore, ResultRun, State
 from models.domain.errors import Cancelled
 
 RESULTS, IMAGES = "results.jsonl", "images"
@@ -136,7 +135,7 @@ class OpenResults:
                 state = (await self._store.states([self._job.id])).get(self._job.id)
                 # After the state: results that come with the end of the job are not missed.
                 found = await self._more()
-            except (SQLAlchemyError, OSError) as error:  # the database may answer again
+            except (DatabaseFailed, OSError) as error:  # the database may answer again
                 log.warning("the results of job %s cannot be followed: %s", self._job.id, error)
             else:
                 if state in (None, State.EXPIRED):

@@ -11,13 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from app.admission.semaphore import PART, FairSemaphore
 from app.http.problems import problem
 from app.jobs.files import MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import StoredLine, read
-from app.jobs.store import RUNNABLE, Claim, Job, JobStore, Stored
+from app.jobs.store import RUNNABLE, Claim, DatabaseFailed, Job, JobStore, Stored
 from app.jobs.work import ImageWorker, Inputs, Work, WorkOf, refused
 from app.storage.local_files import FULL
 from models.domain.errors import (
@@ -55,10 +53,10 @@ LASTING = (InvalidParameter, AddressRefused, InternalError)
 """Errors that another try cannot mend: other networks than before, a destination that is a file or
 is not allowed any more, a manifest that is damaged."""
 
-WAITED_FOR = (SQLAlchemyError, ConnectionError, Draining)
+WAITED_FOR = (DatabaseFailed, ConnectionError, Draining)
 """Errors whose end a job waits for without end, as for room in the data folder."""
 
-EXPECTED = (ServiceError, SQLAlchemyError, OSError)
+EXPECTED = (ServiceError, OSError)
 """Errors of surroundings; any other error is a fault of the server, and logged with its place."""
 
 
@@ -168,7 +166,7 @@ class Runner:
             while True:
                 try:
                     await self.look()
-                except (SQLAlchemyError, OSError) as error:
+                except (DatabaseFailed, OSError) as error:
                     log.warning("the database of jobs does not answer: %s", error)
                 except Exception as error:  # a fault of ours must not end the work on all jobs
                     log.error("a look at the jobs failed", exc_info=error)
@@ -297,7 +295,7 @@ class Runner:
         while True:
             try:
                 await self._store.commit(stored)
-            except (SQLAlchemyError, OSError) as error:
+            except (DatabaseFailed, OSError) as error:
                 if self._ended:  # another process does the chunk again
                     raise
                 log.warning("the database of jobs does not answer; trying again: %s", error)
@@ -324,7 +322,7 @@ class Runner:
         log.log(level, "job %s %s: %s", job.id, what, causes[0], exc_info=cause)
         self._resting[job.id] = Resting(job.done, since, now + PAUSE)
         shown = problem(_public(reason)).model_dump(exclude_none=True)
-        with suppress(SQLAlchemyError, OSError):  # the next try finds the same reason
+        with suppress(DatabaseFailed, OSError):  # the next try finds the same reason
             if fails:
                 await self._store.fail(job.id, shown)
                 del self._resting[job.id]

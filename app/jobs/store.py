@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +54,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.http.problems import problem
 from app.jobs.files import DATABASE, LOCK, private, to_its_end
-from models.domain.errors import TooManyFailures
+from models.domain.errors import StorageFull, TooManyFailures, Unavailable
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -284,6 +285,13 @@ AT_ONCE = 1000
 JOBS_OF_ONE = 4
 """Jobs of one client that a process works on at a time."""
 
+FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, "53100"}
+"""The codes of SQLite, and of PostgreSQL (SQLSTATE `disk_full`), for a disk that is full; the
+second one comes of SQLite's index of its log."""
+
+DATABASE_PAUSE = 5.0
+"""Seconds after which a client may ask again whose request the database did not answer."""
+
 SETUP = {
     # Readers and one writer at a time, every commit synced.
     "sqlite": ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA temp_store=MEMORY"),
@@ -294,6 +302,16 @@ SETUP = {
     ),
 }
 """What a new connection is told first."""
+
+
+class DatabaseFailed(Unavailable):
+    """The database of jobs does not answer."""
+
+
+class DatabaseFull(DatabaseFailed):
+    """The disk of the database of jobs is full."""
+
+    status, code, title = StorageFull.status, StorageFull.code, StorageFull.title
 
 
 class Database:
@@ -351,7 +369,7 @@ class Database:
         return self._engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Run one transaction on a thread.
+        """Run one transaction on a thread; raises DatabaseFailed.
 
         A caller that is cancelled waits for the end of the transaction: no transaction stays open
         and keeps SQLite locked, and what it claimed can be given back.
@@ -360,8 +378,17 @@ class Database:
         return await to_its_end(loop.run_in_executor(self._threads, self._transact, work))
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
-        with self._engine.begin() as connection:
-            return work(connection)
+        try:
+            with self._engine.begin() as connection:
+                return work(connection)
+        except SQLAlchemyError as error:
+            log.warning("the database of jobs does not answer: %s", error)
+            cause = getattr(error, "orig", None)
+            if FULL & {getattr(cause, each, None) for each in ("sqlite_errorcode", "sqlstate")}:
+                text = "the disk of the database of jobs is full; its operator must free space"
+                raise DatabaseFull(text, retry_after=DATABASE_PAUSE) from error
+            text = "the database of jobs does not answer; try again later"
+            raise DatabaseFailed(text, retry_after=DATABASE_PAUSE) from error
 
     def close(self) -> None:
         """Close all connections, once their transactions have ended."""

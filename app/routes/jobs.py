@@ -1,17 +1,13 @@
 """`/jobs`: long batches that the server works through in the background."""
 
-import logging
-import sqlite3
-import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.http.negotiation import EVERYTHING, JSON, JSON_LINES, ZIP, parse
@@ -32,8 +28,6 @@ from models.domain.errors import (
     FieldError,
     InvalidParameter,
     JobsDisabled,
-    StorageFull,
-    Unavailable,
 )
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
@@ -232,47 +226,7 @@ def job_document() -> dict[str, Any]:
     return {"parameters": job_parameters(JobQuery), "requestBody": body}
 
 
-# The routes of `/jobs`: a database that does not answer is no fault of the request.
-log = logging.getLogger("darkroom.jobs")
-
-DATABASE_PAUSE = 5.0
-"""Seconds after which a client may ask again whose request the database did not answer."""
-
-FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, "53100")
-"""The codes of SQLite, and of PostgreSQL (SQLSTATE `disk_full`), for a disk that is full; the
-second one comes of SQLite's index of its log."""
-
-
-class JobRoute(APIRoute):
-    """Route that answers 503 where the database of jobs fails, so that clients try again, and 507
-    where its disk is full.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of a request; it raises Unavailable and StorageFull."""
-        handle = super().get_route_handler()
-
-        async def handled(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except Exception as error:
-                # Looked up, not imported: only servers with jobs have loaded SQLAlchemy.
-                loaded = sys.modules.get("sqlalchemy.exc")
-                if loaded is None or not isinstance(error, loaded.SQLAlchemyError):
-                    raise
-                log.warning("the database of jobs does not answer: %s", error)
-                cause = getattr(error, "orig", None)
-                codes = {getattr(cause, each, None) for each in ("sqlite_errorcode", "sqlstate")}
-                if codes & {*FULL}:
-                    text = "the disk of the database of jobs is full; its operator must free space"
-                    raise StorageFull(text, retry_after=DATABASE_PAUSE) from None
-                text = "the database of jobs does not answer; try again later"
-                raise Unavailable(text, retry_after=DATABASE_PAUSE) from None
-
-        return handled
-
-
-router = APIRouter(tags=["jobs"], route_class=JobRoute)
+router = APIRouter(tags=["jobs"])
 
 RETRY_AFTER = 2
 """Seconds after which it is worth asking for the state of a new job."""

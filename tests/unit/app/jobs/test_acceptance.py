@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy.exc import OperationalError
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
@@ -22,7 +21,7 @@ from app.jobs import acceptance as accepting
 from app.jobs.acceptance import ARRIVING, THREADS, Acceptance, JobRequest, _share
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.manifest import ManifestWriter, StoredLine, read
-from app.jobs.store import Database, Job, JobStore, Span, State
+from app.jobs.store import Database, DatabaseFailed, Job, JobStore, Span, State
 from app.storage.local_files import Entry
 from app.storage.location import parse
 from app.storage.storage import Storage
@@ -246,7 +245,7 @@ class Unsure(JobStore):
         await super().add(job, spans, *others)
         self.added.set()
         if self.lost:
-            raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+            raise DatabaseFailed("the connection was lost")
         await self.answers.wait()
         return job
 

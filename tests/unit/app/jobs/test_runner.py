@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from app.jobs import runner as running
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.manifest import ManifestWriter, StoredLine
 from app.jobs.runner import PATIENCE, PAUSE, ChunkRecords, Runner
-from app.jobs.store import Claim, Database, Job, JobStore, Span, State, Stored
+from app.jobs.store import Claim, Database, DatabaseFailed, Job, JobStore, Span, State, Stored
 from app.jobs.work import ImageWorker, Inputs, Work
 from app.storage.storage import Storage
 from models.domain.errors import InvalidParameter, NotFound, OriginFailed, StorageFull
@@ -30,7 +29,7 @@ from workers.operations import Classify
 
 LINE = StoredLine(url="https://a.example/photo.jpg")
 MEMBER = StoredLine(path="photo.jpg", member=(0, 10, 0))
-LOST = OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+LOST = DatabaseFailed("the connection was lost")
 
 
 class Quick(ImageWorker):
