@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -349,7 +349,7 @@ class Database:
         self._threads = ThreadPoolExecutor(CONNECTIONS, "database of jobs")
         try:
             with open(folder / LOCK, "ab", opener=private) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time makes tables
+                _wait_for(lock)
                 if not url:  # before SQLite makes it readable for others; its other files follow it
                     os.close(private(folder / DATABASE, os.O_RDWR | os.O_CREAT))
                 with self._engine.begin() as connection:
@@ -394,6 +394,16 @@ class Database:
         """Close all connections, once their transactions have ended."""
         self._threads.shutdown()
         self._engine.dispose()
+
+
+def _wait_for(lock: BinaryIO) -> None:
+    """Lock a file until it is closed: one process at a time makes tables."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = "process %s waits for the lock %s, which another process of the data folder holds"
+        log.warning(text, os.getpid(), lock.name)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _create(connection: Connection) -> None:

@@ -425,12 +425,15 @@ def test_only_the_owner_may_read_the_data_folder(tmp_path: Path, earlier: bool) 
     assert found == {name: folders.get(name, 0o600) for name in found}
 
 
-def test_processes_that_start_at_once_make_the_tables_one_after_the_other(tmp_path: Path) -> None:
+def test_processes_that_start_at_once_make_the_tables_one_after_the_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with (tmp_path / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         opening = threading.Thread(target=lambda: Database(None, tmp_path).close())
         opening.start()
-        opening.join(0.2)
+        until(lambda: bool(caplog.messages))
+        assert f"waits for the lock {tmp_path}/lock" in caplog.text
         assert not (tmp_path / "jobs.sqlite3").exists()
     until(lambda: not opening.is_alive())
     assert (tmp_path / "jobs.sqlite3").exists()
