@@ -52,23 +52,28 @@ def test_retry_after_is_a_number_or_a_date(given: str, seconds: float | None) ->
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "is_problem", "expected"),
+    ("status", "headers", "is_problem", "own", "expected"),
     [
-        (503, {"retry-after": "1"}, True, True),
-        (429, {"retry-after": "1"}, True, True),
-        (503, {}, True, False),
-        (503, {}, False, True),
-        (502, {}, False, True),
-        (502, {}, True, False),
-        (500, {}, False, False),
-        (422, {"retry-after": "1"}, True, False),
-        (408, {}, True, True),
+        (503, {"retry-after": "1"}, True, False, True),
+        (429, {"retry-after": "1"}, True, True, True),
+        (503, {}, True, False, False),
+        (503, {}, False, False, True),
+        (429, {}, True, False, False),
+        (429, {}, False, False, True),  # of a proxy that limits the connections of its clients
+        (502, {}, False, False, True),
+        (502, {}, True, False, False),
+        (504, {}, True, False, True),
+        (504, {}, True, True, False),
+        (504, {}, False, True, True),
+        (500, {}, False, False, False),
+        (422, {"retry-after": "1"}, True, False, False),
+        (408, {}, True, False, True),
     ],
 )
 def test_the_answers_after_which_a_request_is_tried_again(
-    status: int, headers: dict[str, str], is_problem: bool, expected: bool
+    status: int, headers: dict[str, str], is_problem: bool, own: bool, expected: bool
 ) -> None:
-    assert again(status, headers, is_problem=is_problem) is expected
+    assert again(status, headers, is_problem=is_problem, own_deadline=own) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The conversation with a server, written once for both clients.
 
 The conversation is asynchronous in form and does no I/O of its own: a `Wire` sends and waits. The
-wire of the synchronous client blocks and never suspends, so that `sync_wire.run` can drive these
+wire of the synchronous client blocks and never suspends, so that `sync_side.run` can drive these
 coroutines without an event loop.
 """
 
@@ -127,7 +127,12 @@ async def refusal(answer: Answer, attempts: Attempts) -> Refusal:
     known = answers.is_problem(answer.headers)
     return Refusal(
         request_error(found, attempts.request_id, attempts.tried),
-        again(answer.status, answer.headers, is_problem=known),
+        again(
+            answer.status,
+            answer.headers,
+            is_problem=known,
+            own_deadline=attempts.seconds is not None,
+        ),
         retry_after(answer.headers),
     )
 

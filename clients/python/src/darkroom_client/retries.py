@@ -58,15 +58,19 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
 
 
-def again(status: int, headers: Mapping[str, str], *, is_problem: bool) -> bool:
+def again(status: int, headers: Mapping[str, str], *, is_problem: bool, own_deadline: bool) -> bool:
     """Return whether an answer allows another try.
 
-    Darkroom says so by `Retry-After`. A 502, 503 or 504 that is no problem document comes from a
-    proxy whose server is being replaced. 408 means that the body came too slowly.
+    Darkroom says so by `Retry-After`. A 429, 502, 503 or 504 that is no problem document comes from
+    a proxy, which limits its clients or whose server is being replaced. A request that missed the
+    server's default deadline may be sent again; a request that missed the caller's may not. 408
+    means that the body came too slowly.
     """
     if status in (429, 503) and retry_after(headers) is not None:
         return True
-    return status == 408 or (status in (502, 503, 504) and not is_problem)
+    if status == 504 and is_problem:
+        return not own_deadline
+    return status == 408 or (status in (429, 502, 503, 504) and not is_problem)
 
 
 LATER = frozenset({"overloaded", "connections_exhausted", "draining", "unavailable", "worker_lost"})
