@@ -24,13 +24,14 @@ from darkroom_client import (
     ConnectionFailed,
     DarkroomError,
     Image,
+    ImageResult,
     InvalidAnswer,
-    InvalidRequest,
     Network,
+    Problem,
     RequestError,
     Retries,
-    Unauthorized,
 )
+from darkroom_client.retries import again_for_image
 from models.domain.errors import ServiceError
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -54,6 +55,12 @@ DEADLINE = 120.0
 
 RETRIES = Retries(tries=25, longest_pause=30.0)
 """Tries of the same images; their pauses take ten minutes."""
+
+TEMPORARY = (408, 429, 502, 503, 504)
+"""Statuses of refused requests that the same command may ask again later."""
+
+REFUSED = (401, 403, 404, 405)
+"""Statuses of requests that the server refuses whatever the images are."""
 
 DYING = 1.0
 """Seconds in which a process ends whose connections are lost."""
@@ -173,20 +180,38 @@ class Engine:
         ]
         images = [Image(each) for _, each in read if not isinstance(each, ServiceError)]
         try:
-            results = iter(self._work.ask(self._client, images))
-        except (Unauthorized, InvalidRequest) as error:
-            raise WrongUsage(f"a server refuses the images: {error}") from None
+            found = self._asked(images)
         except (RequestError, ConnectionFailed, InvalidAnswer) as error:
-            raise EngineLost(
-                f"no server has answered image {chunk.tasks[0][0].index}: {error}; the same "
-                "command goes on there"
-            ) from None
+            raise _unanswered(chunk.tasks[0][0], str(error)) from None
+        sent = (task for task, each in read if not isinstance(each, ServiceError))
+        for task, result in zip(sent, found, strict=True):
+            if result.error is not None and _is_temporary(result.error):
+                raise _unanswered(task, result.error.detail)
+        results = iter(found)
         return [
             self._work.finished(
                 task, failure(each) if isinstance(each, ServiceError) else next(results)
             )
             for task, each in read
         ]
+
+    def _asked(self, images: list[Image]) -> list[ImageResult]:
+        """Return the answers of a server; WrongUsage if no image can have one.
+
+        An image for which the server refuses a whole request is asked for alone, and then has the
+        error of the request. Raises DarkroomError if another try may help.
+        """
+        try:
+            return self._work.ask(self._client, images)
+        except RequestError as error:
+            problem = error.problem
+            if problem.status in REFUSED or problem.code == "invalid_parameter":
+                raise WrongUsage(f"a server refuses the images: {error}") from None
+            if problem.status in TEMPORARY:
+                raise
+            if len(images) == 1:
+                return [ImageResult(index=0, status="error", error=problem)]
+        return [result for each in images for result in self._asked([each])]
 
     def _check_own(self) -> None:
         """Raise why the command's own server has ended, if it has."""
@@ -273,6 +298,16 @@ def _chunks(tasks: Iterator[Task], limit: int) -> Iterator[_Chunk]:
             chunk = _Chunk([])
     if chunk.tasks:
         yield chunk
+
+
+def _is_temporary(problem: Problem) -> bool:
+    return again_for_image(problem.status, problem.code, own_deadline=False)
+
+
+def _unanswered(task: Task, reason: str) -> EngineLost:
+    return EngineLost(
+        f"no server has answered image {task.index}: {reason}; the same command goes on there"
+    )
 
 
 def result_of(answering: "ApplyResult[list[Finished]]") -> list[Finished]:

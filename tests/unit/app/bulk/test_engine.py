@@ -173,6 +173,34 @@ def test_a_request_that_is_refused_as_a_whole_is_taken_apart(serve: Serve, tmp_p
     assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
 
 
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_an_image_that_makes_its_request_fail_has_the_error_alone(
+    status: int, serve: Serve, tmp_path: Path
+) -> None:
+    counts: list[int] = []
+
+    def one_fails(host: str, images: int) -> httpx.Response:
+        counts.append(images)
+        bad = images > 1 or len(counts) == 3
+        return problem(status, "broken") if bad else good(host, images)
+
+    serve(one_fails)
+    found = records_of(tmp_path)
+    assert [each["status"] for each in found] == ["ok", "error", "ok"]
+    assert found[1]["error"] == {"code": "broken", "detail": "it is broken"}
+    assert counts == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_proxy_that_refuses_for_a_while_is_asked_again(
+    status: int, serve: Serve, waits: list[float], tmp_path: Path
+) -> None:
+    page = httpx.Response(status, text="<h1>proxy</h1>", headers={"Content-Type": "text/html"})
+    serve(lambda host, images: good(host, images) if waits else page)
+    assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
+    assert len(waits) == 1
+
+
 def test_large_files_go_alone(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,9 +224,18 @@ def refused(*_: object) -> httpx.Response:
     ("handler", "error", "text"),
     [
         (lambda *_: problem(401, "unauthorized"), WrongUsage, "it is unauthorized .401"),
+        (lambda *_: problem(422, "invalid_parameter"), WrongUsage, "it is invalid_parameter"),
         (refused, EngineLost, "no server has answered image 0: ConnectError: refused"),
+        (lambda *_: problem(504, "timed_out"), EngineLost, "it is timed_out .504.*, 25 tries"),
+        (
+            lambda _, images: lines(
+                *({"index": n, **(OK if n < images - 1 else LATE)} for n in range(images))
+            ),
+            EngineLost,
+            "no server has answered image 2: late; the same command goes on",
+        ),
     ],
-    ids=["missing-key", "no-answer"],
+    ids=["missing-key", "wrong-option", "no-answer", "late", "late-image"],
 )
 def test_an_answer_that_never_comes_ends_the_command(
     handler: Handler, error: type[Exception], text: str, serve: Serve, tmp_path: Path
