@@ -246,8 +246,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if late is not None or alarms().ended:
             running.fail(late or interrupted())
 
-    def sends(self) -> bool:
-        """Return whether bytes of the client have come that were not read."""
+    def in_use(self) -> bool:
+        """Return whether a request has come that was not read, or an answer still goes out.
+
+        An answer has a second to go out.
+        """
+        if self.transport.get_write_buffer_size() and self._table.seconds_in(self) < READING:
+            return True
         connection = self.transport.get_extra_info("socket")
         if connection is None:
             return False
@@ -266,8 +271,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def evict(self) -> None:
-        """Close to make room for another connection."""
-        self.transport.close()  # not a reset, so that the client sees a regular end
+        """Close to make room for another connection.
+
+        A client that reads sees a regular end. The rest of an answer that the client does not read
+        is dropped: a transport that closes would keep the connection open, and no limit counts it.
+        """
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     def expire(self, phase: Phase) -> None:
         """End the connection, or refuse its request, because the time of `phase` is over."""
@@ -298,7 +310,7 @@ class GuardedProtocol(HttpToolsProtocol):
         refused = self.phase in (Phase.ENDING, Phase.REFUSED)
         if not owes and not refused and not self.transport.is_closing():
             young = self._table.seconds_in(self) < READING
-            if young or self.incoming is not None or self.sends():
+            if young or self.incoming is not None or self.in_use():
                 self.loop.call_later(READING / 4, self.shutdown)
                 return
         super().shutdown()

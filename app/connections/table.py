@@ -64,8 +64,8 @@ class Connection(Protocol):
     def look(self) -> None:
         """Check that the client is there, sends its body, and reads its answer."""
 
-    def sends(self) -> bool:
-        """Return whether bytes of the client have come that were not read."""
+    def in_use(self) -> bool:
+        """Return whether a request has come that was not read, or an answer still goes out."""
 
 
 class ConnectionTable:
@@ -150,14 +150,15 @@ class ConnectionTable:
     def make_room(self, client: Key | None = None) -> bool:
         """Close the oldest connection of `client`, or of any client, that ends or is idle.
 
-        Return whether there was one. A client has a second to read its last answer. An idle
-        connection whose request has come but was not read is kept: to close it would reset it.
+        Return whether there was one. A client has a second to read its last answer; after that,
+        the rest of an answer that the client does not read is dropped. An idle connection whose
+        request has come but was not read is kept: to close it would reset it.
         """
         now = self.clock()
         ending, idle = self._older(Phase.ENDING, now - READING), self._older(Phase.IDLE, now)
         for each in itertools.chain(ending, idle):
             own = client is None or each.client_key == client
-            if own and (each.phase is Phase.ENDING or not each.sends()):
+            if own and (each.phase is Phase.ENDING or not each.in_use()):
                 self.ended("evicted")
                 each.evict()
                 self.leave(each)

@@ -1,9 +1,10 @@
-"""Clients that leave are noticed, and clients that close their half get their answers."""
+"""Clients that leave or read nothing are noticed; clients that close their half get answers."""
 
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from uvicorn.server import ServerState
 
 from app.admission.counters import Counters
 from app.connections.protocol import GuardedProtocol
-from app.connections.table import ConnectionTable
+from app.connections.table import READING, ConnectionTable
 from app.http.request import DEPARTURE
 from tests.connection import LIMITS
 
@@ -49,7 +50,7 @@ class Device:
     """
 
     def __init__(self, *pieces: bytes, reads: bool = True, headers: Any = ()) -> None:
-        self.go = asyncio.Event()
+        self.go, self.done = asyncio.Event(), asyncio.Event()
         self.begun, self.left = asyncio.Semaphore(0), asyncio.Semaphore(0)
         self.pieces, self.reads, self.headers = pieces, reads, headers
 
@@ -68,15 +69,16 @@ class Device:
         if not before:
             await send(start)
         await send({"type": "http.response.body", "body": last})
+        self.done.set()
 
 
 @asynccontextmanager
 async def connected(
-    device: Device,
+    device: Device, clock: Callable[[], float] | None = None, **limits: Any
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Yield the client's end of a connection over the loopback interface."""
-    loop = asyncio.get_running_loop()
-    table, state = ConnectionTable(LIMITS, Counters(), list[str]().append), ServerState()
+    loop, state = asyncio.get_running_loop(), ServerState()
+    table = ConnectionTable(replace(LIMITS, **limits), Counters(), list[str]().append, clock)
     config = uvicorn.Config(cast(Any, device), ws="none", log_config=None)
     config.load()
     server = await loop.create_server(
@@ -186,5 +188,26 @@ def test_a_client_that_leaves_before_its_body_is_read_is_noticed(run: Run) -> No
             await device.begun.acquire()
             writer.close()
             await asyncio.wait_for(device.left.acquire(), SOON)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("more", ["", "Connection: close\r\n"])
+def test_a_client_that_does_not_read_is_cut_off_to_make_room(run: Run, more: str) -> None:
+    """The answer is longer than the buffers of the kernel, so a plain close would never end."""
+
+    async def scenario() -> None:
+        time, device = [0.0], Device(bytes(32 << 20))
+        device.go.set()
+        async with connected(device, lambda: time[0], connections=1) as (reader, writer):
+            writer.write(plain(1, more=more))
+            await device.done.wait()
+            for seconds, status in ((READING / 2, b"503"), (READING, b"200")):
+                time[0] += seconds
+                second = await asyncio.open_connection(*writer.get_extra_info("peername"))
+                second[1].write(plain(1))
+                assert (await second[0].readexactly(12))[9:] == status
+                second[1].close()
+            assert len(await reader.read()) < len(device.pieces[0])
 
     run(scenario)

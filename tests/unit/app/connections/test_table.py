@@ -30,7 +30,7 @@ class Held:
     def expire(self, _phase: Phase) -> None:
         self.expired = True
 
-    def sends(self) -> bool:
+    def in_use(self) -> bool:
         return self.sent
 
     def look(self) -> None: ...
