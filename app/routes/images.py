@@ -213,7 +213,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     options, n_items = intake.options, len(intake.items)
     check = partial(_check_parts, n_items, settings.max_images_per_request)
     decide = partial(wanted_of, options, accept, service.computing(), check)
-    if _are_long(options):
+    if are_long(options):
         wanted = await before(permit.deadline, in_parsing_thread(decide))
     else:
         wanted = decide()
@@ -246,7 +246,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     most = settings.max_images_per_request
     check = partial(_check_parts, 1, most)
     decide = partial(wanted_of, options, accept, service.computing(), check)
-    wanted = await in_parsing_thread(decide) if _are_long(options) else decide()
+    wanted = await in_parsing_thread(decide) if are_long(options) else decide()
     parts = images_of_each(wanted)
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
@@ -285,13 +285,19 @@ def _rendering(
     )
 
 
-def _are_long(options: Mapping[str, Any]) -> bool:
+def are_long(options: Mapping[str, Any]) -> bool:
     """Return whether an option takes so long to read that a thread does it."""
     return any(
-        len(each) > (LONG if isinstance(each, str) else MANY)
+        len(each) > MANY or any(map(_has_long_text, each))
+        if isinstance(each, list)
+        else _has_long_text(each)
         for each in options.values()
-        if isinstance(each, str | list)
     )
+
+
+def _has_long_text(value: object) -> bool:
+    texts = value.values() if isinstance(value, Mapping) else (value,)
+    return any(isinstance(each, str) and len(each) > LONG for each in texts)
 
 
 def _one_of(offers: tuple[str, ...], refusal: str) -> FormOf:

@@ -1,11 +1,31 @@
-"""Parts of an image that are too many."""
+"""Options that are read on a thread, and parts that are too many."""
+
+from typing import Any
 
 import pytest
 
 from app.http.negotiation import EVERYTHING
-from app.routes.images import process_wanted
+from app.routes.images import LONG, MANY, are_long, process_wanted
 from app.service import Computing
 from models.domain.errors import TooLarge
+
+LONG_TEXT = "x" * (LONG + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "long"),
+    [
+        ({}, False),
+        ({"versions": LONG_TEXT[1:], "labels": False, "top_k": 5}, False),
+        ({"versions": LONG_TEXT}, True),
+        ({"versions": [{}] * MANY}, False),
+        ({"labels": False, "versions": [{}] * (MANY + 1)}, True),
+        ({"versions": [{"ops": LONG_TEXT[1:]}]}, False),
+        ({"versions": [{}, {"ops": LONG_TEXT}]}, True),
+    ],
+)
+def test_long_texts_and_lists_are_long(options: dict[str, Any], long: bool) -> None:
+    assert are_long(options) is long
 
 
 @pytest.mark.parametrize(("labels", "parts"), [("true", 65), ("false", 64)])
