@@ -535,7 +535,10 @@ def base64_files(data: bytes, n: int, settings: Settings) -> list[Content]:
 
     One that is no base64, or over the limit of a file, is an error of its own.
     """
-    strings = _flat(msgspec.json.decode(data))
+    try:
+        strings = _flat(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise MalformedRequest("`data` is no array of strings in UTF-8") from None
     if len(strings) != n:
         raise MalformedRequest(f"`data` has {len(strings)} strings; the shape has {n}")
     return [_file(each, settings) for each in strings]

@@ -235,6 +235,8 @@ def test_other_parts_that_are_wrong_are_400(more: dict[str, Any], words: str) ->
         b'{"inputs": 1}',
         b"\xff\xfe",
         b'{"inputs": [{"name": "\xff"}]}',
+        document(IMAGE).replace(b'""', b'"\xff"'),
+        document(IMAGE).replace(b'""', b"[" * 700 + b'""' + b"]" * 700),
         json.dumps({"inputs": [IMAGE, PIXELS]}).encode(),
         b'{"inputs": [], "inputs": []}',
         b"null",
