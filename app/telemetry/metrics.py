@@ -61,8 +61,9 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self._shared = METRICS_FOLDER in os.environ
-        self._collecting: dict[str, asyncio.Task[bytes]] = {}
-        """The last collection of each media type."""
+        self._next: dict[str, asyncio.Task[bytes]] = {}
+        """The collection of each media type that has not begun."""
+        self._collecting = asyncio.Lock()
         self._prompt: Sequence[Collector] = ()
         self._slow: Sequence[Collector] = ()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -166,18 +167,20 @@ class Metrics:
         """Return the metrics in the format that an Accept header asks for, and its media type.
 
         The metrics are collected in a thread, because reading many processes and GPUs takes longer
-        than a request may wait for the event loop. Scrapers at the same time share a collection.
+        than a request may wait for the event loop. Scrapers that come during a collection share the
+        next one, which has everything that was answered before they came.
         """
         encode, kind = choose_encoder(f"{OPENMETRICS}; version=1.0.0" * (OPENMETRICS in accept))
-        collecting = self._collecting.get(kind)
-        if collecting is None or collecting.done():
-            collecting = self._collecting[kind] = asyncio.create_task(self._encoded(encode))
-        return await asyncio.shield(collecting), kind  # another scraper may still wait for it
+        if kind not in self._next:
+            self._next[kind] = asyncio.create_task(self._encoded(kind, encode))
+        return await asyncio.shield(self._next[kind]), kind  # another scraper may wait for it
 
-    async def _encoded(self, encode: Callable[[Collector], bytes]) -> bytes:
-        if self._shared:
-            await asyncio.sleep(DELAY)
-        return await asyncio.to_thread(encode, self.snapshot())
+    async def _encoded(self, kind: str, encode: Callable[[Collector], bytes]) -> bytes:
+        async with self._collecting:
+            del self._next[kind]
+            if self._shared:
+                await asyncio.sleep(DELAY)
+            return await asyncio.to_thread(encode, self.snapshot())
 
     def snapshot(self) -> Collector:
         """Return the metrics for a scraper; with several front ends they are the sums of all.

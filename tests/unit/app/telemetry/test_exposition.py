@@ -24,10 +24,11 @@ class Counting(Collector):
     def __init__(self) -> None:
         self.collected = 0
         self.threads: set[int] = set()
-        self.gate = threading.Event()
+        self.begun, self.gate = threading.Event(), threading.Event()
 
     def collect(self) -> Iterator[Metric]:
         self.threads.add(threading.get_ident())
+        self.begun.set()
         self.gate.wait(GUARD)
         self.collected += 1
         yield GaugeMetricFamily("collected", "Collections.", value=self.collected)
@@ -49,6 +50,19 @@ async def test_scrapers_at_once_share_a_collection_beside_the_event_loop() -> No
     assert all(b"collected 1.0" in body for body, _ in await asyncio.gather(*asked))
     assert threading.get_ident() not in counting.threads
     assert b"collected 2.0" in (await metrics.text(""))[0]
+
+
+async def test_scrapers_that_come_during_a_collection_share_the_next_one() -> None:
+    counting = Counting()
+    metrics = await metrics_of(counting)
+    asked = [asyncio.create_task(metrics.text(""))]
+    assert await asyncio.to_thread(counting.begun.wait, GUARD)
+    asked += [asyncio.create_task(metrics.text("")) for _ in range(2)]
+    await asyncio.sleep(0)
+    counting.gate.set()
+    found = [body for body, _ in await asyncio.gather(*asked)]
+    assert [b"collected 1.0" in body for body in found] == [True, False, False]
+    assert [b"collected 2.0" in body for body in found] == [False, True, True]
 
 
 async def test_a_failed_collection_does_not_fail_the_next_one() -> None:
