@@ -58,6 +58,9 @@ FILES = ("files", "file")
 """Names of the fields that hold images, with or without a filename. All other fields hold text."""
 
 
+CHARSET = "_charset_"
+"""Name of the field with the codec of a form (RFC 7578, section 4.6), which browsers fill in."""
+
 URLS = ("urls", "url")
 """Names of the fields that hold the address of an image."""
 
@@ -96,8 +99,8 @@ async def form_items(
             continue
         size, text = await _text(events, name, head, left)
         left -= size
-        if not text.strip():
-            continue  # a field of an HTML form that a person left empty
+        if not text.strip() or name == CHARSET:
+            continue  # a person left the field of an HTML form empty
         if name in URLS:
             found.append((Url(text.strip()), shown_url(text.strip()), None))
         else:

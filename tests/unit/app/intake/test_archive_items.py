@@ -5,6 +5,8 @@ import io
 import lzma
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
@@ -15,7 +17,7 @@ from starlette.types import Message
 from app.admission import Admission
 from app.admission.permits import Limits
 from app.admission.semaphore import FairSemaphore
-from app.archives.reading import Archive, ArchiveLimits, open_archive
+from app.archives.reading import Archive, ArchiveLimits, on_thread, open_archive
 from app.http.request import DEPARTURE, Departure
 from app.intake import archive_items, spool
 from app.intake.archive_items import PLACES, unpacked
@@ -177,11 +179,11 @@ def test_reading_ends_when_the_client_leaves(
     in_form: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread goes on until it is told to stop."""
-    departure = Watched()
+    departure, stopped = Watched(), list[bool]()
 
     def open_forever(_file: BinaryIO, limits: ArchiveLimits) -> Archive:
         departure.loop.call_soon_threadsafe(departure.happen)
-        assert limits.stop.wait(PATIENCE)
+        stopped.append(limits.stop.wait(PATIENCE))
         raise BadArchive("the request has ended")
 
     monkeypatch.setattr(archive_items, "open_archive", open_forever)
@@ -190,7 +192,24 @@ def test_reading_ends_when_the_client_leaves(
         body, kind = form(("x.zip", kind, body)), FORM
     with pytest.raises(Cancelled, match="the client left"):
         collected(body, kind, departure=departure)
+    assert stopped == [True]
     assert PLACES.used == 0
+
+
+async def test_a_cancelled_request_stops_its_thread_and_waits_for_its_end() -> None:
+    begun, stop, stopped = Event(), Event(), list[bool]()
+
+    def read() -> None:
+        begun.set()
+        stopped.append(stop.wait(PATIENCE))
+
+    with ThreadPoolExecutor(1) as threads:
+        reading = asyncio.create_task(on_thread(threads, read, stop))
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert stopped == [True]
 
 
 def test_an_archive_without_images_is_refused() -> None:

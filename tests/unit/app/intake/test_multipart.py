@@ -154,6 +154,10 @@ def test_the_allowed_codecs_have_their_usual_names(charset: str) -> None:
     assert options(latin) == [("ops", "é"), ("ops", "[]")]
 
 
+def test_the_field_that_names_a_charset_is_no_option() -> None:
+    assert options(body(field("_charset_", b"UTF-8"), field("top_k", b"3"))) == [("top_k", "3")]
+
+
 def test_all_text_fields_together_are_bounded() -> None:
     long = [field(f"a{n}", bytes(1 << 20)) for n in range(5)]
     assert len(options(body(*long[:4]))) == 4
