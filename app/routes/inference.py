@@ -21,7 +21,7 @@ from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
 from app.responses.inference import InferenceStyle, inference_reply
 from app.routes.image_route import ImageRoute, permit_of
-from app.routes.openapi import INFERRED, OBJECT, OBJECTS, infer_document
+from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_document
 from app.service import Service, ServiceOf, missing, service_of
 from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, Unavailable, UnsupportedMedia
@@ -153,7 +153,7 @@ async def statistics(service: ServiceOf) -> Response:
 @router.get(
     "/v2/models/{model}/ready",
     operation_id="v2_model_ready",
-    responses=OBJECT,
+    responses=OF_MODEL,
 )
 async def model_ready(service: ServiceOf, model: str, version: str | None = None) -> Response:
     """Answer 200 if the model has weights and the server is ready."""
@@ -169,7 +169,7 @@ async def model_ready(service: ServiceOf, model: str, version: str | None = None
 @router.get(
     "/v2/models/{model}/config",
     operation_id="v2_model_config",
-    responses=OBJECT,
+    responses=OF_MODEL,
 )
 async def configuration(service: ServiceOf, model: str, version: str | None = None) -> Response:
     """Describe a model as the configuration of Triton does."""
@@ -198,7 +198,7 @@ async def configuration(service: ServiceOf, model: str, version: str | None = No
 @router.get(
     "/v2/models/{model}/stats",
     operation_id="v2_model_statistics",
-    responses=OBJECT,
+    responses=OF_MODEL,
 )
 async def model_statistics(service: ServiceOf, model: str, version: str | None = None) -> Response:
     """Count the requests of a model that this process has answered, and their times."""
@@ -206,7 +206,7 @@ async def model_statistics(service: ServiceOf, model: str, version: str | None =
 
 
 @router.get("/v2/models/{model}/versions/{version}", include_in_schema=False)
-@router.get("/v2/models/{model}", operation_id="v2_model", responses=OBJECT)
+@router.get("/v2/models/{model}", operation_id="v2_model", responses=OF_MODEL)
 async def metadata(service: ServiceOf, model: str, version: str | None = None) -> Response:
     """Describe the inputs and outputs of a model, and name its version."""
     found = _model(service, model, version)

@@ -13,6 +13,7 @@ from app.http.problems import MEDIA_TYPE
 from app.http.request import DIGITS, HEADER
 from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
 from app.intake.inference import HEADER as JSON_BYTES
+from app.intake.multipart import CHARSET
 from app.intake.stream import LENGTH_DELIMITED
 from app.routes.page import BESIDE_NAME
 from app.service import ServiceOf
@@ -282,12 +283,10 @@ def _in_query(text: dict[str, Schema]) -> list[Schema]:
 def _form(options: dict[str, Schema]) -> Schema:
     files = {"type": "array", "items": {"type": "string", "format": "binary"}}
     urls = {"type": "array", "items": {"type": "string", "format": "uri", "maxLength": 8192}}
-    charset = {"type": "string", "description": "codec of the fields after it"}
+    charset = {"type": "string", "description": "ignored"}
     return {
         "type": "object",
-        "properties": {"files": files, "file": files, "urls": urls}
-        | options
-        | {"_charset_": charset | {"enum": ["utf-8", "ascii", "latin-1", "iso-8859-1"]}},
+        "properties": {"files": files, "file": files, "urls": urls} | options | {CHARSET: charset},
         "anyOf": [{"required": [name]} for name in ("files", "file", "urls")],
         "additionalProperties": False,
     }
@@ -335,10 +334,32 @@ _ERROR: Schema = {
     "properties": {"error": {"type": "string"}},
     "required": ["error"],
 }
+_TEXT: Schema = {"type": "string"}
+_OUTPUT: Schema = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": _TEXT, "parameters": {"type": "object"}},
+}
+_INPUT: Schema = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": _OUTPUT["properties"]
+    | {
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
+        "data": {"type": "array"},
+    },
+}
 _REQUEST: Schema = {
     "type": "object",
     "required": ["inputs"],
     "description": "an inference request of the Open Inference Protocol, version 2",
+    "properties": {
+        "id": _TEXT,
+        "parameters": {"type": "object"},
+        "inputs": {"type": "array", "items": _INPUT, "minItems": 1, "maxItems": 1},
+        "outputs": {"type": "array", "items": _OUTPUT},
+    },
 }
 _REPLY: Schema = {
     "type": "object",
@@ -346,22 +367,35 @@ _REPLY: Schema = {
     "description": "an inference response of the Open Inference Protocol, version 2",
 }
 
-INFERENCE_ERRORS: Responses = {
-    status: base | {"content": {"application/json": {"schema": _ERROR}}}
-    for status, base in PROBLEMS.items()
-}
-"""The errors of the protocol, `{"error": "…"}`."""
+
+def _in_protocol(errors: Responses) -> Responses:
+    """Return errors with the body that the protocol gives them, `{"error": "…"}`."""
+    content = {"application/json": {"schema": _ERROR}}
+    return {status: base | {"content": content} for status, base in errors.items()}
+
+
+_NO_MODEL: Responses = _in_protocol({404: {"description": "There is no such model or version"}})
 
 
 def _answered(schema: Schema, description: str) -> Responses:
     shown = {"application/json": {"schema": schema}}
-    return INFERENCE_ERRORS | {200: {"description": description, "content": shown}}
+    return _in_protocol(PROBLEMS) | {200: {"description": description, "content": shown}}
 
 
 OBJECT: Responses = _answered({"type": "object"}, "An object of the protocol")
+OF_MODEL: Responses = OBJECT | _NO_MODEL
 OBJECTS: Responses = _answered({"type": "array", "items": {"type": "object"}}, "All models")
 
-INFERRED: Responses = INFERENCE_ERRORS | {
+_OF_INFERENCE: Responses = {
+    413: {"description": "The body, an image or the number of images is over its limit"},
+    415: {"description": "Not an image of a format that is read, or another Content-Type"},
+    422: {"description": "An image cannot be decoded, and the output ERROR was not asked for"},
+    504: {"description": "The deadline passed"},
+}
+
+INFERRED: Responses = {
+    **_in_protocol(PROBLEMS | _OF_INFERENCE),
+    **_NO_MODEL,
     200: {
         "description": "The outputs; binary ones stand behind the JSON, in their order",
         "headers": {
@@ -374,7 +408,7 @@ INFERRED: Responses = INFERENCE_ERRORS | {
             "application/json": {"schema": _REPLY},
             "application/octet-stream": _BINARY,
         },
-    }
+    },
 }
 
 

@@ -74,11 +74,13 @@ async def page(request: Request, service: ServiceOf) -> Response:
 
 @router.get("/page/{name}")
 async def file(name: str, request: Request) -> Response:
-    """Send a file of the page, or 304 if the browser has it."""
+    """Send a whole file of the page, whatever range is asked for, or 304 if the browser has it."""
     if name == INDEX:
         raise HTTPException(404)
-    found = await _files.get_response(name, request.scope)
-    found.headers.update(_HEADERS)
+    scope = request.scope  # which the response reads too, after this function
+    scope["headers"] = [each for each in scope["headers"] if each[0] != b"range"]
+    found = await _files.get_response(name, scope)
+    found.headers.update(_HEADERS | {"Accept-Ranges": "none"})
     return found
 
 

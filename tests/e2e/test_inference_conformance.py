@@ -118,5 +118,7 @@ def test_the_openapi_document_requires_what_the_protocol_does(client: httpx.Clie
     described = client.get("/openapi.json").json()["paths"]["/v2/models/{model}/infer"]["post"]
     request = described["requestBody"]["content"]["application/json"]["schema"]
     assert request["required"] == ["inputs"]
+    assert request["properties"].keys() == {"id", "parameters", "inputs", "outputs"}
+    assert {"404", "413", "415", "422", "504"} <= described["responses"].keys()
     answer = described["responses"]["200"]["content"]["application/json"]["schema"]
     assert {"model_name", "outputs"} <= {*answer["required"]}
