@@ -101,6 +101,19 @@ class CommandParser(argparse.ArgumentParser):
         noun = "flag" if flag.startswith("-") else "argument"
         self.error(f"there is no {noun} {flag}" + (f"; did you mean {found}?" if found else ""))
 
+    def refuse_unknown(self, arguments: Sequence[str]) -> None:
+        """Exit for a long flag that this parser does not have, even where an argument is missing.
+
+        Long flags may be shortened, and an argument with a space is no flag for argparse.
+        """
+        for argument in arguments:
+            if argument == "--":
+                return
+            flag = argument.partition("=")[0]
+            known = any(each.startswith(flag) for each in self._option_string_actions)
+            if flag.startswith("--") and " " not in argument and not known:
+                self.refuse(argument)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is none of the choices; argparse calls this."""
         if action.choices is None or value in action.choices:
@@ -130,6 +143,9 @@ def _title(text: str) -> str:
 def _run(arguments: Sequence[str]) -> int:
     parser, commands = _parser(arguments)
     try:
+        asked = next((each for each in arguments if not each.startswith("-")), "")
+        if asked in commands:  # argparse names arguments that are missing before unknown flags
+            commands[asked].refuse_unknown(arguments[arguments.index(asked) + 1 :])
         found, unknown = parser.parse_known_args(arguments)
         options = vars(found)
         name = options.pop("command")
