@@ -5,8 +5,10 @@ import shutil
 import stat
 import sys
 import tempfile
+import weakref
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import BinaryIO
 
 from app.bulk.errors import WrongUsage
@@ -19,11 +21,13 @@ class SourceList:
     """The entries of a list that are not empty; several iterations may be under way.
 
     A list on standard input, or in a pipe, is copied to a temporary file first, so that its length
-    does not matter. `separator` is a newline or a NUL byte. WrongUsage if the list cannot be read.
+    does not matter; the file has no name, and so a process that is killed leaves none. `separator`
+    is a newline or a NUL byte. WrongUsage if the list cannot be read.
     """
 
     def __init__(self, file: str, separator: bytes = b"\n") -> None:
-        self._given = self._file = file
+        self._file = file
+        self._copied: BinaryIO | None = None
         self._separator = separator
         self.name = "standard input" if file == STANDARD_INPUT else file
         try:
@@ -38,20 +42,23 @@ class SourceList:
 
     def __iter__(self) -> Iterator[str]:
         try:
-            with open(self._file, "rb") as file:
-                rest = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
-                while piece := file.read(PIECE):
+            copy = self._copied
+            with nullcontext(copy) if copy is not None else open(self._file, "rb") as file:
+                rest = os.pread(file.fileno(), len(BOM_UTF8), 0).removeprefix(BOM_UTF8)
+                position = len(BOM_UTF8)
+                while piece := os.pread(file.fileno(), PIECE, position):
+                    position += len(piece)
                     *whole, rest = (rest + piece).split(self._separator)
                     yield from filter(None, map(self._entry, whole))
                 yield from filter(None, map(self._entry, rest.split(self._separator)))
         except OSError as error:
-            raise WrongUsage(f"--from: {self._given}: {error.strerror}") from None
+            raise WrongUsage(f"--from: {self._file}: {error.strerror}") from None
 
     def _copy(self, source: BinaryIO) -> None:
-        self._kept = tempfile.NamedTemporaryFile()  # noqa: SIM115 (removed with this object)
-        shutil.copyfileobj(source, self._kept)
-        self._kept.flush()
-        self._file = self._kept.name
+        self._copied = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
+        weakref.finalize(self, self._copied.close)
+        shutil.copyfileobj(source, self._copied)
+        self._copied.flush()
 
     def _entry(self, raw: bytes) -> str:
         if self._separator == b"\n":

@@ -7,6 +7,7 @@ import pytest
 
 from app.bulk.errors import WrongUsage
 from app.bulk.sources.expansion import Sources
+from app.bulk.sources.lists import SourceList
 from app.bulk.sources.walk import Choice
 
 
@@ -53,6 +54,16 @@ def test_a_pattern_stands_for_the_files_that_match(folder: Path) -> None:
     assert expanded([f"{folder}/*.jpg"]) == [f"{folder}/b.jpg"]
     (folder / "[1].jpg").touch()
     assert expanded([f"{folder}/[1].jpg"]) == [f"{folder}/[1].jpg"]
+
+
+def test_the_copy_of_a_list_on_standard_input_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a.jpg\nb.jpg\n")))
+    given = SourceList("-")
+    assert [*zip(given, given, strict=True)] == [("a.jpg", "a.jpg"), ("b.jpg", "b.jpg")]
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_folder_without_an_image_is_refused(tmp_path: Path) -> None:
