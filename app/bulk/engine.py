@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.pool import ApplyResult, ThreadPool
+from typing import Any
 
 import httpx
 
@@ -74,6 +75,8 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
     for each in servers:
         if not contents.is_url(each):
             raise WrongUsage(f"--server: {each!r} is no URL, as http://localhost:8000")
+    if servers and not os.environ.get(API_KEY, "").isascii():
+        raise WrongUsage(f"{API_KEY}: a key has ASCII characters only; give the key of the server")
     own = None
     if not servers:
         weights, full = work.needs_weights, not work.timing  # others are never continued
@@ -157,9 +160,16 @@ class Engine:
     def _network(self, server: str) -> Identity | None:
         """Return the identity of a server's first network."""
         flag = "" if self._own else "--server: "
+        weights: dict[str, Any] = {}
         try:
             with closing(self._opened([server], Retries(tries=1))) as client:
                 networks: list[Network] = client.models()
+                if self._work.needs_weights and not networks:
+                    weights = client.health().details.get("weights", {})
+        except (ValueError, httpx.InvalidURL) as error:  # also UnicodeError, of a host
+            raise WrongUsage(
+                f"{flag}{server!r} is no URL, as http://localhost:8000: {error}"
+            ) from None
         except ConnectionFailed as error:
             raise WrongUsage(
                 f"{flag}{server} cannot be reached: {error}; `darkroom health {server}` tells more"
@@ -169,7 +179,8 @@ class Engine:
         if not self._work.needs_weights:
             return None
         if not networks:
-            raise WrongUsage(f"{flag}{server} has no network with weights; see its log")
+            problem = weights.get("problem", "see its log")
+            raise WrongUsage(f"{flag}{server} has no network with weights: {problem}")
         return identity(networks[0])
 
     def _answered(self, chunk: "_Chunk") -> list[Finished]:

@@ -270,6 +270,34 @@ def test_an_address_that_is_no_url_is_refused() -> None:
         start(Settings(), Classification({}), ["localhost:8000"], 1)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:abc", "http://", "https://xn--/", "http://a..b"],
+    ids=["port", "no-host", "idna", "empty-label"],
+)
+def test_a_url_that_is_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with pytest.raises(WrongUsage, match="is no URL, as http://localhost:8000: "):
+        start(Settings(), Classification({}), [url], 1)
+
+
+def test_a_key_that_no_header_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARKROOM_API_KEY", "cl\xe9")
+    with pytest.raises(WrongUsage, match="DARKROOM_API_KEY: a key has ASCII"):
+        start(Settings(), Classification({}), ["http://one"], 1)
+
+
+def test_a_server_without_weights_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "/models": {"models": [], "problem": "no file"},
+        "/readyz": {"status": "not ready", "weights": {"status": "missing", "problem": "no file"}},
+    }
+    transport = httpx.MockTransport(lambda asked: httpx.Response(200, json=told[asked.url.path]))
+    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: transport)
+    with pytest.raises(WrongUsage, match="http://one has no network with weights: no file"):
+        made()
+
+
 class Own:
     """Server of the command that has ended."""
 
