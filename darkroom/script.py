@@ -3,12 +3,14 @@
 The packages of Darkroom are called `app`, `models` and `workers`. Other distributions use these
 names as well, so the wheel puts the packages, and a copy of the Python client, below `darkroom`,
 where no other program finds them. The packages are imported from there before anything else is, in
-this process and in all that it starts.
+this process and in all that it starts; the client is found there as well.
 """
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 
 PACKAGES = ("app", "models", "workers")
 
@@ -27,6 +29,17 @@ def find_packages() -> None:
     for name in PACKAGES:
         __import__(name)
     sys.path.append(sys.path.pop(0))  # nothing else in the folder may hide a module of others
+    sys.meta_path.insert(0, _ClientFinder())
+
+
+class _ClientFinder:
+    """Finder of the wheel's copy of the Python client, whose import takes time."""
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the copy in the folder with the packages, None in a checkout."""
+        return PathFinder.find_spec(name, [_folder()]) if name == "darkroom_client" else None
 
 
 def _folder() -> str:

@@ -1,4 +1,4 @@
-"""Darkroom's wheel in an environment that has packages `app`, `models` and `workers` of its own."""
+"""Darkroom's wheel in an environment that has packages with the same names of its own."""
 
 import subprocess
 import sys
@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+OTHERS = ("app", "models", "workers", "darkroom_client")
+"""The packages of another program."""
 
 PROGRAM = (
     sys.executable,
@@ -31,7 +34,7 @@ def installed(folder: Path) -> Path:
     site = folder / "site"
     with zipfile.ZipFile(wheel) as file:
         file.extractall(site)
-    for name in ("app", "models", "workers"):
+    for name in OTHERS:
         (site / name).mkdir()
         (site / name / "__init__.py").write_text(f"raise RuntimeError('{name} of another program')")
     return site

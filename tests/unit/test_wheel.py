@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.ray_cluster import ENVIRONMENT
 from tests.server import PATIENCE
-from tests.wheel import PROGRAM, installed
+from tests.wheel import OTHERS, PROGRAM, installed
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,9 @@ def run(site: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProce
 
 
 def test_the_wheel_has_one_name_and_says_that_it_has_types(site: Path) -> None:
-    others = {"app", "models", "workers"}
-    assert {each.name.split("-")[0] for each in site.iterdir()} - others == {"darkroom"}
+    assert {each.name.split("-")[0] for each in site.iterdir()} - {*OTHERS} == {"darkroom"}
     assert (site / "darkroom" / "py.typed").is_file()
-    assert [*site.rglob("darkroom_client*")] == [site / "darkroom" / "darkroom_client"]
+    assert [*site.glob("darkroom/**/darkroom_client*")] == [site / "darkroom" / "darkroom_client"]
     (metadata,) = site.glob("darkroom-*.dist-info/METADATA")
     classifiers = message_from_string(metadata.read_text("utf-8")).get_all("Classifier") or []
     assert "Typing :: Typed" in classifiers
