@@ -14,8 +14,9 @@ const LONGEST_TOLD = 600_000;
 
 /**
  * Return a `fetch` that repeats requests after 429 and 503 with Retry-After, after failed
- * connections, and after the 502, 503 and 504 of proxies, which are no problem documents. A request
- * that would make or remove a job twice is repeated only if the server refused it.
+ * connections, after the 429, 502, 503 and 504 of proxies, which are no problem documents, and after
+ * a 504 of the server's default deadline. A request that would make or remove a job twice is repeated
+ * only if the server refused it.
  */
 export function retrying(inner: typeof fetch, retries: Retries): typeof fetch {
   return async (input, init) => {
@@ -32,7 +33,7 @@ export function retrying(inner: typeof fetch, retries: Retries): typeof fetch {
       }
       const refused = answer !== null && isRefusal(answer);
       const pause = refused ? told(answer as Response, retries, tried) : backoff(retries, tried);
-      const again = refused || (repeatable && (answer === null || isOfProxy(answer)));
+      const again = refused || (repeatable && (answer === null || isOfProxy(answer) || isLate(answer, request)));
       if (!again || pause === null || tried >= retries.tries) {
         if (answer === null) throw failure;
         return answer;
@@ -54,10 +55,15 @@ function isRefusal(answer: Response): boolean {
   return [429, 503].includes(answer.status) && answer.headers.has("Retry-After");
 }
 
-/** Return whether a proxy answered, whose server is being replaced. */
+/** Return whether a proxy answered that limits its clients, or whose server is being replaced. */
 function isOfProxy(answer: Response): boolean {
   const isProblem = answer.headers.get("Content-Type")?.startsWith("application/problem+json");
-  return [502, 503, 504].includes(answer.status) && !isProblem;
+  return [429, 502, 503, 504].includes(answer.status) && !isProblem;
+}
+
+/** Return whether the default deadline of the server passed, and not the caller's own. */
+function isLate(answer: Response, request: Request): boolean {
+  return answer.status === 504 && !request.headers.has("X-Deadline-Ms");
 }
 
 /** Return the milliseconds that a refusal asks for, or null if they are too many. */

@@ -85,6 +85,13 @@ test("a refusal with Retry-After is tried again", async () => {
   assert.equal(images(requests[1].body), 1);
 });
 
+test("a proxy that limits its clients, and a late server, are asked again", async () => {
+  const page = (answer) => answer.writeHead(429, { "Content-Type": "text/html" }).end("<h1>no</h1>");
+  script(page, problem(504, "deadline_exceeded"));
+  assert.equal((await all(client().classify([bytes]))).length, 1);
+  assert.equal(requests.length, 3);
+});
+
 test("a refusal without Retry-After rejects at once", async () => {
   script(problem(503, "weights_missing", { "X-Request-ID": "one" }));
   await assert.rejects(all(client().classify([bytes])), (error) => {
