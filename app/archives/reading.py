@@ -305,6 +305,7 @@ class _ZipArchive(Archive):
             zipfile.BadZipFile,
             RuntimeError,  # of a version of ZIP that zipfile cannot read
             ValueError,
+            OverflowError,  # of a position that no file has
             OSError,
             struct.error,
         ) as error:
@@ -334,7 +335,15 @@ class _ZipArchive(Archive):
                 else:  # `zipfile` unpacks all that it reads of a bzip2 at once
                     unpacking = cast(zipfile.ZipExtFile, file)
                     data = b"".join(iter(lambda: unpacking.read1(4096), b""))
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError):
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            OSError,
+            EOFError,
+            ValueError,
+            OverflowError,  # of a position that no file has
+            RuntimeError,
+        ):
             data = b""
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise BadArchive(f"{quoted} is damaged in the ZIP; make the ZIP again")

@@ -9,6 +9,7 @@ import pytest
 
 from app.archives.reading import Archive, ArchiveLimits, Member, open_archive
 from models.domain.errors import BadArchive, TooLarge
+from tests.chaos.hostile.archives import wide, wide_end
 
 LIMIT = 1 << 20
 
@@ -192,6 +193,24 @@ def test_every_single_changed_byte_gives_content_or_a_clear_error() -> None:
             for member in archive.members():
                 with suppress(*allowed):
                     assert archive.read(member, 100) in (b"first" * 10, b"second")
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize(
+    "data",
+    [wide(struct.pack("<3Q", 3, 3, 2**64 - 40)), wide_end(1, 2**64 - 1, 0)],
+    ids=["member", "directory"],
+)
+def test_positions_beyond_those_of_files_are_no_fault_of_the_server(
+    data: bytes, on_disk: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(data)
+    with (
+        pytest.raises(BadArchive, match="damaged"),
+        open_archive(path if on_disk else io.BytesIO(data)) as archive,
+    ):
+        archive.read(only(archive), LIMIT)
 
 
 def test_a_file_of_another_kind_is_refused() -> None:
