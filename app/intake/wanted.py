@@ -7,6 +7,7 @@ known only once the image has been read: all else that the format depends on, th
 and the Accept header, becomes a small value here.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -18,8 +19,8 @@ from app.intake.item import Item, Url
 from app.intake.json_items import parsed_json
 from app.intake.spool import Blob
 from models.api.schemas import EncodingOptions, FilterOptions
-from models.codec import ENCODABLE, Encoding, ImageFormat, claimed_pixels
-from models.codec.costs import START
+from models.codec import ENCODABLE, Encoding, ImageFormat, claimed_pixels, identify
+from models.codec.costs import START, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
 from workers.filters.registry import nanoseconds, parse_chain, parse_one
@@ -37,8 +38,12 @@ _OF_ANY_FORMAT = ("quality", "metadata")
 NETWORK, CODEC = 20_000, 1000
 """Microseconds that a network, and decoding and encoding, are expected to take for an image."""
 
-CODEC_PIXEL = 20.0
-"""Nanoseconds that decoding and encoding are expected to take for each pixel."""
+DECODED_PIXEL = 20.0
+"""Nanoseconds that decoding is expected to take for each pixel; encoding has `encode_cost`."""
+
+MOST_ENCODING = 1_000_000
+"""Microseconds that encoding a version counts as at most. A slower encoding, such as that of an
+AVIF at speed 0, keeps one core busy while others go on, and must not hold up all clients."""
 
 LEAST_PIXELS, TYPICAL_PIXELS = 1 << 16, 1 << 20
 """Pixels from which work follows the pixels, and those of an image of which nothing is known."""
@@ -238,20 +243,46 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
     `most`, counts as `TYPICAL_PIXELS`: such an image will be refused, and what it claims must not
     count as work that others wait for.
     """
+    source = None
     if isinstance(wanted, ClassifyTensors):
         pixels = wanted.n_pixels
     else:
-        claimed = claimed_pixels(content.start(START))
+        start = content.start(START)
+        claimed, source = claimed_pixels(start), identify(start)
         pixels = TYPICAL_PIXELS if claimed is None or claimed > most else claimed
-    micro, nano = CODEC, CODEC_PIXEL
+    micro, nano = CODEC, DECODED_PIXEL
+    versions: tuple[Version, ...] = ()
     if isinstance(wanted, Classify | ClassifyTensors):
         micro += NETWORK
     elif isinstance(wanted, Version):
-        nano += nanoseconds(wanted.operation.filters)
+        versions = (wanted,)
     elif isinstance(wanted, Parts):
         micro += NETWORK * isinstance(wanted.labels, Classify)
-        nano += sum([nanoseconds(each.operation.filters) for each in wanted.versions])
+        versions = wanted.versions
+    for each in versions:
+        nano += nanoseconds(each.operation.filters)
+        micro += _encoding_work(each, source or ImageFormat.PNG, pixels, most)
     return micro + int(max(pixels, LEAST_PIXELS) * nano / 1000)
+
+
+def _encoding_work(version: Version, source: ImageFormat, pixels: int, most: int) -> int:
+    """Return the microseconds that encoding a version is expected to take, `MOST_ENCODING` at most.
+
+    The sides of the image are not known: the filters are asked for the size of a square, and where
+    a filter cannot be applied to the square the version counts as large as its source.
+    """
+    side = math.isqrt(pixels)
+    try:
+        height, width, _ = version.operation.shape_after((side, side, 3))
+        pixels = min(height * width, most)
+    except InvalidParameter:
+        pass
+    try:
+        format_ = version.output.format.of(source)
+    except NotAcceptable:  # the image will be refused
+        return 0
+    seconds = encode_cost(pixels, format_, version.output.encoding)
+    return min(MOST_ENCODING, round(seconds * 1e6))
 
 
 def chain_of(options: FilterOptions) -> FilterChain:

@@ -3,17 +3,30 @@
 import asyncio
 import struct
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from app.admission import Permit
 from app.intake.spool import Blob
-from app.intake.wanted import TYPICAL_PIXELS, Describe, work_on
+from app.intake.wanted import (
+    AS_SOURCE,
+    MOST_ENCODING,
+    TYPICAL_PIXELS,
+    Describe,
+    Output,
+    OutputFormat,
+    Parts,
+    Version,
+    work_on,
+)
 from app.pipeline.context import alarm_of
+from models.codec import Encoding, ImageFormat
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
 from tests.pictures import png
+from workers.filters.registry import parse_chain
+from workers.operations import FilterChain
 
 
 def claiming(width: int, height: int) -> bytes:
@@ -32,6 +45,36 @@ def test_work_follows_the_header_but_no_size_that_will_be_refused(
 ) -> None:
     work = work_on(Blob.of(claiming(width, height)), Describe(), 2_000_000)
     assert work == 1000 + (counts or TYPICAL_PIXELS) // 50
+
+
+@pytest.mark.parametrize(
+    ("format_", "options", "ops", "encoding"),
+    [
+        (OutputFormat(ImageFormat.JPEG), {}, [], 3_000),
+        (OutputFormat(ImageFormat.WEBP), {}, [], 50_000),
+        (AS_SOURCE, {}, [], 70_000),
+        (AS_SOURCE, {"png_level": 0}, [], 57_000),
+        (OutputFormat(ImageFormat.AVIF), {"avif_speed": 0}, [], MOST_ENCODING),
+        (OutputFormat(None), {}, [], 0),
+        (AS_SOURCE, {}, [{"name": "resize", "width": 100, "height": 100}], 700),
+        (
+            AS_SOURCE,
+            {},
+            [{"name": "crop", "left": 1500, "top": 0, "width": 9, "height": 9}],
+            70_000,
+        ),
+    ],
+)
+def test_work_follows_the_format_and_the_size_of_each_version(
+    format_: OutputFormat, options: dict[str, Any], ops: list[Any], encoding: int
+) -> None:
+    """The crop cannot be applied to the square of as many pixels, and counts as the source."""
+    chain = FilterChain(parse_chain(ops)) if ops else FilterChain(())
+    version = Version(chain, Output(format_, Encoding(**options)))
+    content, decoding = Blob.of(claiming(2000, 500)), 1000 + 20_000 + 5_000 * len(ops)
+    assert work_on(content, version, 2_000_000) == decoding + encoding
+    both = 1000 + 20_000 + 2 * (5_000 * len(ops) + encoding)
+    assert work_on(content, Parts(None, (version, version)), 2_000_000) == both
 
 
 @dataclass(frozen=True)
