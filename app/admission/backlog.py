@@ -2,8 +2,9 @@
 
 The work of an image is expected: microseconds on one core, by figures that were measured once on
 one machine. The speed at which expected work is done is measured while some of it waits. So a
-machine that is slower or faster, that other programs use too, or that is short of memory, shows
-itself in the speed alone, and expected work divided by the speed is a wait.
+machine that is slower or faster, or that other programs use too, shows itself in the speed alone,
+and expected work divided by the speed is a wait. Large images that wait for memory count as before
+small ones of their client, although these pass them.
 
 Work is admitted while the wait is short: a queue of more than a few seconds serves no client
 better, and its images die at their deadlines (a standing queue: Nichols and Jacobson, 2012,
@@ -95,6 +96,10 @@ class Backlog:
     def seconds(self, work: float) -> float:
         """Return the seconds that work takes on one core."""
         return work * self.cores / self.speed()
+
+    def work_in(self, seconds: float) -> float:
+        """Return the work that one core does in some seconds."""
+        return seconds * self.speed() / self.cores
 
     def part(self, seconds: float) -> float:
         """Return the work that an image past the line has been given in some seconds."""

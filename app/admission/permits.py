@@ -153,8 +153,12 @@ class Permit:
     def work(self, amount: int) -> "Work":
         """Return the work on one image, in microseconds: admitted while a `with` block runs, and
         in its turn among all clients while an `async with` block in it runs.
+
+        The deadline ends the work, so what a core does until then is the most that others wait for.
         """
-        return Work(self, self._admission, amount)
+        admission = self._admission
+        most = admission.backlog.work_in(self.deadline.remaining(admission.clock()))
+        return Work(self, admission, int(min(amount, most)))
 
     def standing(self) -> tuple[Lane, bool]:
         """Return the lane of the client's images, and whether others want something beside it.

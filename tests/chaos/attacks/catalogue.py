@@ -45,10 +45,17 @@ _LISTED = (
     Attack(
         idle.idle_connections, promise=4, ends_within=60 + SLACK, descriptors=1024, patience=150
     ),
-    Attack(odd_options.dear_neighbourhoods, promise=4),
+    Attack(odd_options.dear_neighbourhoods, promise=4, own_addresses=True),
     Attack(slow_origins.origin_slow, promise=4, flags=slow_origins.FLAGS, patience=120),
     Attack(idle.pipelined, promise=5, ends_within=60 + SLACK, patience=120, resets_allowed=True),
-    Attack(slow_rates.slow_answers, promise=5, ends_within=90, patience=120, resets_allowed=True),
+    Attack(
+        slow_rates.slow_answers,
+        promise=5,
+        ends_within=90,
+        patience=120,
+        resets_allowed=True,
+        own_addresses=True,
+    ),
     Attack(images.attack("accepted_jpegs"), promise=5),
     Attack(images.attack("png_text_bomb"), promise=5),
     Attack(images.attack("png_profile_bomb"), promise=5),
