@@ -6,6 +6,7 @@ count. So a torn end of a file, after a crash, is never read.
 
 import asyncio
 import logging
+import math
 import os
 import shutil
 import time
@@ -20,8 +21,8 @@ JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
 DATABASE, LOCK = "jobs.sqlite3", "lock"
 
 ABANDONED = 86400.0
-"""Seconds without a new file after which a folder that is no job's is removed: the body of its job
-has broken off long ago."""
+"""Seconds without a write after which a folder that is no job's is removed: the body of its job has
+broken off long ago."""
 
 T = TypeVar("T")
 
@@ -75,10 +76,19 @@ class DataFolder:
         shutil.rmtree(self.of(job), ignore_errors=True)
 
     def unchanged(self) -> list[str]:
-        """Return the names of folders that have no new file for ABANDONED seconds."""
+        """Return the names of folders in which nothing was written for ABANDONED seconds."""
         before = time.time() - ABANDONED
         with os.scandir(self._jobs) as entries:
-            return [each.name for each in entries if each.stat().st_mtime < before]
+            return [each.name for each in entries if _changed(each) < before]
+
+
+def _changed(folder: os.DirEntry[str]) -> float:
+    """Return the time of the last change of a folder or a file in it, infinity if it vanishes."""
+    try:
+        with os.scandir(folder) as files:
+            return max([folder.stat().st_mtime, *(each.stat().st_mtime for each in files)])
+    except OSError:  # another process is removing it
+        return math.inf
 
 
 def private(path: str | Path, flags: int) -> int:
