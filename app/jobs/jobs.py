@@ -5,6 +5,7 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 
@@ -34,6 +35,9 @@ log = logging.getLogger("darkroom.jobs")
 
 SWEEP = 10.0
 """Seconds between two removals of what has expired."""
+
+SEARCH = 3600.0
+"""Seconds between two searches for folders that are no job's, because a body broke off."""
 
 MOST_FOLLOWERS = 16
 """Requests of one client, at all front ends, that follow results at a time."""
@@ -67,12 +71,11 @@ class Jobs:
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, at each sweep."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._next_search = 0.0
 
     async def start(self) -> None:
         """Go on with the jobs of the data folder; raises DatabaseFailed."""
         await self.store.release_abandoned()
-        idle = await asyncio.to_thread(self.folder.unchanged)
-        await self._remove({*idle} - await self.store.known(idle))
         work = (self._runner.run(), self._sweep(), self.endings.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
@@ -101,7 +104,8 @@ class Jobs:
             await asyncio.sleep(SWEEP)
 
     async def sweep(self) -> None:
-        """Free what processes that died have claimed, and remove what has expired.
+        """Free what processes that died have claimed, remove what has expired, and sometimes what
+        is no job's.
 
         Raises DatabaseFailed and OSError.
         """
@@ -115,6 +119,10 @@ class Jobs:
         while expired := await store.expire():
             await self._remove(expired)
         await store.forget()
+        if time.monotonic() >= self._next_search:
+            self._next_search = time.monotonic() + SEARCH
+            idle = await asyncio.to_thread(self.folder.unchanged)
+            await self._remove({*idle} - await store.known(idle))
 
     async def _remove(self, ids: Iterable[str]) -> None:
         for id_ in ids:
