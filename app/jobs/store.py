@@ -559,12 +559,8 @@ class JobStore:
         connection.execute(cancelling.values(state=State.CANCELLING.value))
         self._end_cancelled(connection)
 
-    @transaction
-    def end_cancelled(self, connection: Connection) -> None:
-        """End the jobs that are being cancelled and of which no chunk is in work any more."""
-        self._end_cancelled(connection)
-
     def _end_cancelled(self, connection: Connection) -> None:
+        """End the jobs that are being cancelled and of which no chunk is in work any more."""
         in_work = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == CLAIMED)
         ended = update(JOBS).where(JOBS.c.state == State.CANCELLING.value, ~in_work)
         connection.execute(ended.values(self._ended(State.CANCELLED, None)))
