@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +13,22 @@ import pytest
 
 from app.jobs import endings as ending
 from app.jobs.endings import Endings
-from app.jobs.store import DESTINATION, DONE, FAILED, TO_DO, Ending, Job, JobStore, State
+from app.jobs.store import (
+    DESTINATION,
+    DONE,
+    FAILED,
+    TO_DO,
+    WEBHOOK,
+    Ending,
+    Job,
+    JobStore,
+    State,
+)
 from app.jobs.webhooks import Try, WebhookSender
 from app.storage.storage import Storage
 from models.settings import Settings
 from tests.fakes import GUARD
-from tests.job_store import job, stores
+from tests.job_store import SPANS, claimed, job, stored, stores
 from tests.worker_fixture import wait_until
 
 
@@ -25,11 +36,11 @@ class Sender:
     """Delivers messages to `quick` at once, and the others when they are `released`."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.begun, self.body = 0, ""
         self.released, self.delivered = asyncio.Semaphore(0), asyncio.Event()
 
-    async def send(self, url: str, _id: str, _body: str, _client: str) -> Try:
-        self.begun += 1
+    async def send(self, url: str, _id: str, body: str, _client: str) -> Try:
+        self.begun, self.body = self.begun + 1, body
         if url == "quick":
             self.delivered.set()
             return Try(DONE, "status 204")
@@ -87,6 +98,20 @@ async def test_receivers_that_give_no_answer_hold_up_no_other_client(
         await wait_until(lambda: sender.begun == 3)
         sender.released.release()
         await sender.delivered.wait()
+
+
+async def test_a_job_that_ends_by_max_failures_calls_its_webhook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "LOOK", 0.01)
+
+    async with endings_of(tmp_path) as (store, sender):
+        await store.add(job(max_failures=2), SPANS, [Ending("1", WEBHOOK, "quick")])
+        await store.commit(stored(await claimed(store), failed=3))
+        await sender.delivered.wait()
+    sent = json.loads(sender.body)
+    assert sent["type"] == "job.failed"
+    assert sent["data"]["items"] == {"total": 30, "done": 10, "succeeded": 7, "failed": 3}
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.SUCCEEDED])
