@@ -89,7 +89,7 @@ class Attack:
     neighbours_spared: bool = True
     own_addresses: bool = False
     neighbours: int = NEIGHBOURS
-    memory_mb: float = 300.0
+    memory_mb: float = 400.0
 
     @property
     def name(self) -> str:
