@@ -6,14 +6,13 @@ figures hold for large images; the tables of a codec and the stripe that is conv
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from models.codec import avif_grid
 from models.codec.encoder import MAX_SIDE, PLAIN, Encoding
 from models.codec.formats import ENCODABLE, ImageFormat, identify
-from models.codec.probe import ImageInfo
-from models.codec.webp import canvas
+from models.codec.probe import ImageInfo, stated_size
 from models.domain.errors import TooManyPixels, Unprocessable
 
 _PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
@@ -129,11 +128,16 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 def claimed_pixels(start: bytes) -> int | None:
     """Return width times height by the first bytes of a file, None if they do not show it."""
-    hint = _HINTS.get(identify(start))
-    try:
-        return hint(start) if hint else None
-    except struct.error:  # the file is shorter than its header should be
+    format_ = identify(start)
+    if format_ is None or format_ is ImageFormat.AVIF:
         return None
+    if format_ is ImageFormat.JPEG:
+        try:
+            return _jpeg(start)
+        except struct.error:  # the file is shorter than its header should be
+            return None
+    width, height = stated_size(start, format_)
+    return width * height or None
 
 
 def _jpeg(data: bytes) -> int | None:
@@ -147,36 +151,6 @@ def _jpeg(data: bytes) -> int | None:
             return int(height * width)
         at += 2 + size
     return None
-
-
-def _png(data: bytes) -> int:
-    width, height = struct.unpack_from(">II", data, 16)
-    return int(width * height)
-
-
-def _gif(data: bytes) -> int:
-    width, height = struct.unpack_from("<HH", data, 6)
-    return int(width * height)
-
-
-def _bmp(data: bytes) -> int:
-    old = data[14:15] == b"\x0c"  # OS/2 headers have 16 bits for each side
-    width, height = struct.unpack_from("<HH" if old else "<ii", data, 18)
-    return int(abs(width * height))
-
-
-def _webp(data: bytes) -> int | None:
-    width, height = canvas(data)
-    return width * height or None
-
-
-_HINTS: dict[ImageFormat | None, Callable[[bytes], int | None]] = {
-    ImageFormat.JPEG: _jpeg,
-    ImageFormat.PNG: _png,
-    ImageFormat.GIF: _gif,
-    ImageFormat.BMP: _bmp,
-    ImageFormat.WEBP: _webp,
-}
 
 
 # CPU seconds of encoding by pixels, format and options, measured per megapixel of photos on a core

@@ -3,12 +3,14 @@
 Names, content types and the header itself are not trusted.
 """
 
+import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from PIL.Image import DecompressionBombError
 from PIL.ImageFile import ImageFile
 
-from models.codec.avif import avif_buffers
+from models.codec.avif import avif_buffers, properties
 from models.codec.bmp import bmp_cost
 from models.codec.formats import ImageFormat, identify
 from models.codec.jpeg import check_jpeg, has_several_scans
@@ -112,7 +114,13 @@ def read_header(data: bytes, max_pixels: int) -> Header:
 def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: float) -> Header:
     """Return the header of a file that has been checked, and takes `cost` CPU seconds a pixel."""
     with reading(format_):
-        image = open_image(data, format_)
+        try:
+            image = open_image(data, format_)
+        except DecompressionBombError:  # without a size, which most headers state at their start
+            width, height = stated_size(data, format_)
+            if width * height > max_pixels:
+                raise too_large(width, height, max_pixels) from None
+            raise
         width, height = image.size
         if width * height > max_pixels:
             raise too_large(width, height, max_pixels)
@@ -194,6 +202,32 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
             if width * height > max_pixels:
                 raise too_large(width, height, max_pixels)
     return _PER_PIXEL[format]
+
+
+def stated_size(data: bytes, format: ImageFormat) -> tuple[int, int]:
+    """Return the stored width and height that the first bytes of a file state, unchecked.
+
+    Both are 0 for a JPEG, for a TIFF and for a file whose first bytes are broken.
+    """
+    try:
+        match format:
+            case ImageFormat.PNG if data[12:16] == b"IHDR":
+                return struct.unpack_from(">II", data, 16)
+            case ImageFormat.GIF:
+                return struct.unpack_from("<HH", data, 6)
+            case ImageFormat.BMP if data[14:15] == b"\x0c":  # OS/2: 16 bits for each side
+                return struct.unpack_from("<HH", data, 18)
+            case ImageFormat.BMP:
+                width, height = struct.unpack_from("<ii", data, 18)
+                return abs(width), abs(height)  # a negative height: the first row is the top row
+            case ImageFormat.WEBP:
+                return canvas(data)
+            case ImageFormat.AVIF:
+                extents = [content for name, content in properties(data) if name == b"ispe"]
+                return struct.unpack_from(">II", extents[0], 4) if extents else (0, 0)
+    except struct.error:  # the file is shorter than its header should be
+        pass
+    return 0, 0
 
 
 def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> int:

@@ -181,6 +181,28 @@ def test_a_header_that_lies_about_a_huge_size_is_refused_before_decoding(
         probe(png(*size, chunk(b"IDAT", b"")), max_pixels=LIMIT)
 
 
+def stating(format: ImageFormat, name: bytes, at: int, form: str) -> bytes:
+    """Return a file that states 14000 × 14000 pixels, at a number of bytes after a name."""
+    data = bytearray(image_file(format))
+    struct.pack_into(form, data, data.index(name) + at, 14_000, 14_000)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png(14_000, 14_000, chunk(b"IDAT", b"")),
+        stating(ImageFormat.GIF, b"GIF8", 6, "<HH"),
+        stating(ImageFormat.BMP, b"BM", 18, "<ii"),
+        stating(ImageFormat.AVIF, b"ispe", 8, ">II"),
+    ],
+    ids=["png", "gif", "bmp", "avif"],
+)
+def test_a_file_above_pillows_ceiling_is_refused_with_its_size_and_the_limit(data: bytes) -> None:
+    with pytest.raises(TooManyPixels, match="14000 × 14000 pixels, more than the 50,000,000 allow"):
+        probe(data, max_pixels=LIMIT)
+
+
 def test_pillows_own_ceiling_holds_whatever_the_limit_and_is_a_clean_error() -> None:
     with pytest.raises(TooManyPixels):
         probe(png(20_000, 20_000, chunk(b"IDAT", b"")), max_pixels=10**12)
