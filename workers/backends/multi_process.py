@@ -52,6 +52,9 @@ MAX_LOSSES = 2
 RETRY = 0.02
 """Seconds between two tries to reach a worker that is starting."""
 
+FORBIDDEN = 2.0
+"""Seconds until the next try to reach a worker that this process may not reach."""
+
 FAREWELL = 1.0
 """Seconds in which a worker must read pending bytes when the front end closes."""
 
@@ -201,10 +204,13 @@ class WorkerConnection:
             try:
                 await self._connect(line)
                 await line.over.wait()
-            except (FileNotFoundError, ConnectionError):  # no worker is there, or not yet
+            except PermissionError as error:
+                log.critical("a worker could not be connected to: %s", error)
+                await asyncio.sleep(FORBIDDEN)
+            except OSError:  # no worker is there, or not yet
                 pass
-            except Exception as error:  # the next try is protected
-                log.error("a worker could not be connected to: %s", error)
+            except Exception:  # the next try is protected
+                log.exception("a worker could not be connected to")
             await asyncio.sleep(RETRY)
 
     async def _connect(self, line: WorkerLine) -> None:

@@ -570,10 +570,22 @@ async def linked() -> AsyncIterator[tuple[ProcessBackend, Peer]]:
     peer.close()
 
 
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (RuntimeError("a fault of ours"), [("ERROR", True)]),
+        (PermissionError("another user's"), [("CRITICAL", False)]),
+        (OSError("not yet"), []),
+    ],
+    ids=["fault", "permission", "absence"],
+)
 async def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
+    failure: Exception,
+    told: list[tuple[str, bool]],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    failures, same = [RuntimeError("a fault of ours")], wire.same_user
+    failures, same = [failure], wire.same_user
 
     def sometimes(connection: socket.socket) -> bool:
         if failures:
@@ -581,6 +593,7 @@ async def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
         return same(connection)
 
     monkeypatch.setattr(wire, "same_user", sometimes)
+    monkeypatch.setattr(multi_process, "FORBIDDEN", 0.0)
 
     peer = Peer()
     ours = backend(peer.address)
@@ -592,6 +605,7 @@ async def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
     await ours.welcome()
     await ours.aclose()
     peer.close()
+    assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == told
 
 
 async def test_closing_does_not_wait_for_a_worker_that_reads_nothing(
