@@ -228,11 +228,15 @@ _PLAIN = (str, int, float, type(None))
 
 def encode_error(error: ServiceError) -> EncodedError:
     """Return an error without its traceback; given values are kept, or replaced by their text."""
-    fields = [
-        (e.path, e.message, e.given if isinstance(e.given, _PLAIN) else repr(e.given))
-        for e in error.errors
-    ]
+    fields = [(e.path, e.message, _plain(e.given)) for e in error.errors]
     return error.code, error.detail, fields
+
+
+def _plain(given: object) -> Any:
+    """Return a value that MessagePack can hold; it has no integers beyond 64 bits."""
+    if isinstance(given, int) and not -(1 << 63) <= given < 1 << 64:
+        return repr(given)
+    return given if isinstance(given, _PLAIN) else repr(given)
 
 
 def decode_error(encoded: EncodedError) -> ServiceError:

@@ -88,6 +88,20 @@ def test_an_error_keeps_its_kind_its_text_and_its_wrong_fields(kind: type[Servic
     assert (type(found), found.detail, list(found.errors)) == (kind, "a text", wrong)
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [(n, n) for n in (True, -(1 << 63), (1 << 64) - 1)]
+    + [(n, repr(n)) for n in (-(1 << 63) - 1, 1 << 64)],
+    ids=str,
+)
+def test_an_integer_that_no_message_holds_arrives_as_text(given: int, found: object) -> None:
+    encoded = wire.encode_error(InvalidParameter("a text", [FieldError("x", "too large", given)]))
+    (done,) = wire.FROM_WORKER.decode(wire.ENCODER.encode([Done(1, error=encoded)]))
+    assert isinstance(done, Done)
+    assert done.error is not None
+    assert done.error[2] == [("x", "too large", found)]
+
+
 def test_an_error_that_this_version_does_not_know_is_an_internal_error() -> None:
     assert type(wire.decode_error(("news", "a text", []))) is InternalError
 
