@@ -191,6 +191,13 @@ class WorkerConnection:
         """Return the welcome of the present worker, else of the last worker."""
         return next((each.welcome for each in reversed(self.lines) if each.welcome), None)
 
+    @property
+    def hands_over(self) -> bool:
+        """Return whether the last worker told that it leaves, and none was welcomed after it."""
+        return next(
+            (each.left for each in reversed(self.lines) if each.welcome or each.left), False
+        )
+
     async def close(self) -> None:
         """Close all connections permanently."""
         self._task.cancel()
@@ -341,7 +348,7 @@ class ProcessBackend:
         return self._back_in(any([link.line is not None for link in self._links]))
 
     def _back_in(self, alive: bool) -> float:
-        hands_over = any([link.lines and link.lines[-1].left for link in self._links])
+        hands_over = any([link.hands_over for link in self._links])
         return self._absence.back_in(alive, hands_over=hands_over)
 
     async def aclose(self) -> None:

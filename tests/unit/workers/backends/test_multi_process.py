@@ -32,6 +32,7 @@ from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
 from workers.backends import multi_process
+from workers.backends.absence import HANDOVER
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
 from workers.ipc import frames as wire
 from workers.ipc.arena import LARGE, PAGE, Arena, ArenaSlot
@@ -637,6 +638,8 @@ async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called(
         await peer.send(Leaving())
         await wait_until(lambda: link.line is None)
         await peer.accept()
+        await wait_until(lambda: link.lines[-1] is not line)
+        assert 0 < ours.absence() <= HANDOVER
         await peer.send(Welcome("next"))
         await wait_until(lambda: link.line is not None and link.line is not line)
         assert line is not None
