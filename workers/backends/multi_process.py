@@ -23,7 +23,13 @@ import numpy as np
 
 from models.domain.alarms import alarms
 from models.domain.backend import Load
-from models.domain.errors import DeadlineExceeded, Draining, ServiceError, WorkerLost
+from models.domain.errors import (
+    DeadlineExceeded,
+    Draining,
+    InternalError,
+    ServiceError,
+    WorkerLost,
+)
 from models.domain.job import Completed, Failed, Job, Outcome, Result, Vector
 from models.exit_codes import ExitCode
 from workers.backends.absence import Absence, combined
@@ -527,7 +533,11 @@ class ProcessBackend:
         self._absence.ended(welcome.start)
         parked, self._parked = self._parked, []
         for pending in parked:
-            self._send(pending)
+            try:
+                self._send(pending)
+            except Exception:  # the other jobs are protected
+                log.exception("an image could not be sent to a worker")
+                pending.fail(InternalError("the image could not be sent; it has been logged"))
         return True
 
     def on_lost(self, taken: list[Pending]) -> None:

@@ -25,7 +25,7 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Lane, ReleaseReason, Trace
+from models.domain.job import Completed, Job, Labels, Lane, Operation, ReleaseReason, Trace
 from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
@@ -505,6 +505,27 @@ async def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker(
         with pytest.raises(InternalError):
             await ours.run(fake_job(1))
         assert work.totals() == [0]
+
+
+async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures, encode = [ValueError("no frame")], multi_process.encode_operation
+
+    def sometimes(operation: Operation) -> bytes:
+        if failures:
+            raise failures.pop()
+        return encode(operation)
+
+    monkeypatch.setattr(multi_process, "encode_operation", sometimes)
+    address = new_address()
+    ours = backend(address)
+    tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
+    await wait_until(lambda: ours.load().queued_jobs == 3)
+    with running_worker(ENGINE, LIMITS, address):
+        with pytest.raises(InternalError, match="could not be sent"):
+            await tasks[0]
+        assert [number(c) for c in await asyncio.gather(*tasks[1:])] == [1, 2]
 
 
 async def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(
