@@ -32,7 +32,6 @@ class Orders:
             self._receive()
         self.first = self._orders.get_nowait()
         if sys.platform == "linux":
-            # Not before: a forked process had another parent before it was adopted (prctl(2)).
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.set_blocking(self._channel, False)  # a parent that is stopped must not stop this one
 
