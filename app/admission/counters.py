@@ -56,6 +56,8 @@ class Total(IntEnum):
     """Open connections of clients."""
     UNREAD = 7
     """Bytes of encoded images that their clients have not read."""
+    ACCEPTING = 8
+    """Sockets that accept connections; a front end that starts or leaves has none."""
 
 
 class ByKey(IntEnum):
@@ -277,13 +279,16 @@ class Counters:
         return sum(self._row(self._memory, 8 * field * self.columns))
 
     def fewest(self, field: Total, more: int) -> bool:
-        """Return whether no other front end has a lower count than this front end with `more`."""
+        """Return whether no other front end has a lower count than this front end with `more`.
+
+        A front end that accepts no connections does not count.
+        """
         if self.columns == 1:
             return True
         counts = self._row(self._memory, 8 * field * self.columns)
-        owners = self._row(self._memory, 8 * _OWNER * self.columns)
+        accepting = self._row(self._memory, 8 * Total.ACCEPTING * self.columns)
         own = counts[self._column] + more
-        return own <= min(n for n, owner in zip(counts, owners, strict=True) if owner)
+        return all(own <= n for n, there in zip(counts, accepting, strict=True) if there)
 
     def take(self, field: Total, amount: int, limit: int) -> bool:
         """Add `amount` if the sum stays within `limit`; return whether it was added."""

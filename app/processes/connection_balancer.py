@@ -61,9 +61,11 @@ class ConnectionBalancer:
         self._socket.setblocking(False)
         self._socket.listen(BACKLOG)  # now and not before, because connections can be answered
         self._loop.add_reader(self._socket, self._accept)
+        self._counters.add(Total.ACCEPTING, 1)
 
     def close(self) -> None:
         """Accept the connections that wait in the kernel, and no more; they all continue."""
+        self._counters.add(Total.ACCEPTING, -1)
         self._loop.remove_reader(self._socket)
         while self._take():
             pass  # to close the socket would reset the connections in its queue
