@@ -510,7 +510,7 @@ async def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker(
 async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failures, encode = [ValueError("no frame")], multi_process.encode_operation
+    failures, encode = [ValueError("no frame")], wire.encode_operation
 
     def sometimes(operation: Operation) -> bytes:
         if failures:
