@@ -144,7 +144,7 @@ def filters_cpu() -> Iterator[str]:
         f"The time of each filter divided by that of the fastest call of OpenCV {found['opencv']}, "
         f"Pillow {found['pillow']} or NumPy {found['numpy']} for the same job: the median is "
         f"{median:.2f}, {sum(each <= 1.1 for each in ratios)} of {len(ratios)} are at most 1.1. "
-        "Another library may round otherwise."
+        "Another library may round otherwise; the docstring explains ratios above 1.5."
     )
     yield from _section("Filters on a CPU", chart, text, "bench/filters_cpu")
 
@@ -184,14 +184,12 @@ def _section(title: str, chart: str, text: str, program: str) -> Iterator[str]:
 
 
 def method(program: str) -> Iterator[str]:
-    """Yield the method of a program in `tests`, quoted: its docstring without the way to run it."""
+    """Yield the method of a program in `tests`, quoted: its docstring up to "Run: "."""
     source = (ROOT / "tests" / f"{program}.py").read_text()
     text = (ast.get_docstring(ast.parse(source)) or "").partition("Run: ")[0]
     yield f"Method (`tests/{program}.py`):"
     yield ""
-    for paragraph in text.strip().removesuffix("\n").split("\n\n"):
-        yield from (f"> {line}" for line in paragraph.splitlines())
-        yield ">"
+    yield from (f"> {line}".rstrip() for line in text.strip().splitlines())
 
 
 def _paragraph(text: str) -> str:

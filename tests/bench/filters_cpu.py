@@ -7,6 +7,8 @@ rounds as fit `--seconds`, 3 at least and 60 at most, after one round to warm up
 of each counts, because the slower ones measure the rest of the machine. Freed memory is kept, as a
 worker keeps it. A ratio above 1 means that ours takes longer.
 
+Run: python -m tests.bench.filters_cpu [--seconds 2] [--only NAME …]
+
 Above 1.5 because of what they mean: Gaussians (gaussian_blur, unsharp_mask, dog) keep 24 bits of a
 fraction, in float64, where OpenCV keeps 8 or the peer float32; color_matrix and sepia have weights
 of 16 bits, OpenCV of 10; sharpen rounds twice, as Pillow does, and its peer has five weights
@@ -14,8 +16,6 @@ instead of nine; brightness looks up every byte, because 80 and 100 times 1.3 ar
 Pillow's float32, but 90 times 1.3 is cut off at 116, which no multiplication and addition repeats.
 Blends with an image (saturation, sharpen) are one call of OpenCV only for factors that leave room
 for its roundings, which are nine tenths of those tried; 1.5 and 2 are among them, 1.3 is not.
-
-Run: python -m tests.bench.filters_cpu [--seconds 2] [--only NAME …]
 """
 
 import argparse

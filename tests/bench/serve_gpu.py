@@ -14,11 +14,12 @@ of an image alone. wrk has no rate control, so p99 at half the highest rate come
 seconds, from /proc for the server, by role, and from wait for wrk; a GPU's utilisation is nvidia-
 smi's, every 200 ms. The device's own rates are measured by engine_rates.py on the same images. The
 peers (peers/) have the same weights, decode with Pillow and get the same `subsampled` raw bodies
-from the same wrk; the share of labels that agree with Darkroom's is shown. Without a GPU everything
-but the device's own rates runs on the CPU, to try the benchmark itself.
+from the same wrk; the share of labels that agree with Darkroom's is shown.
 
 Run: python -m tests.bench.serve_gpu [--quick] [--photos FOLDER] [--wrk PATH] [--weights bundled]
 [--part NAME ...] [--skip NAME ...] [--logs FILE]
+
+Without a GPU everything but the device's own rates runs on the CPU, to try the benchmark itself.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """Memory of a server while one stream of 100,000 lines is answered.
 
-    python -m tests.bench.stream_memory [lines]
-
-Method: a real server process, one connection. A thread sends the lines, each a small PNG as a data
+Method. A real server process, one connection. A thread sends the lines, each a small PNG as a data
 URI, as a chunked body to `/info?colour=false`; the program reads the records meanwhile. Resident
-memory is read from /proc after a tenth of the records and after all. The last line is JSON.
+memory is read from /proc after a tenth of the records and after all.
+
+Run: python -m tests.bench.stream_memory [lines]. The last line is JSON.
 """
 
 import base64

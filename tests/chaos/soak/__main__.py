@@ -1,11 +1,13 @@
 """Mixed traffic with faults injected: does anything grow, is anything lost?
 
-`python -m tests.chaos.soak --minutes 30` starts a server with two front ends and 8 closed-loop
-clients: 60 % good requests, the rest damaged, hostile, expiring, or from clients that leave. Every
-two minutes a process is killed: the worker, a front end, or a decoder. Every five seconds memory,
-shared memory, descriptors, threads and processes are read. The promise: the last fifth's median is
-at most 1.1 times the second fifth's, nothing is answered with 500, and no good request is lost
-but those of a front end that was killed. The last line is JSON; exit code 1 where it is broken.
+A server with two front ends has 8 closed-loop clients: 60 % good requests, the rest damaged,
+hostile, expiring, or from clients that leave. Every two minutes a process is killed: the worker, a
+front end, or a decoder. Every five seconds memory, shared memory, descriptors, threads and
+processes are read. The promise: the last fifth's median is at most 1.1 times the second fifth's,
+nothing is answered with 500, and no good request is lost but those of a front end that was killed.
+
+Run: python -m tests.chaos.soak --minutes 30. The last line is JSON; the exit code is 1 if the
+promise is broken.
 """
 
 import argparse
