@@ -10,6 +10,7 @@ import math
 import os
 import socket
 import struct
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -252,7 +253,7 @@ _LENGTH = struct.Struct("<I")
 T = TypeVar("T")
 
 
-class FrameProtocol(asyncio.Protocol, Generic[T]):
+class FrameProtocol(asyncio.Protocol, ABC, Generic[T]):
     """An end of a connection; the classes of both ends derive from this class.
 
     Unreadable bytes go to `on_broken`, and reading stops. The connection stays open: closing it
@@ -266,17 +267,17 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         self._outbox: list[Frame] = []
         self._transport: asyncio.Transport | None = None
 
+    @abstractmethod
     def on_frame(self, frame: T) -> None:
         """Handle a frame of the other end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_broken(self, error: Exception) -> None:
         """Handle bytes that are no frame."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_lost(self) -> None:
         """Handle the end of the connection."""
-        raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the transport from the event loop."""
