@@ -3,16 +3,16 @@
 An archive goes in one request, so it has at most as many images as one request of the server.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Generic, TypeVar, Unpack
 
 from darkroom_client import requests
 from darkroom_client.conversation import (
     Attempts,
+    Conversations,
     Refusal,
-    Wire,
     saved_body,
     tried,
     wait_or_raise,
@@ -30,7 +30,6 @@ from darkroom_client.options import (
 )
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import JSON_LINES, Call, ImageCall
-from darkroom_client.retries import Retries
 
 ZIP = "application/zip"
 
@@ -38,23 +37,13 @@ StreamT = TypeVar("StreamT")
 DoneT = TypeVar("DoneT")
 
 
-class Archives(Generic[StreamT, DoneT]):
+class Archives(Conversations, Generic[StreamT, DoneT]):
     """Send ZIP and TAR files as they are; yield a result for each image in them as it finishes.
 
     `index` is the place of an image in the archive, and `source` its name there. One request takes
     as many images as the server's `DARKROOM_MAX_IMAGES_PER_REQUEST`; larger archives are jobs
-    (`jobs.create_from`). `run` and `iterate` make results of conversations.
+    (`jobs.create_from`).
     """
-
-    def __init__(
-        self,
-        wire: Wire,
-        retries: Retries,
-        run: Callable[..., Any],
-        iterate: Callable[..., Any],
-    ) -> None:
-        self._wire, self._retries = wire, retries
-        self._run, self._iterate = run, iterate
 
     def classify(self, archive: str | Path, **options: Unpack[ClassifyOptions]) -> StreamT:
         """Yield labels, logits or embeddings."""

@@ -1,5 +1,6 @@
 """Both clients, on one class with the methods that take images."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable
 from contextlib import aclosing
 from types import TracebackType
@@ -42,7 +43,7 @@ Stream = Generator[ImageResult, None, None]
 AsyncStream = AsyncGenerator[ImageResult, None]
 
 
-class _Methods(Generic[ImagesT, OneT, ManyT, StreamT, FiltersT, NetworksT, HealthT]):
+class _Methods(ABC, Generic[ImagesT, OneT, ManyT, StreamT, FiltersT, NetworksT, HealthT]):
     """The methods of both clients, whose results are values or awaitables."""
 
     _wire: Wire
@@ -151,14 +152,17 @@ class _Methods(Generic[ImagesT, OneT, ManyT, StreamT, FiltersT, NetworksT, Healt
     def _attempts(self, options: CallOptions) -> Attempts:
         return Attempts.of(self._settings.retries, options)
 
+    @abstractmethod
     def _run(self, conversation: Coroutine[Any, Any, Any]) -> Any:
-        raise NotImplementedError
+        """Return the result of a conversation, or the conversation for a caller that awaits it."""
 
+    @abstractmethod
     def _stream(self, images: ImagesT, call: ImageCall) -> StreamT:
-        raise NotImplementedError
+        """Return the results of images as they finish."""
 
+    @abstractmethod
     def _all(self, images: Source | ImagesT, call: ImageCall) -> Any:
-        raise NotImplementedError
+        """Return the result of an image, or the results of many images in their order."""
 
 
 class Client(

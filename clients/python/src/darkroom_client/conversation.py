@@ -63,6 +63,24 @@ class Wire(Protocol):
         ...
 
 
+class Conversations:
+    """A group of methods of both clients.
+
+    `run` and `iterate` make results of conversations: values or awaitables, iterators or
+    asynchronous iterators.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        retries: Retries,
+        run: Callable[..., Any],
+        iterate: Callable[..., Any],
+    ) -> None:
+        self._wire, self._retries = wire, retries
+        self._run, self._iterate = run, iterate
+
+
 @dataclass(slots=True)
 class Attempts:
     """The tries of one request: their number, their id and their common deadline."""

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, Unpack
+from typing import Generic, Literal, TypeVar, Unpack
 from uuid import uuid4
 
 from darkroom_client.conversation import (
     Attempts,
+    Conversations,
     Refusal,
-    Wire,
     body_of,
     tried,
     value_of,
@@ -25,7 +25,6 @@ from darkroom_client.manifest import upload, write_manifest
 from darkroom_client.options import CallOptions, JobOptions
 from darkroom_client.records import FINISHED, ImageResult, Job, JobPage
 from darkroom_client.requests import Call, chain, check_deadline, json_text, texts
-from darkroom_client.retries import Retries
 
 JobOperation = Literal["classify", "filter", "process"]
 Status = Literal["error"]
@@ -50,21 +49,8 @@ StreamT = TypeVar("StreamT")
 DoneT = TypeVar("DoneT")
 
 
-class Jobs(Generic[JobT, JobsT, StreamT, DoneT]):
-    """Long batches that the server works through in the background.
-
-    `run` and `iterate` make results of conversations.
-    """
-
-    def __init__(
-        self,
-        wire: Wire,
-        retries: Retries,
-        run: Callable[..., Any],
-        iterate: Callable[..., Any],
-    ) -> None:
-        self._wire, self._retries = wire, retries
-        self._run, self._iterate = run, iterate
+class Jobs(Conversations, Generic[JobT, JobsT, StreamT, DoneT]):
+    """Long batches that the server works through in the background."""
 
     def create(
         self,
