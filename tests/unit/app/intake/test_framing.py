@@ -16,6 +16,7 @@ from app.intake.spool import Blob, MemoryUse
 from app.intake.stream import ImageStream
 from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
 from models.settings import Settings
+from tests.turns import turns_beside
 
 
 class Framing(ImageStream):
@@ -145,21 +146,10 @@ def test_a_body_that_is_cut_off_is_malformed(body: bytes) -> None:
         images(body)
 
 
-def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
-    async def scenario() -> None:
-        turns = 0
+async def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
+    async def lines() -> list[object]:
+        return [each async for each in Framing(1000).lines(cut(b"\n" * 6400, 6400))]
 
-        async def neighbour() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.ensure_future(neighbour())
-        body = cut(b"\n" * 6400, 6400)
-        found = Framing(1000).lines(body)
-        assert [each async for each in found] == []
-        task.cancel()
-        assert turns >= 100
-
-    asyncio.run(scenario())
+    found, turns = await turns_beside(lines())
+    assert found == []
+    assert turns >= 100

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.answers import PIECE, stored
+from tests.turns import turns_beside
 
 MEMBERS = {"0000.png": bytes(range(256)) * (PIECE // 64), "empty": b"", "results.jsonl": b"{}\n"}
 
@@ -27,16 +28,6 @@ def test_an_archive_has_its_members_whole_and_in_order() -> None:
 
 
 async def test_no_piece_is_large_and_others_get_their_turn() -> None:
-    turns = 0
-
-    async def neighbour() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(neighbour())
-    chunks = await written()
-    task.cancel()
+    chunks, turns = await turns_beside(written())
     assert max(map(len, chunks)) == PIECE
     assert turns >= 4
