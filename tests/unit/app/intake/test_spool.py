@@ -175,6 +175,7 @@ def test_an_accident_while_spooling_leaves_no_file_open(
 @needs_proc
 @pytest.mark.usefixtures("to_disk")
 def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
+    gc.collect()  # what earlier tests have left must not be closed meanwhile
     before = open_files()
     closed, forgotten = (asyncio.run(spooled(b"on disk")) for _ in range(2))
     assert len(open_files()) == len(before) + 2
@@ -182,7 +183,7 @@ def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
     assert len(open_files()) == len(before) + 1
     del forgotten
     gc.collect()
-    assert open_files() == before
+    assert open_files() <= before
 
 
 @needs_proc
