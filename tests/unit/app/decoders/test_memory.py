@@ -104,5 +104,5 @@ def test_a_process_can_neither_shorten_nor_seal_the_area() -> None:
 def test_an_area_keeps_no_descriptor_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     areas = [new_area()[0] for _ in range(3)]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     assert np.array_equal(areas[0].take(4), np.zeros(4, np.uint8))

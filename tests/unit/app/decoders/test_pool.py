@@ -317,7 +317,7 @@ async def test_nothing_is_left_when_the_pool_closes() -> None:
         found = [*(each.pid for each in pool._idle), pool._server._process.pid]
     assert len(found) == 3
     assert all(map(gone, found))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("side", [1400, 1900])
@@ -370,7 +370,7 @@ async def test_a_decoder_that_answers_what_no_decoder_answers_is_ended(
             socket.send_fds(theirs, [answer], [0])
             while not fake._broken:  # noqa: ASYNC110
                 await asyncio.sleep(0)
-            assert len(os.listdir("/proc/self/fd")) == before, "the descriptor was closed"
+            assert len(os.listdir("/proc/self/fd")) <= before, "the descriptor was closed"
             pool._idle.append(fake)
             assert (await pixels(pool, drawn())).shape == (32, 32, 3)
         assert await asyncio.wait_for(real.ended, PATIENCE) == signal.SIGKILL

@@ -169,7 +169,7 @@ def test_an_accident_while_spooling_leaves_no_file_open(
     before = open_files()
     with pytest.raises((RuntimeError, TooLarge, asyncio.CancelledError)):
         asyncio.run(scenario())
-    assert open_files() == before
+    assert open_files() <= before
 
 
 @needs_proc
@@ -234,7 +234,7 @@ def test_a_full_disk_is_an_overload(size: int, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Overloaded) as refused:
         asyncio.run(spooled(bytes(size)))
     assert (refused.value.reason, refused.value.status) == ("disk", 503)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.usefixtures("to_disk")
