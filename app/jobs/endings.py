@@ -122,12 +122,9 @@ class Endings:
         try:
             folder = self._storage.writable(ending.target)
             await self._storage.check_folder(folder.below(IMAGES))
-            for each in (folder, folder.below(IMAGES)):
-                await self._storage.tidy(each)
             target = folder.below(RESULTS)
             async with aclosing(self._results(job)) as results:
                 await self._storage.write(target, results)
-            await self._storage.settle(folder)
         except DatabaseFailed:
             raise
         except ServiceError as error:

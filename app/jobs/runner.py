@@ -267,7 +267,6 @@ class Runner:
                     task = group.create_task(self._item(this, index, line, records))
                     task.add_done_callback(ended)
                 begun.set()
-            await self._worker.settle(this.job.destination)
             await to_its_end(self._commit(records))
         finally:
             begun.set()

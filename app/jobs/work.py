@@ -5,7 +5,6 @@ import itertools
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from app.storage.storage import Storage
 from models.api.schemas import Record
 from models.domain.deadline import Deadline
 from models.domain.errors import (
-    AddressRefused,
     BadArchive,
     DeadlineExceeded,
     InternalError,
@@ -178,14 +176,6 @@ class ImageWorker:
         """
         if target is not None:
             await self._storage.check_folder(self._storage.writable(target).below(IMAGES))
-
-    async def settle(self, target: str | None) -> None:
-        """Let the images that were written survive a power failure; call it before their records
-        count. Raises OriginFailed and StorageFull.
-        """
-        if target is not None:
-            with suppress(AddressRefused, NotFound):  # no image was written
-                await self._storage.settle(self._storage.writable(target).below(IMAGES))
 
     async def _written(self, target: str, answer: Answer, made: Record) -> Record:
         """Write the images of an answer under the names in its record, below `images/`.

@@ -7,12 +7,12 @@ unshortened.
 
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from app.storage.local_files import PIECE, Entry, too_large
 from app.storage.location import Location
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 log = logging.getLogger("darkroom.storage")
-
-T = TypeVar("T")
 
 AT_ONCE = 1000
 """Objects of one page of a listing: the most that S3 sends."""
@@ -53,27 +51,15 @@ async def pieces(location: Location, limit: int) -> AsyncGenerator[bytes, None]:
         raise too_large(location, size, limit)
     left = limit
     stream = reply.stream(min_chunk_size=PIECE).__aiter__()
-    while (piece := await _step(location, stream)) is not None:
+    while True:
+        with _explained(location):
+            piece = await anext(stream, None)
+        if piece is None:
+            return
         left -= len(piece)
         if left < 0:
             raise too_large(location, limit + 1, limit)
         yield bytes(piece)
-
-
-async def entries(location: Location) -> AsyncGenerator[Entry, None]:
-    """Yield the objects below a prefix in the store's order, a page at a time.
-
-    Objects of names that begin with a dot, and those that mark folders, are left out.
-    """
-    store = _connected(location)
-    import obstore
-
-    pages = obstore.list(store, location.key or None, chunk_size=AT_ONCE)
-    while (page := await _step(location, pages)) is not None:
-        for each in page:
-            name = _name_below(location, each["path"])
-            if name and not any(part.startswith(".") for part in name.split("/")):
-                yield Entry(name, each["size"])
 
 
 async def write(location: Location, content: bytes | AsyncIterable[bytes]) -> None:
@@ -85,11 +71,11 @@ async def write(location: Location, content: bytes | AsyncIterable[bytes]) -> No
         await obstore.put_async(store, location.key, content)
 
 
-def names_below(location: Location) -> Iterator[str]:
-    """Yield the names of all objects below a prefix, relative to it, in the store's order.
+def entries(location: Location) -> Generator[Entry, None, None]:
+    """Yield the objects below a prefix in the store's order, without those that mark folders.
 
-    It blocks, and memory does not grow with the objects. Objects that mark folders are left out.
-    Raises OriginFailed, and InternalError without obstore.
+    The generator blocks, and has one page in memory. Raises OriginFailed, and InternalError without
+    obstore.
     """
     store = _connected(location)
     import obstore
@@ -100,17 +86,10 @@ def names_below(location: Location) -> Iterator[str]:
             page = next(pages, None)
         if page is None:
             return
-        found = (_name_below(location, each["path"]) for each in page)
-        yield from (name for name in found if name and not name.endswith("/"))
-
-
-async def _step(location: Location, source: AsyncIterator[T]) -> T | None:
-    with _explained(location):
-        return await anext(source, None)
-
-
-def _name_below(location: Location, path: str) -> str:
-    return path[len(location.key) + 1 :] if location.key else path
+        for each in page:
+            name = each["path"].removeprefix(f"{location.key}/" if location.key else "")
+            if name and not name.endswith("/"):
+                yield Entry(name, each["size"])
 
 
 def _connected(location: Location) -> "ObjectStore":

@@ -8,9 +8,7 @@ the operator chose them.
 
 import errno
 import os
-import re
 import stat
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,13 +26,6 @@ DEEPEST = 64
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk, or of a full quota on it."""
 
-OLD = 86400.0
-"""Seconds without a change after which a temporary file of a write is abandoned."""
-
-NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
-"""Errors of file systems that cannot force a folder to the disk (some network and FUSE ones)."""
-
-_TEMPORARY = re.compile(r"\.darkroom-job-[0-9a-f]{16}\.tmp", re.ASCII)
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -194,44 +185,6 @@ def check_folder(folder: Location, root: Location) -> None:
                 f"{folder}: a part of it is no folder, or has too long a name; choose another "
                 "address (links are not followed)"
             ) from None
-
-
-def remove_abandoned(folder: Location, root: Location) -> None:
-    """Remove what processes that died left of their writes to a folder, a day later.
-
-    Raises OriginFailed.
-    """
-    with (
-        explained(folder),
-        suppress(FileNotFoundError, PermissionError),  # it is not there, or cannot be listed
-        walked(root, folder.parts[len(root.parts) :]) as found,
-        _readable(found) as readable,
-        os.scandir(readable) as entries,
-    ):
-        for each in entries:
-            if _TEMPORARY.fullmatch(each.name) and each.is_file(follow_symlinks=False):
-                with suppress(OSError):  # it is gone, or of another user
-                    if each.stat(follow_symlinks=False).st_mtime < time.time() - OLD:
-                        os.unlink(each.name, dir_fd=readable)
-
-
-def sync(folder: Location, root: Location) -> None:
-    """Force the names of the files in a folder, and of the folders on the way, to the disk.
-
-    Raises NotFound and OriginFailed.
-    """
-    names = folder.parts[len(root.parts) :]
-    with explained(folder):
-        for depth in range(len(names), -1, -1):
-            with walked(root, names[:depth]) as found:
-                try:
-                    with _readable(found) as readable:
-                        os.fsync(readable)
-                except PermissionError:  # a folder that can be written to but not listed
-                    continue
-                except OSError as error:
-                    if error.errno not in NO_FOLDER_SYNC:
-                        raise
 
 
 @contextmanager

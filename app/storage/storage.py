@@ -127,9 +127,11 @@ class Storage:
         """
         root = self._root(location, READ)
         if location.scheme == "file":
-            source = self._on_thread(local_files.entries(location, root), AT_ONCE)
+            found = local_files.entries(location, root)
         else:
-            source = buckets.entries(location)
+            objects = buckets.entries(location)
+            found = (each for each in objects if "/." not in f"/{each.name}")
+        source = self._on_thread(found, AT_ONCE)
         async with aclosing(self._in_time(source, location)) as entries:
             async for entry in entries:
                 yield entry
@@ -169,25 +171,6 @@ class Storage:
                     await self._run(partial(local_files.check_folder, folder, root))
             except TimeoutError:
                 raise self._silent(folder) from None
-
-    async def settle(self, folder: Location) -> None:
-        """Let the files that were written to a folder survive a power failure: their names too.
-
-        Once for many files, because it takes as long as to write one. Buckets need it not. Raises
-        AddressRefused, NotFound, StorageFull and OriginFailed.
-        """
-        root = self._root(folder, WRITE)
-        if folder.scheme == "file":
-            await self._run(partial(local_files.sync, folder, root))
-
-    async def tidy(self, folder: Location) -> None:
-        """Remove what processes that were killed have left of their writes to a folder.
-
-        Files that changed within a day stay. Raises AddressRefused and OriginFailed.
-        """
-        root = self._root(folder, WRITE)
-        if folder.scheme == "file":
-            await self._run(partial(local_files.remove_abandoned, folder, root))
 
     def close(self) -> None:
         """Accept no more work; threads finish what they have, such as removing unfinished files."""

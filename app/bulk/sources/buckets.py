@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.bulk.errors import WrongUsage
 from app.bulk.sources.source import Source
 from app.bulk.sources.walk import Choice, LeftOut
-from app.storage.buckets import MISSING, installed, names_below
+from app.storage.buckets import MISSING, entries, installed
 from app.storage.location import Location, parse
 from models.domain.errors import ServiceError
 from models.settings import Settings
@@ -49,7 +49,7 @@ def below(name: str, choice: Choice, left_out: LeftOut) -> Iterator[Source]:
     """
     location = _location(name)
     try:
-        for inner in names_below(location):
+        for inner in (each.name for each in entries(location)):
             reason = _refusal_of_folders(choice, inner) or choice.refusal(inner)
             if reason:
                 left_out.add(reason, inner)

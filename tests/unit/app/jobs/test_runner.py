@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -216,28 +215,6 @@ def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(tmp_path: Pat
     with_a_job(tmp_path, JobStore, scenario, Slow)
 
 
-def test_images_of_a_chunk_are_on_the_disk_before_their_records_count(tmp_path: Path) -> None:
-    """After a power failure a record would else name images that are not there."""
-    steps: list[str] = []
-
-    class Noted(JobStore):
-        async def commit(self, stored: Stored) -> bool:
-            steps.append("counted")
-            return await super().commit(stored)
-
-    class Settled(Quick):
-        async def settle(self, _target: str | None) -> None:
-            steps.append("settled")
-
-    async def scenario(runner: Runner, store: Noted, _worker: Quick) -> None:
-        assert (await until_ended(runner, store)).state is State.SUCCEEDED
-
-    with_a_job(tmp_path, Noted, scenario, Settled)
-    assert steps.count("counted") == steps.count("settled") == 40
-    for number in range(len(steps)):
-        assert steps[:number].count("counted") <= steps[:number].count("settled")
-
-
 def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_path: Path) -> None:
     """As of an image that makes a library crash: without this its job would never end."""
 
@@ -383,23 +360,6 @@ def test_a_job_whose_destination_became_a_file_fails_before_it_computes_anything
     assert found.state is State.FAILED
     assert "no folder" in (found.problem or {})["detail"]
     assert worker.records == 0
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_job_whose_destination_becomes_a_file_meanwhile_fails_once(tmp_path: Path) -> None:
-    target = tmp_path / "out" / "1"
-    target.mkdir(parents=True)
-
-    class Replacing(Quick):
-        async def do(self, *_: Any) -> None:
-            if target.is_dir():
-                shutil.rmtree(target)
-                target.write_text("a file")
-
-    found, worker = ended(tmp_path, Replacing, destination=target.as_uri())
-    assert found.state is State.FAILED
-    assert "is no folder" in (found.problem or {})["detail"]
-    assert worker.records == 8, "it was computed once"
 
 
 @pytest.mark.usefixtures("impatient")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.local_files import OLD
 from app.storage.location import parse
 from app.storage.storage import Storage
 from models.domain.errors import (
@@ -274,33 +273,6 @@ def test_a_folder_beside_that_of_jobs_can_be_allowed(tmp_path: Path) -> None:
     Storage.from_settings(settings).close()
 
 
-def test_files_that_are_settled_survive_a_power_failure_with_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each folder from the allowed one to the files is forced to the disk after they are there."""
-    synced: list[tuple[str, bool]] = []
-    target = tmp_path / "made" / "images" / "0.png"
-    sync = os.fsync
-
-    def noted(descriptor: int) -> None:
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        if os.path.isdir(path):
-            synced.append((path, target.exists()))
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", noted)
-
-    async def scenario(storage: Storage) -> None:
-        await storage.write(storage.writable(target.as_uri()), b"image")
-        await storage.settle(storage.writable(target.parent.as_uri()))
-        with pytest.raises(NotFound):
-            await storage.settle(storage.writable((tmp_path / "missing").as_uri()))
-
-    run(tmp_path, scenario)
-    folders = (target.parent, target.parent.parent, tmp_path)
-    assert synced == [(str(each), True) for each in folders]
-
-
 @pytest.mark.parametrize("name", [b"a file", b"no text \xff"])
 def test_a_file_is_no_folder_to_write_to(tmp_path: Path, name: bytes) -> None:
     """Its name is told to clients, and so is text."""
@@ -316,19 +288,3 @@ def test_a_file_is_no_folder_to_write_to(tmp_path: Path, name: bytes) -> None:
         assert not (tmp_path / "new").exists()
 
     run(tmp_path, scenario)
-
-
-def test_files_of_writes_are_removed_a_day_after_their_process_died(tmp_path: Path) -> None:
-    old, young = (tmp_path / f".darkroom-job-{digit * 16}.tmp" for digit in "ab")
-    others = [tmp_path / ".darkroom-0123456789abcdef.tmp", tmp_path / "image.png"]
-    for each in (old, young, *others):
-        each.write_bytes(b"half of an image")
-    for each in (old, *others):
-        os.utime(each, (0.0, each.stat().st_mtime - OLD - 60))
-
-    async def scenario(storage: Storage) -> None:
-        await storage.tidy(storage.writable(tmp_path.as_uri()))
-        await storage.tidy(storage.writable(tmp_path.as_uri() + "/not-there"))
-
-    run(tmp_path, scenario)
-    assert sorted(tmp_path.iterdir()) == sorted([young, *others])
