@@ -12,7 +12,7 @@ from models.exit_codes import ExitCode
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # NumPy starts a thread a core for its linear algebra when it is imported. They spin for 2 s of CPU
 # time in all on 16 cores, in each process of a server, and no product here is large enough for
-# them (`workers.filters.separable.toeplitz`).
+# them (`workers.filters.separable`).
 
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -90,7 +90,7 @@ def _described(name: str) -> bytes:
 
 
 def _record(name: str) -> FilterRecord:
-    group = FILTERS[name].__module__.split(".")[-2]  # the folder of the filter
+    group = FILTERS[name].__module__.rpartition(".")[2]  # the family of the filter
     more = {"group": group, "thumbnail": f"/filters/{name}/thumbnail"}
     return FilterRecord.model_validate(describe(FILTERS[name]) | more)
 

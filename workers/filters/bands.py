@@ -28,8 +28,8 @@ LARGE = 4 << 20
 """Pixels of an image from which filters are applied in bands; smaller ones take one call."""
 
 WIDEST = 1 << 16
-"""Longest row, in pixels, of which temporary arrays take as little as `tiling.py` assumes. A JPEG
-has no longer ones."""
+"""Longest row, in pixels, of which temporary arrays take as little as `arithmetic/sums.py`
+assumes. A JPEG has no longer row."""
 
 BAND_BYTES = 64 << 20
 """Estimated bytes that the work on a band takes, unless the lines around it need more."""

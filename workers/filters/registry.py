@@ -13,39 +13,18 @@ from models.api.numbers import is_plain
 from models.did_you_mean import hint
 from models.domain.errors import FieldError, InvalidParameter
 from workers.filters.base import SPEC_VERSION, Filter
-from workers.filters.blur.box_blur import BoxBlur
-from workers.filters.blur.gaussian_blur import GaussianBlur
-from workers.filters.blur.motion_blur import MotionBlur
-from workers.filters.colour.color_matrix import ColorMatrix, Sepia
-from workers.filters.colour.colorize import Colorize
-from workers.filters.colour.hue import Hue
-from workers.filters.colour.saturation import Grayscale, Saturation
-from workers.filters.edges.canny import Canny
-from workers.filters.edges.dog import Dog
-from workers.filters.edges.gradient import Prewitt, Scharr, Sobel
-from workers.filters.edges.laplacian import Laplacian
-from workers.filters.effects.noise import Noise
-from workers.filters.effects.pixelate import Pixelate
-from workers.filters.effects.vignette import Vignette
-from workers.filters.geometry.composite import Composite
-from workers.filters.geometry.flip_rotate import Flip, Rotate90
-from workers.filters.geometry.resize import Resize
-from workers.filters.geometry.window import Crop, Pad
-from workers.filters.histogram.clahe import Clahe
-from workers.filters.histogram.equalize import Autocontrast, Equalize
-from workers.filters.morphological.morphology import Morphology
-from workers.filters.rank.rank import Median, Rank
-from workers.filters.sharpen.convolve import Convolve
-from workers.filters.sharpen.preset import Preset
-from workers.filters.sharpen.sharpen import Sharpen
-from workers.filters.sharpen.unsharp_mask import UnsharpMask
-from workers.filters.smoothing.bilateral import Bilateral
-from workers.filters.smoothing.guided import Guided
-from workers.filters.smoothing.nl_means import NlMeans
-from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
-from workers.filters.threshold.threshold import Otsu, Threshold
-from workers.filters.tone.contrast import Contrast
-from workers.filters.tone.tables import Brightness, Gamma, Invert, Levels, Posterize, Solarize
+from workers.filters.blur import BoxBlur, GaussianBlur, MotionBlur
+from workers.filters.colour import Colorize, ColorMatrix, Grayscale, Hue, Saturation, Sepia
+from workers.filters.edges import Canny, Dog, Laplacian, Prewitt, Scharr, Sobel
+from workers.filters.effects import Noise, Pixelate, Vignette
+from workers.filters.geometry import Composite, Crop, Flip, Pad, Resize, Rotate90
+from workers.filters.histogram import Autocontrast, Clahe, Equalize
+from workers.filters.morphological import Morphology
+from workers.filters.rank import Median, Rank
+from workers.filters.sharpen import Convolve, Preset, Sharpen, UnsharpMask
+from workers.filters.smoothing import Bilateral, Guided, NlMeans
+from workers.filters.threshold import AdaptiveThreshold, Otsu, Threshold
+from workers.filters.tone import Brightness, Contrast, Gamma, Invert, Levels, Posterize, Solarize
 
 # Error messages for wrong filters and parameters: they state what is allowed and what was given.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.tiling import STRIP_SAMPLES, bands, pieces
+from workers.filters.arithmetic.sums import STRIP_SAMPLES, bands, pieces
 from workers.kernels.items import Pass
 
 Sample = TypeVar("Sample", np.uint8, np.float32)

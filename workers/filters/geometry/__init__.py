@@ -1,6 +1,482 @@
-"""Filters that move pixels or change the size of an image.
+"""Filters that move pixels or change the size of an image."""
 
-Start reading at `resize.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`,
-`workers.preprocess`.
-"""
+import math
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from PIL import Image, ImageOps
+from pydantic import Field
+
+from models.codec.encoder import flatten
+from models.domain import image as domain
+from models.domain.errors import InvalidParameter
+from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import luma
+from workers.filters.arithmetic.sums import OPENCV, Border
+from workers.filters.base import WITH_ALPHA, Filter, HexColour, HexColourAlpha, colour, number, rgba
+from workers.filters.interruption import stop_if_late
+from workers.kernels.items import Pass, Shape
+from workers.preprocess import columns_first
+
+
+class Flip(Filter):
+    """Mirror the image."""
+
+    name: Literal["flip"] = "flip"
+    direction: Literal["horizontal", "vertical"] = Field(
+        "horizontal", description="horizontal swaps left and right, vertical swaps top and bottom"
+    )
+
+    example: ClassVar = {"name": "flip"}
+    alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    passes: ClassVar = (Pass("flip"),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `ImageOps.mirror` or `ImageOps.flip` of uint8 (H, W, C)."""
+        turned = cv2.flip(np.ascontiguousarray(pixels), int(self.direction == "horizontal"))
+        return np.asarray(turned, np.uint8).reshape(pixels.shape)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return two int32 flags: whether columns, and whether rows, change places."""
+        across = self.direction == "horizontal"
+        return struct.pack("<2i", across, not across)
+
+
+_TURNS = {
+    1: cv2.ROTATE_90_CLOCKWISE,
+    2: cv2.ROTATE_180,
+    3: cv2.ROTATE_90_COUNTERCLOCKWISE,
+}
+
+
+class Rotate90(Filter):
+    """Turn the image clockwise by quarter turns; an odd number of them swaps its sides."""
+
+    name: Literal["rotate90"] = "rotate90"
+    turns: int = number(1, 0, 3, "quarter turn", "quarter turns, clockwise")
+
+    example: ClassVar = {"name": "rotate90", "turns": 1}
+    alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    result_shape: ClassVar = "turned"
+    passes: ClassVar = (Pass("flip"), Pass("rotate90"))
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `Image.transpose` of uint8 (H, W, C); samples only move."""
+        source = np.ascontiguousarray(pixels)
+        if self.turns == 0:
+            return source.copy()
+        turned = cv2.rotate(source, _TURNS[self.turns])
+        return np.asarray(turned, np.uint8).reshape(self.shape_after(source.shape))
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Return the pass that turns for odd numbers of turns, else the pass that mirrors or
+        copies.
+        """
+        return (self.passes[self.turns % 2],)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return int32 flags: whether to turn clockwise, or whether columns and rows are
+        mirrored.
+        """
+        if self.turns % 2:
+            return struct.pack("<i", self.turns == 1)
+        return struct.pack("<2i", self.turns == 2, self.turns == 2)
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width in pixels; every quarter turn swaps them."""
+        return (width, height) if self.turns % 2 else (height, width)
+
+
+class Crop(Filter):
+    """Cut out a rectangle."""
+
+    name: Literal["crop"] = "crop"
+    left: int = number(0, 0, 1_000_000, "px", "columns cut off at the left")
+    top: int = number(0, 0, 1_000_000, "px", "rows cut off at the top")
+    width: int | None = number(None, 1, 1_000_000, "px", "columns kept; all of them if left out")
+    height: int | None = number(None, 1, 1_000_000, "px", "rows kept; all of them if left out")
+
+    example: ClassVar = {"name": "crop", "left": 8, "top": 4, "width": 54, "height": 40}
+    alpha_rule: ClassVar = "plane"
+    result_shape: ClassVar = "resized"
+    passes: ClassVar = (Pass("copy_window", of_result=True),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the rectangle, uint8 (h, w, C); samples keep their values.
+
+        Raises InvalidParameter if the rectangle does not lie inside the image.
+        """
+        height, width = self.size_after(*pixels.shape[:2])
+        kept = pixels[self.top : self.top + height, self.left : self.left + width]
+        return np.array(kept, order="C")
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes of the rectangle.
+
+        Raises InvalidParameter if the rectangle leaves the image.
+        """
+        return math.prod(self.shape_after(shape))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return `struct Window`, which lies inside the image."""
+        height, width = self.size_after(*shape[:2])
+        return struct.pack("<6i", self.left, self.top, width, height, 0, 0)
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width of the rectangle, in pixels.
+
+        Raises InvalidParameter if the rectangle leaves the image.
+        """
+        rows = height - self.top if self.height is None else self.height
+        columns = width - self.left if self.width is None else self.width
+        if min(rows, columns) < 1 or self.top + rows > height or self.left + columns > width:
+            asked = f"{max(columns, 1)} × {max(rows, 1)} pixels from ({self.left}, {self.top}) on"
+            raise InvalidParameter(f"crop: {asked} leave an image of {width} × {height} pixels")
+        return rows, columns
+
+
+class Pad(Filter):
+    """Add rows and columns around the image."""
+
+    name: Literal["pad"] = "pad"
+    left: int = number(0, 0, 10_000, "px", "columns added")
+    top: int = number(0, 0, 10_000, "px", "rows added")
+    right: int = number(0, 0, 10_000, "px", "columns added")
+    bottom: int = number(0, 0, 10_000, "px", "rows added")
+    border_mode: Border = Field(
+        "constant",
+        description="content of the border: constant is the background, others continue the image",
+    )
+    background: HexColourAlpha = colour(
+        "00000000",
+        "colour of a constant border; its opacity counts if the image has alpha",
+        WITH_ALPHA,
+    )
+
+    example: ClassVar = {"name": "pad", "left": 20, "right": 20, "border_mode": "mirror"}
+    alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    border: ClassVar = "border_mode"
+    result_shape: ClassVar = "resized"
+    passes: ClassVar = (Pass("copy_window", of_result=True),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return `cv2.copyMakeBorder` (equal to `numpy.pad`), uint8 (h, w, C).
+
+        A grey image gets the luma of the background.
+        """
+        padded = cv2.copyMakeBorder(
+            np.ascontiguousarray(pixels),
+            self.top,
+            self.bottom,
+            self.left,
+            self.right,
+            OPENCV[self.border_mode],
+            value=self._background(pixels.shape[2]).tolist(),
+        )
+        shape = (*self.size_after(*pixels.shape[:2]), pixels.shape[2])
+        return np.asarray(padded, np.uint8).reshape(shape)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return `struct Window`, which is larger than the image."""
+        height, width = self.size_after(*shape[:2])
+        border = [*OPENCV].index(self.border_mode)
+        window = struct.pack("<5i", -self.left, -self.top, width, height, border)
+        return window + self._background(shape[2]).tobytes().ljust(4, b"\0")
+
+    def _background(self, channels: int) -> Pixels:
+        """Return the background as uint8: a sample for a grey image, else four."""
+        colour = np.array(rgba(self.background), np.uint8)
+        return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width including the added rows and columns, in pixels."""
+        return self.top + height + self.bottom, self.left + width + self.right
+
+
+class Composite(Filter):
+    """Lay the image over a colour that shows where it is transparent; the result is opaque."""
+
+    name: Literal["composite"] = "composite"
+    background: HexColour = colour("ffffff", "colour behind the image")
+
+    example: ClassVar = {"name": "composite", "background": "ff8800"}
+    alpha_rule: ClassVar = "drop"
+    row_reach: ClassVar = 0
+    result_shape: ClassVar = "no alpha"
+    passes: ClassVar = (Pass("composite"),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return (c·a + b·(255 - a)) / 255 to the nearest, uint8 (H, W, 1 or 3).
+
+        This equals Pillow's `alpha_composite` (libImaging/AlphaComposite.c) over an opaque colour.
+        """
+        if pixels.shape[2] < 4:
+            return np.array(pixels, order="C")
+        behind = rgba(self.background)[:3]
+        return np.ascontiguousarray(
+            flatten(domain.Image(np.ascontiguousarray(pixels)), behind).pixels
+        )
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return the colour in four bytes: red, green, blue, opacity."""
+        return bytes(rgba(self.background))
+
+
+# Resize large images stripe by stripe, with the bytes of Pillow's resize of the whole image.
+# Pillow's pictures take 4 bytes for each pixel, and reading one into an array takes 6 more:
+# enlarging to 49 megapixels took 490 MB. In stripes the arrays and a few megabytes are enough:
+# 158 MB.
+
+STRIPE = 1 << 20
+"""Pixels of a stripe, before or after its resize, whichever are more."""
+
+STRIPE_BYTES = 24 * STRIPE
+"""Bytes that the work on a stripe takes at most, measured: two arrays and three pictures."""
+
+PILLOW = 4
+"""Bytes per pixel of Pillow's pictures in colour."""
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom of the part of the source that is resized, in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """The resampling of an axis (0: rows, 1: columns) to `size` pixels from `low` to `high`."""
+
+    axis: int
+    size: int
+    low: float
+    high: float
+
+    def is_needed(self, shape: Shape) -> bool:
+        return self.size != shape[self.axis] or (self.low, self.high) != (0, self.size)
+
+    def shape_after(self, shape: Shape) -> Shape:
+        height, width, channels = shape
+        return (height, self.size, channels) if self.axis else (self.size, width, channels)
+
+    def apply(
+        self, pixels: Pixels, method: Image.Resampling, modes: tuple[str, str, str]
+    ) -> Pixels:
+        """Return the resampled array; raises DeadlineExceeded between stripes.
+
+        `modes` are Pillow's modes of the input, of the resampling and of the result.
+        """
+        came, during, goes = modes
+        result = np.empty(self.shape_after(pixels.shape), np.uint8)
+        lines = pixels.shape[1 - self.axis]
+        step = max(1, STRIPE // max(pixels.shape[self.axis], self.size))
+        for start in range(0, lines, step):
+            stop_if_late()
+            part = slice(start, start + step)
+            at = (part, slice(None)) if self.axis else (slice(None), part)
+            stripe = np.ascontiguousarray(pixels[at])
+            height, width = stripe.shape[:2]
+            image = Image.frombuffer(came, (width, height), stripe, "raw", came, 0, 1)
+            size = (self.size, height) if self.axis else (width, self.size)
+            box = (self.low, 0, self.high, height) if self.axis else (0, self.low, width, self.high)
+            if came != during:
+                image = image.convert(during)
+            image = image.resize(size, method, box)
+            if during != goes:
+                image = image.convert(goes)
+            result[at] = np.asarray(image).reshape(result[at].shape)
+        return result
+
+
+def resized(pixels: Pixels, size: tuple[int, int], method: Image.Resampling, box: Box) -> Pixels:
+    """Return Pillow's `Image.resize` of the box of uint8 (H, W, C), axis by axis.
+
+    `size` is (height, width). Pillow resamples an axis and rounds to bytes before the second axis
+    (libImaging/Resample.c), and a line does not depend on its neighbours, so stripes of lines give
+    the same bytes. Colours are multiplied by alpha before the first axis and divided after the
+    second, as Pillow does for all methods but the nearest.
+    """
+    passes = _passes(pixels.shape, size, box)
+    if not passes:
+        return pixels.copy()
+    mode = _MODES[pixels.shape[2]]
+    during = "RGBa" if mode == "RGBA" and method is not Image.Resampling.NEAREST else mode
+    for index, each in enumerate(passes):
+        first, last = index == 0, index == len(passes) - 1
+        modes = mode if first else during, during, mode if last else during
+        pixels = each.apply(pixels, method, modes)
+    return pixels
+
+
+def memory(shape: Shape, size: tuple[int, int], box: Box) -> int:
+    """Return the bytes that `resized` takes at a time beside its input, by estimate."""
+    arrays = [math.prod(each) for each in _shapes(shape, size, box)]
+    return (sum(arrays) or math.prod(shape)) + STRIPE_BYTES
+
+
+def memory_at_once(shape: Shape, size: tuple[int, int], box: Box) -> int:
+    """Return the same of a single call of Pillow's resize, whose result is copied into an array.
+
+    The call takes three pictures, and reading the last of them two copies of its samples.
+    """
+    height, width, channels = shape
+    pixels = size[0] * size[1]
+    between = max([h * w for h, w, _ in _shapes(shape, size, box)[:-1]], default=0)
+    results = max(PILLOW * (between + pixels), (PILLOW + 2 * channels) * pixels)
+    return PILLOW * height * width + results
+
+
+def _shapes(shape: Shape, size: tuple[int, int], box: Box) -> list[Shape]:
+    """Return the shapes after each pass that is needed."""
+    shapes = []
+    for each in _passes(shape, size, box):
+        shape = each.shape_after(shape)
+        shapes.append(shape)
+    return shapes
+
+
+def _passes(shape: Shape, size: tuple[int, int], box: Box) -> list[_Pass]:
+    """Return the passes that are needed, in Pillow's order."""
+    left, top, right, bottom = box
+    down, across = _Pass(0, size[0], top, bottom), _Pass(1, size[1], left, right)
+    order = (down, across) if columns_first(shape[:2], size) else (across, down)
+    return [each for each in order if each.is_needed(shape)]
+
+
+_METHODS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+LARGE = 8 << 20
+"""Pixels of the source or of the result from which an image is resized in stripes."""
+
+
+class Resize(Filter):
+    """Change the size; if width or height is left out, it follows from the other."""
+
+    name: Literal["resize"] = "resize"
+    width: int | None = number(None, 1, 65_500, "px", "width of the result")
+    height: int | None = number(None, 1, 65_500, "px", "height of the result")
+    fit: Literal["contain", "cover", "fill"] = Field(
+        "contain",
+        description="contain: the whole image, no larger than width and height; cover: exactly "
+        "this size, the excess is cut off evenly; fill: exactly this size, stretched",
+    )
+    method: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
+        "bilinear", description="resampling method; all but nearest antialias"
+    )
+
+    example: ClassVar = {"name": "resize", "width": 90, "height": 90, "fit": "cover"}
+    alpha_rule: ClassVar = "premul"
+    border: ClassVar = "outside ignored"
+    result_shape: ClassVar = "resized"
+    passes: ClassVar = (
+        Pass("resize_weights"),
+        Pass("resize", of_result=True),
+    )
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `Image.resize`, or `ImageOps.fit` to cover, of uint8 (H, W, C).
+
+        Pillow resamples with integer weights of 22 bits, along both axes in the order of
+        `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
+        shrinks. Large images are resized in stripes, with the same bytes.
+        """
+        if self._is_large(pixels.shape):
+            height, width = self.size_after(*pixels.shape[:2])
+            box = self._box(pixels.shape, height, width)
+            return resized(pixels, (height, width), _METHODS[self.method], box)
+        source = np.ascontiguousarray(pixels)
+        image = Image.fromarray(source[:, :, 0] if source.shape[2] == 1 else source)
+        height, width = self.size_after(image.height, image.width)
+        method = _METHODS[self.method]
+        if self.fit == "cover":
+            result = ImageOps.fit(image, (width, height), method)
+        else:
+            result = image.resize((width, height), method)
+        return np.array(result).reshape(height, width, pixels.shape[2])
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes that `apply` takes at a time beside its input, by estimate."""
+        size = self.size_after(*shape[:2])
+        box = self._box(shape, *size)
+        if self._is_large(shape):
+            return memory(shape, size, box)
+        return memory_at_once(shape, size, box)
+
+    def _is_large(self, shape: Shape) -> bool:
+        """Return whether the source or the result has more pixels than a single call should
+        take.
+        """
+        return max(shape[0] * shape[1], math.prod(self.size_after(*shape[:2]))) > LARGE
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return `struct Resize`; the device computes the weights itself."""
+        height, width = self.size_after(*shape[:2])
+        starts, scales, taps = self._seen(shape)
+        method = list(_METHODS).index(self.method)
+        if (height, width) == shape[:2] and scales == (1, 1):
+            method = 0  # Pillow copies, without a way by premultiplied colours
+        by_columns = columns_first(shape[:2], (height, width))
+        return struct.pack("<4d6i", *starts, *scales, width, height, *taps, method, by_columns)
+
+    def device_scratch(self, shape: Shape) -> int:
+        """Return the bytes for each column's and row's first source pixel, count and weights (4
+        bytes each).
+        """
+        height, width = self.size_after(*shape[:2])
+        _, _, (across, down) = self._seen(shape)
+        return 4 * (width * (2 + across) + height * (2 + down))
+
+    def _seen(
+        self, shape: Shape
+    ) -> tuple[tuple[float, float], tuple[float, float], tuple[int, int]]:
+        """Return, across and down: the start of the source box, source pixels a result pixel, and
+        taps.
+
+        The box is rounded to float32 as in Pillow.
+        """
+        height, width = self.size_after(*shape[:2])
+        left, top, right, bottom = np.array(self._box(shape, height, width), np.float32)
+        scales = float(right - left) / width, float(bottom - top) / height
+        support = max(1, list(_METHODS).index(self.method))
+        across, down = (math.ceil(support * max(scale, 1)) * 2 + 1 for scale in scales)
+        return (float(left), float(top)), scales, (across, down)
+
+    def _box(self, shape: Shape, rows: int, columns: int) -> tuple[float, float, float, float]:
+        """Return the source box (left, top, right, bottom) in pixels: the image, or the part that
+        `ImageOps.fit` keeps.
+        """
+        (height, width), ratio = shape[:2], columns / rows
+        seen_height, seen_width = float(height), float(width)
+        if self.fit == "cover" and width / height > ratio:
+            seen_width = ratio * height
+        elif self.fit == "cover" and width / height < ratio:
+            seen_height = width / ratio
+        left, top = (width - seen_width) * 0.5, (height - seen_height) * 0.5
+        return left, top, left + seen_width, top + seen_height
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width in pixels.
+
+        A side that follows from the given side is rounded to the nearest, halves to even, as in
+        `ImageOps.contain`.
+        """
+        if self.height is None and self.width is None:
+            return height, width
+        rows = self.height or max(1, round(height / width * (self.width or 0)))
+        columns = self.width or max(1, round(width / height * rows))
+        if self.fit != "contain" or self.height is None or self.width is None:
+            return rows, columns
+        if width / height > columns / rows:
+            return max(1, round(height / width * columns)), columns
+        return rows, min(columns, max(1, round(width / height * rows)))

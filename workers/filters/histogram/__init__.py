@@ -1,5 +1,272 @@
-"""Filters that map levels by the histogram of the image: autocontrast, equalize and CLAHE.
+"""Filters that map levels by the histogram of the image: autocontrast, equalize and CLAHE."""
 
-Start reading at `equalize.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.
-"""
+import math
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Literal, cast
+
+import cv2
+import numpy as np
+from PIL import Image, ImageOps
+from pydantic import Field
+
+from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import (
+    COUNTS,
+    THROUGH_TABLES,
+    by_pillow,
+    counted,
+    join_alpha,
+    split_alpha,
+)
+from workers.filters.arithmetic.sums import COUNTED, bands, pieces
+from workers.filters.base import Filter, number
+from workers.kernels.items import Pass, Shape
+from workers.kernels.launches import Grid
+
+
+class ChannelTables(Filter):
+    """Map the samples of each channel, alpha too, by a table of its own: 256 bytes a channel."""
+
+    name: Literal["channel_tables"] = "channel_tables"
+    levels: bytes
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return uint8 (H, W, C) after a look-up for each sample."""
+        tables = np.frombuffer(self.levels, np.uint8).reshape(-1, 1, 256)
+        mapped = cv2.LUT(np.ascontiguousarray(pixels), cv2.merge([*tables]))
+        return np.asarray(mapped, np.uint8).reshape(pixels.shape)
+
+
+def tables_by_pillow(pixels: Pixels, function: Callable[[Image.Image], object]) -> ChannelTables:
+    """Return the tables that a function of `PIL.ImageOps` applies.
+
+    The function counts levels and ends with `image.point(tables)`. It is given an image that has
+    the counts alone, so that no copy of the pixels is made. Alpha keeps its levels.
+    """
+    n = min(pixels.shape[2], 3)
+    levels = np.asarray(function(cast(Image.Image, _Counted(pixels)))).reshape(n, 256)
+    tables = np.clip(levels, 0, 255).astype(np.uint8)  # as Pillow's own `point` does
+    alpha = bytes(range(256)) if pixels.shape[2] == 4 else b""
+    return ChannelTables(levels=tables.tobytes() + alpha)
+
+
+class _Counted:
+    """The part of an image that `PIL.ImageOps` uses: its mode, its histogram, and to apply
+    tables.
+    """
+
+    def __init__(self, pixels: Pixels, *, as_luma: bool = False) -> None:
+        self._pixels = pixels
+        self._as_luma = as_luma
+        self.mode = "L" if pixels.shape[2] == 1 or as_luma else "RGB"
+
+    def convert(self, mode: str) -> "_Counted":
+        """Return the same image, of which lumas are counted."""
+        assert mode == "L"
+        return _Counted(self._pixels, as_luma=True)
+
+    def histogram(self, mask: None = None) -> list[int]:
+        """Return the counts of 256 levels for each colour, or of lumas."""
+        assert mask is None
+        counts = sum(
+            np.array(self._picture(piece).histogram(), np.int64)
+            for piece in pieces(self._pixels, COUNTED)
+        )
+        return [int(count) for count in cast(Any, counts)]
+
+    def point(self, tables: list[int]) -> list[int]:
+        """Return the tables in place of an image that they were applied to."""
+        return tables
+
+    def _picture(self, pixels: Pixels) -> Image.Image:
+        colour = np.ascontiguousarray(pixels[:, :, :3])
+        picture = Image.fromarray(colour[:, :, 0] if colour.shape[2] == 1 else colour)
+        return picture.convert("L") if self._as_luma else picture
+
+
+class Equalize(Filter):
+    """Spread the tones of each colour so that all of them are about equally frequent."""
+
+    name: Literal["equalize"] = "equalize"
+
+    example: ClassVar = {"name": "equalize"}
+    alpha_rule: ClassVar = "point"
+    counts_first: ClassVar = True
+    cpu_bytes_per_pixel: ClassVar = (14, 17)
+    passes: ClassVar = (COUNTS[0], Pass("equalize_tables"), THROUGH_TABLES)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `ImageOps.equalize` of uint8 (H, W, C), channel by channel; alpha is
+        copied.
+
+        OpenCV's equalizeHist differs from it by up to 27 levels.
+        """
+        return by_pillow(pixels, ImageOps.equalize)
+
+    def counted(self, pixels: Pixels) -> ChannelTables:
+        """Return the tables that Pillow makes of the counts of this image."""
+        return tables_by_pillow(pixels, ImageOps.equalize)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return room for counts and tables."""
+        return counted()
+
+
+class Autocontrast(Filter):
+    """Stretch the tones of the image over the whole range."""
+
+    name: Literal["autocontrast"] = "autocontrast"
+    cutoff: float = number(
+        0, 0, 49.9, "%", "share of the darkest and of the lightest samples that may be lost"
+    )
+    preserve_tone: bool = Field(
+        False, description="stretch by the luma, which keeps hues, instead of channel by channel"
+    )
+
+    example: ClassVar = {"name": "autocontrast", "cutoff": 1}
+    alpha_rule: ClassVar = "point"
+    counts_first: ClassVar = True
+    cpu_bytes_per_pixel: ClassVar = (14, 17)
+    passes: ClassVar = (*COUNTS, Pass("autocontrast_tables"), THROUGH_TABLES)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `ImageOps.autocontrast` of uint8 (H, W, C); alpha is copied."""
+        return by_pillow(
+            pixels,
+            lambda image: ImageOps.autocontrast(
+                image, self.cutoff, preserve_tone=self.preserve_tone
+            ),
+        )
+
+    def counted(self, pixels: Pixels) -> ChannelTables:
+        """Return the tables that Pillow makes of the counts of this image."""
+        stretch = partial(
+            ImageOps.autocontrast, cutoff=self.cutoff, preserve_tone=self.preserve_tone
+        )
+        return tables_by_pillow(pixels, stretch)
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Return the pass that counts levels or lumas, then the passes that make and apply the
+        tables.
+        """
+        return (COUNTS[self.preserve_tone], *self.passes[2:])
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return the samples that may be lost at either end, as Pillow counts them, and
+        `preserve_tone`.
+        """
+        cut = int(shape[0] * shape[1] * self.cutoff // 100)
+        return counted(cut, self.preserve_tone)
+
+
+# CLAHE, contrast limited adaptive histogram equalization, by `cv2.createCLAHE`.
+#
+# Source: K. Zuiderveld, "Contrast limited adaptive histogram equalization", Graphics Gems IV, 1994.
+# In detail:
+#
+# 1. The image is cut into tiles × tiles parts of equal size; OpenCV first extends it by mirroring
+#    when a side is not a multiple of `tiles`.
+# 2. Each tile has a histogram of its 256 luma levels.
+# 3. A histogram is clipped at clip_limit · pixels / 256 counts, at least 1: that bounds the slope
+#    of the mapping, hence the contrast, and keeps noise in flat areas small.
+# 4. The clipped counts are spread evenly over all levels, the remainder at equal steps.
+# 5. The running sum, times 255 / pixels in float32, rounded, is the table of the tile.
+# 6. A pixel is mapped by the tables of the four nearest tile centres.
+# 7. The four results are blended bilinearly in float32, so no seams show; outside the outermost
+#    centres the nearest tables are repeated.
+# 8. Grey images are mapped directly; of colours only Y of YCrCb is mapped.
+# 9. YCrCb conversions follow OpenCV in 14-bit fixed point.
+# 10. The GPU has a block for each tile for the tables and a pass for all pixels; float32 steps are
+#    in OpenCV's order, so the bytes are equal.
+
+
+class Clahe(Filter):
+    """Raise the contrast tile by tile, so that each part of the image gets its own."""
+
+    name: Literal["clahe"] = "clahe"
+    clip_limit: float = number(2, 0.1, 40, "ratio", "limit of the contrast that a tile may gain")
+    tiles: int = number(8, 1, 32, "tile", "tiles along each side")
+
+    example: ClassVar = {"name": "clahe"}
+    alpha_rule: ClassVar = "point"
+    border: ClassVar = "mirror"
+    in_pieces: ClassVar = True
+    passes: ClassVar = (Pass("clahe_tables", own_grid=Grid(each=64)), Pass("clahe"))
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return `cv2.createCLAHE` of a grey image, or of Y of YCrCb: uint8 (H, W, C); alpha is
+        copied.
+        """
+        result = np.empty(pixels.shape, np.uint8)
+        self.write(np.ascontiguousarray(pixels), result)
+        return result
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result of `apply`; both arrays are C-contiguous.
+
+        Beside them stands a plane, which `cv2.createCLAHE` overwrites. Colours are converted twice,
+        piece by piece, which saves three bytes per pixel.
+        """
+        height, width, channels = pixels.shape
+        equalizer = cv2.createCLAHE(self.clip_limit, (self.tiles, self.tiles))
+        if channels == 1:
+            equalizer.apply(pixels[:, :, 0], result[:, :, 0])
+            return
+        line, written = (each.reshape(1, -1, channels) for each in (pixels, result))
+        plane = np.empty((1, height * width), np.uint8)
+        pieces = [*bands(height * width, 1)]
+        for piece in pieces:
+            plane[:, piece] = _luminance(split_alpha(line[:, piece])[0])[..., 0]
+        whole = plane.reshape(height, width)
+        equalizer.apply(whole, whole)
+        for piece in pieces:
+            colour, alpha = split_alpha(line[:, piece])
+            luminance = _luminance(colour)
+            luminance[..., 0] = plane[:, piece]
+            back = np.asarray(cv2.cvtColor(luminance, cv2.COLOR_YCrCb2RGB), np.uint8)
+            written[:, piece] = join_alpha(back, alpha)
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes of the result, and of the plane that OpenCV may extend, by estimate."""
+        height, width = (side * self.tiles for side in self._tile(shape))
+        plane = shape[0] * shape[1] if shape[2] > 1 else 0
+        return math.prod(shape) + plane + height * width
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Return a pass with a block for every tile, then a pass over all pixels."""
+        return (Pass("clahe_tables", own_grid=Grid(each=self.tiles**2)), self.passes[1])
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return `struct Clahe`: tiles, tile size in pixels, clip limit in counts, and float32
+        scales.
+        """
+        height, width = self._tile(shape)
+        clip = max(int(self.clip_limit * (width * height) / 256), 1)
+        parts = np.array([width * height, width, height], np.float32)
+        scales = np.array([255, 1, 1], np.float32) / parts
+        return struct.pack("<4i3f", self.tiles, width, height, clip, *scales)
+
+    def device_scratch(self, _shape: Shape) -> int:
+        """Return the bytes of the tables: 256 for each tile."""
+        return self.tiles**2 * 256
+
+    def _tile(self, shape: Shape) -> tuple[int, int]:
+        """Return height and width of a tile, in pixels.
+
+        If either side is not a multiple of `tiles`, OpenCV extends both; a side that is a multiple
+        grows by `tiles` pixels then.
+        """
+        height, width = shape[:2]
+        if height % self.tiles or width % self.tiles:
+            height += self.tiles - height % self.tiles
+            width += self.tiles - width % self.tiles
+        return height // self.tiles, width // self.tiles
+
+
+def _luminance(colour: Pixels) -> Pixels:
+    """Return RGB as YCrCb, uint8 (H, W, 3)."""
+    return np.asarray(cv2.cvtColor(np.ascontiguousarray(colour), cv2.COLOR_RGB2YCrCb), np.uint8)

@@ -1,5 +1,268 @@
-"""Rank filters: any percentile of the square around each pixel, and the median.
+"""Rank filters: any percentile of the square around each pixel, and the median."""
 
-Start reading at `ranking.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.
+import functools
+import struct
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from models.domain.image import Pixels
+from workers.filters.arithmetic.sums import places
+from workers.filters.base import Filter, Odd, number, odd
+from workers.kernels.items import Pass, Shape
+
+# Rank filters: the r-th smallest sample of the square around each pixel, exact, in two ways.
+#
+# The two algorithms:
+#
+# 1. A square of up to 11 × 11 is sorted by a network of compare-exchange steps. A step is a minimum
+#    and a maximum of two whole planes, which OpenCV computes at memory speed.
+# 2. The network is Batcher's odd-even merge sort (K. Batcher, 1968; D. Knuth, The Art of Computer
+#    Programming, volume 3, section 5.2.2, algorithm M).
+# 3. Only the place `rank` is wanted, so steps that cannot influence it are removed, last to first.
+# 4. For larger squares the network grows as n · log²(n) with n = size², so counting wins.
+# 5. Counting is a binary search over the levels that occur in a tile, for all pixels at once.
+# 6. A box filter counts the samples below a level in each square; the cost does not depend on size.
+# 7. If more than `rank` samples are below the level, the result is below it, else it is not.
+# 8. Pixels with the same interval of levels are searched together; an empty interval ends a branch.
+# 9. An image with few levels needs few steps: a black-and-white tile needs a single step.
+# 10. The GPU chooses its kernel by the size alone, because jobs of a batch share their launches.
+
+LARGEST_SORTED = 11
+"""The largest side of a square, in pixels, for which sorting is faster than counting."""
+
+LINE = 1 << 15
+"""Samples in a band that is sorted at a time: one band for each sample of a square fits the
+cache.
 """
+
+TILE = 256
+"""Side of a tile that is counted at a time, in pixels."""
+
+RANKING = {
+    3: Pass("rank_3"),
+    5: Pass("rank_5"),
+    7: Pass("rank_7"),
+    9: Pass("rank_9"),
+    17: Pass("rank_17"),
+    33: Pass("rank_33"),
+    65: Pass("rank_65"),
+    101: Pass("rank_101"),
+}
+"""The GPU passes by the largest size, in pixels, that each kernel takes."""
+
+Step = tuple[int, int, bool, bool]
+"""Two places of a network, and whether the smaller and the larger result are needed later."""
+
+
+def ranking_passes(size: int) -> tuple[Pass, ...]:
+    """Return the GPU pass for squares of a size, whatever the rank."""
+    return (next(pass_ for largest, pass_ in RANKING.items() if size <= largest),)
+
+
+def ranked(pixels: Pixels, size: int, rank: int) -> Pixels:
+    """Return the `rank`-th smallest (from 0) of size × size samples around each, uint8 (H, W, C).
+
+    The border mode is replicate.
+    """
+    if size <= LARGEST_SORTED:
+        return _sorted(pixels, size, rank)
+    result = np.empty(pixels.shape, np.uint8)
+    ys, xs = (places(length, size, "replicate") for length in pixels.shape[:2])
+    for channel in range(pixels.shape[2]):
+        plane = np.ascontiguousarray(pixels[:, :, channel])
+        for top in range(0, pixels.shape[0], TILE):
+            for left in range(0, pixels.shape[1], TILE):
+                rows, columns = ys[top : top + TILE + size - 1], xs[left : left + TILE + size - 1]
+                tile = plane[np.ix_(rows, columns)]
+                into = result[top : top + TILE, left : left + TILE, channel]
+                into[:] = _counted(tile, size, rank)
+    return result
+
+
+def _sorted(pixels: Pixels, size: int, rank: int) -> Pixels:
+    height, width, channels = pixels.shape
+    reach = size // 2
+    padded = np.pad(pixels, ((reach, reach), (reach, reach), (0, 0)), mode="edge")
+    lines, result = padded.reshape(len(padded), -1), np.empty(pixels.shape, np.uint8)
+    steps, whole = network(size * size, rank), result.reshape(height, -1)
+    rows = max(1, LINE // (width * channels))
+    for top in range(0, height, rows):
+        end = min(top + rows, height)
+        samples = [
+            lines[top + y : end + y, x * channels : (x + width) * channels]
+            for y in range(size)
+            for x in range(size)
+        ]
+        for low, high, smaller, larger in steps:
+            a, b = samples[low], samples[high]
+            if smaller:
+                samples[low] = np.asarray(cv2.min(a, b))
+            if larger:
+                samples[high] = np.asarray(cv2.max(a, b))
+        whole[top:end] = samples[rank]
+    return result
+
+
+@functools.lru_cache(64)
+def network(count: int, rank: int) -> tuple[Step, ...]:
+    """Return the steps of Batcher's odd-even merge sort that place `rank` depends on, in order."""
+    needed, steps = {rank}, []
+    # Backwards from the result: a step is needed if a later step, or the result, reads one of its
+    # two places; then both of its inputs are needed too.
+    for low, high in reversed(list(_batcher(count))):
+        smaller, larger = low in needed, high in needed
+        if smaller or larger:
+            needed |= {low, high}
+            steps.append((low, high, smaller, larger))
+    return tuple(reversed(steps))
+
+
+def _batcher(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs to compare and exchange (D. Knuth, volume 3, section 5.2.2, algorithm M)."""
+    top = 1 << (count - 1).bit_length() - 1
+    p = top
+    while p:
+        q, r, d = top, 0, p
+        while True:
+            yield from ((i, i + d) for i in range(count - d) if i & p == r)
+            if q == p:
+                break
+            d, q, r = q - p, q >> 1, p
+        p >>= 1
+
+
+def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
+    """Return the ranks of a tile, uint8, without its margins of size // 2, by binary search of
+    levels.
+    """
+    reach = size // 2
+    inside = (slice(reach, -reach), slice(reach, -reach))
+    result = np.zeros(tile[inside].shape, np.uint8)
+    levels = np.flatnonzero(np.bincount(tile.ravel(), minlength=256)).astype(np.uint8)
+    # Each entry is an interval of levels with a mask of the pixels whose result lies in it. Masks
+    # are bytes of 0 or 255, so that bit operations select pixels without branches.
+    open_ = [(0, len(levels), np.full_like(result, 255))]
+    while open_:
+        first, end, here = open_.pop()
+        if end - first == 1:
+            result |= here & levels[first]
+            continue
+        middle = (first + end) // 2
+        below = np.less(tile, levels[middle]).view(np.uint8)
+        count = np.asarray(cv2.boxFilter(below, cv2.CV_32S, (size, size), normalize=False))
+        # In two's complement the negative of 1 is 255: a mask of the pixels below the middle level.
+        low = np.negative(np.greater(count[inside], rank).view(np.uint8))
+        for ends, part in ((first, middle), here & low), ((middle, end), here & ~low):
+            if part.any():
+                open_.append((*ends, part))
+    return result
+
+
+_SMALL = {
+    3: Pass("median_3"),
+    5: Pass("median_5"),
+    7: Pass("median_7"),
+}
+"""The passes for small squares, by side in pixels; other sizes use those of any rank."""
+
+
+class Median(Filter):
+    """Replace every sample by the median of the square around it."""
+
+    name: Literal["median"] = "median"
+    size: Odd = odd(3, 3, 101, "side of the square, odd")
+
+    example: ClassVar = {"name": "median", "size": 3}
+    alpha_rule: ClassVar = "plane"
+    border: ClassVar = "replicate"
+    passes: ClassVar = (*_SMALL.values(), *RANKING.values())
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return `cv2.medianBlur` of uint8 (H, W, C).
+
+        It equals scipy.ndimage.median_filter with mode="nearest". OpenCV exchanges vectors for
+        sides 3 and 5 and keeps histograms for larger sides (S. Perreault, P. Hébert, "Median
+        filtering in constant time", 2007); a median is exact, so the method does not show.
+        """
+        source = np.ascontiguousarray(pixels)
+        return np.ascontiguousarray(cv2.medianBlur(source, self.size).reshape(pixels.shape))
+
+    @property
+    def rows_around(self) -> int:
+        """Return the radius of the square."""
+        return self.size // 2
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Return the pass for this size."""
+        own = _SMALL.get(self.size)
+        return ranking_passes(self.size) if own is None else (own,)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return the side in pixels and the rank of the median, int32 each."""
+        return struct.pack("<2i", self.size, self.size * self.size // 2)
+
+
+class Rank(Filter):
+    """Replace every sample by the one of a given rank in the square around it."""
+
+    name: Literal["rank"] = "rank"
+    size: Odd = odd(3, 3, 101, "side of the square, odd")
+    percentile: float = number(
+        50,
+        0,
+        100,
+        "%",
+        "share of samples that are smaller: 0 is the minimum, 50 the median, 100 the maximum",
+    )
+
+    example: ClassVar = {"name": "rank", "size": 5, "percentile": 80}
+    alpha_rule: ClassVar = "plane"
+    border: ClassVar = "replicate"
+    passes: ClassVar = Median.passes
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the sample at int(size² · percentile / 100) of the square in order, the last
+        sample for 100.
+
+        This equals `scipy.ndimage.percentile_filter` with mode="nearest". uint8 (H, W, C) both
+        ways. Extremes are erosions and dilations, and the median is `cv2.medianBlur`, which are
+        faster.
+        """
+        source, area, rank = np.ascontiguousarray(pixels), self.size**2, self._rank()
+        if rank in (0, area - 1):
+            square = np.ones((self.size, self.size), np.uint8)
+            extreme = cv2.erode if rank == 0 else cv2.dilate
+            found = extreme(source, square, borderType=cv2.BORDER_REPLICATE)
+        elif rank == area // 2:
+            found = cv2.medianBlur(source, self.size)
+        else:
+            found = ranked(source, self.size, rank)
+        return np.ascontiguousarray(found, np.uint8).reshape(pixels.shape)
+
+    @property
+    def rows_around(self) -> int:
+        """Return the radius of the square."""
+        return self.size // 2
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Return the pass of the median if the rank is that of the median, else the pass of any
+        rank.
+        """
+        if self._rank() == self.size**2 // 2:
+            return Median(size=self.size).device_passes
+        return ranking_passes(self.size)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return the side in pixels and the rank, int32 each."""
+        return struct.pack("<2i", self.size, self._rank())
+
+    def _rank(self) -> int:
+        """Return the rank from 0 to size² - 1."""
+        area = self.size * self.size
+        return min(int(float(area) * self.percentile / 100), area - 1)

@@ -1,6 +1,436 @@
-"""Filters that smooth and keep edges: bilateral, guided, non-local means.
+"""Filters that smooth and keep edges: bilateral, guided, non-local means."""
 
-Start reading at `bilateral.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.filters.separable`,
-`workers.kernels`.
-"""
+import math
+import struct
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import join_alpha, luma, repeated, split_alpha
+from workers.filters.arithmetic.sums import Place, device_box, places
+from workers.filters.base import Filter, Odd, number, odd
+from workers.filters.interruption import stop_if_late
+from workers.filters.separable import half_up
+from workers.kernels.items import Pass, Shape
+
+# The bilateral filter: a mean of neighbours, weighted by nearness and by similarity.
+#
+# Source: C. Tomasi, R. Manduchi, "Bilateral filtering for gray and color images", 1998. In detail:
+#
+# 1. The window is a disc: neighbours at distance sqrt(dx² + dy²) <= radius count.
+# 2. The weight of a neighbour is space(dx² + dy²) · colour(d), two Gaussians.
+# 3. d is the L1 distance of colours: the sum of absolute differences of the channels, 0…765. The
+#    paper measures colours in CIE-Lab; with L1 on RGB, `colour` is a table of 766 weights.
+# 4. The result is sum(w · x) / sum(w), rounded, for each channel with the same weights.
+# 5. Weights and sums are float32, so the order of summation shows in rare last bits.
+# 6. The specification is `cv2.bilateralFilter` itself, border mode mirror.
+# 7. The GPU makes the same tables in float64, rounded to float32, and sums in the order of OpenCV's
+#    vector code. OpenCV sums the last columns of a row in another order, which cannot be repeated
+#    for all widths; hence `device_tolerance`: a level in 0.01 % of samples.
+# 8. Grey images at small diameters take another path inside OpenCV; `apply` avoids it (see there).
+# 9. The filter is not separable and costs diameter² a pixel; tiles live in shared memory.
+# 10. Alpha is copied.
+
+MOST_REACH = 16
+"""The radius of the largest diameter, in pixels."""
+
+
+class Bilateral(Filter):
+    """Smooth surfaces and keep edges: weight neighbours by distance and similarity."""
+
+    name: Literal["bilateral"] = "bilateral"
+    diameter: int = number(9, 1, 33, "px", "diameter of the neighbourhood")
+    sigma_color: float = number(
+        50, 1, 255, "level", "standard deviation of the weights by difference in colour"
+    )
+    sigma_space: float = number(50, 0.1, 100, "px", "standard deviation of the weights by distance")
+
+    example: ClassVar = {"name": "bilateral", "diameter": 9}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "mirror"
+    tolerance: ClassVar = "exact; on a GPU within 1 on at most 0.01 % of samples"
+    device_tolerance: ClassVar = 1e-4
+    passes: ClassVar = (Pass("bilateral"),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return `cv2.bilateralFilter` of uint8 (H, W, C); alpha is copied.
+
+        Grey images at diameters up to 5 are filtered as three equal channels with three times
+        sigma_color, because OpenCV's IPP path for them truncates instead of rounding.
+        """
+        colour, alpha = split_alpha(pixels)
+        if colour.shape[2] == 1 and self.diameter <= 5:
+            return self._smoothed(repeated(colour[:, :, 0], 3), 3 * self.sigma_color)[
+                :, :, :1
+            ].copy()
+        return join_alpha(self._smoothed(colour, self.sigma_color), alpha)
+
+    @property
+    def rows_around(self) -> int:
+        """Return the radius of the window."""
+        return self.diameter // 2 + 1
+
+    def _smoothed(self, colour: Pixels, sigma_color: float) -> Pixels:
+        smooth = cv2.bilateralFilter(
+            np.ascontiguousarray(colour),
+            self.diameter,
+            sigma_color,
+            self.sigma_space,
+            borderType=cv2.BORDER_REFLECT_101,
+        )
+        return np.asarray(smooth, np.uint8).reshape(colour.shape)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return `struct Bilateral`: radius, reach of each row, and OpenCV's weights as float32."""
+        radius = max(self.diameter // 2, 1)
+        rows, columns = np.arange(MOST_REACH + 1), np.arange(-MOST_REACH, MOST_REACH + 1)
+        reach = [math.isqrt(max(radius**2 - n**2, 0)) for n in range(MOST_REACH + 1)]
+        space = np.exp(np.add.outer(rows**2, columns**2) * (-0.5 / self.sigma_space**2))
+        colour = np.exp(np.arange(3 * 255 + 1) ** 2 * (-0.5 / self.sigma_color**2))
+        weights = np.concatenate((space.ravel(), colour)).astype("<f4")
+        return struct.pack(f"<{MOST_REACH + 2}i", radius, *reach) + bytes(weights.data)
+
+
+# The guided filter: a local linear model of each colour by the luma.
+#
+# Source: K. He, J. Sun, X. Tang, "Guided image filtering", 2013, algorithm 1. In detail:
+#
+# 1. In every square, a colour p is modelled as a · I + b with I the luma, by least squares.
+# 2. a = cov(I, p) / (var(I) + eps) and b = mean(p) - a · mean(I); eps penalises slopes.
+# 3. In flat areas var(I) is far below eps: a is near 0 and the result is the mean.
+# 4. At edges var(I) is far above eps: a is near 1 and the edge stays, without a halo.
+# 5. Each pixel lies in many squares; their a and b are averaged: q = mean(a) · I + mean(b).
+# 6. All means are box sums, so the cost does not depend on the radius.
+# 7. Our definition replaces means by sums S over n pixels and computes in integers (see `apply`).
+# 8. a and b are rounded to 16 fractional bits, so their sums are exact in any order.
+# 9. All integers stay below 2**53, which float64 holds; only divisions round, and identically.
+# 10. Tiles have margins of twice the radius: sums of sums reach that far.
+
+SLOPE_BITS = 16
+"""Bits of the fraction of slopes and offsets."""
+
+GUIDED_TILE = 512
+"""The smallest side of a tile, in pixels: tiles bound the memory for float64 planes."""
+
+STRIP = 1 << 15
+"""Samples of a tile that are computed at a time, so that they stay in the cache."""
+
+_KERNELS = ("guided_fit", "guided_mean")
+_FIRST = tuple(Pass(kernel) for kernel in _KERNELS)
+_OTHER = tuple(Pass(kernel, channels=(3, 4)) for kernel in _KERNELS)
+
+Plane = NDArray[np.float64]
+"""Float64 (h, w) that holds integers below 2**53, so that sums are exact in any order."""
+
+
+class Guided(Filter):
+    """Smooth surfaces and keep edges of the luma, without a halo (He, Sun, Tang, 2013)."""
+
+    name: Literal["guided"] = "guided"
+    radius: int = number(8, 1, 100, "px", "pixels from the centre of the square to its edge")
+    eps: float = number(
+        0.01, 1e-6, 1, "ratio", "variance of a smooth surface; 1 is the square of the whole range"
+    )
+
+    example: ClassVar = {"name": "guided", "radius": 6, "eps": 0.02}
+    alpha_rule: ClassVar = "keep"
+    cpu_bytes_per_pixel: ClassVar = (11, 15)
+    border: ClassVar = "mirror"
+    tolerance: ClassVar = "within 1 of its formula in float64"
+    passes: ClassVar = (*_FIRST, *_OTHER, *_OTHER)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return q = mean(a) · I + mean(b) for every colour sample, uint8 (H, W, C); alpha is
+        copied.
+
+        With I the luma, p a colour, n the area of the square, S sums over squares and F(x) =
+        floor(x + 0.5): V = n · S(I·I) - S(I)² + F(eps · (255 · n)²), A = F((n · S(I·p) - S(I) ·
+        S(p)) / V · 2**16), B = F((S(p) · 2**16 - A · S(I)) / n) and q = (floor((S(A) · I + S(B)) /
+        n) + 2**15) >> 16, clipped to 0…255. Divisions are in float64; all integers are below 2**53.
+        """
+        colour, alpha = split_alpha(pixels)
+        guide, result = luma(pixels), np.empty(colour.shape, np.uint8)
+        # With tiles of ten radii the margins, two radii on each side, at most double the work.
+        most = max(GUIDED_TILE, 10 * self.radius)
+        for rows in _parts(guide.shape[0], most):
+            for columns in _parts(guide.shape[1], most):
+                result[rows, columns] = self._tile(guide, colour, (rows, columns))
+        return join_alpha(result, alpha)
+
+    @property
+    def rows_around(self) -> int:
+        """Return two radii: sums of sums reach that far."""
+        return 2 * self.radius
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return `struct Guided`: `struct Box`, and eps in units of V."""
+        area = (2 * self.radius + 1) ** 2
+        return device_box(self.radius) + struct.pack("<q8x", self._least_spread(area))
+
+    def device_scratch(self, shape: Shape) -> int:
+        """Return the bytes of slopes and offsets of a colour: two int32 a pixel."""
+        return 8 * shape[0] * shape[1]
+
+    def _least_spread(self, area: int) -> int:
+        """Return F(eps · (255 · area)²), which V is at least."""
+        return math.floor(self.eps * (255 * area) ** 2 + 0.5)
+
+    def _tile(self, guide: NDArray[np.uint8], colour: Pixels, place: Place) -> Pixels:
+        """Return the result of a tile, computed with a margin that is cut where the image ends."""
+        (ys, inner_ys), (xs, inner_xs) = (
+            _widened(part, 2 * self.radius, length)
+            for part, length in zip(place, guide.shape, strict=True)
+        )
+        return self._smoothed(guide[ys, xs], colour[ys, xs], (inner_ys, inner_xs))
+
+    def _smoothed(self, light: NDArray[np.uint8], colour: Pixels, inside: Place) -> Pixels:
+        """Return the result `inside` the margins, uint8 (h, w, channels)."""
+        area = (2 * self.radius + 1) ** 2
+        lights = self._sums(light)
+        spread = area * self._sums(_product(light, light)) - lights * lights
+        spread += self._least_spread(area)
+        result = np.empty((*light[inside].shape, colour.shape[2]), np.uint8)
+        for channel in range(colour.shape[2]):
+            plane = np.ascontiguousarray(colour[:, :, channel])
+            offset = self._sums(plane)
+            slope = self._sums(_product(light, plane))
+            for rows in _parts(len(slope), max(1, STRIP // slope.shape[1])):
+                _fit(slope[rows], offset[rows], lights[rows], spread[rows], area)
+            slopes, offsets = self._sums(slope)[inside], self._sums(offset)[inside]
+            for rows in _parts(len(slopes), max(1, STRIP // slopes.shape[1])):
+                both = slopes[rows] * light[inside][rows]
+                both += offsets[rows]
+                both /= area
+                both = half_up(np.floor(both, out=both), SLOPE_BITS)
+                result[rows, :, channel] = np.clip(both, 0, 255, out=both)
+        return result
+
+    def _sums(self, plane: Plane | NDArray[np.uint8] | NDArray[np.float32]) -> Plane:
+        """Return the sums over squares, float64 (h, w); the border mode is mirror."""
+        side, border = (2 * self.radius + 1,) * 2, cv2.BORDER_REFLECT_101
+        total = cv2.boxFilter(plane, cv2.CV_64F, side, normalize=False, borderType=border)
+        return np.asarray(total, np.float64).reshape(plane.shape)
+
+
+def _product(light: NDArray[np.uint8], plane: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the product as float32, because OpenCV sums uint16 in 31 bits.
+
+    Squares of radius 91 and more would overflow them.
+    """
+    return np.multiply(light, plane, dtype=np.float32)
+
+
+def _fit(slope: Plane, offset: Plane, lights: Plane, spread: Plane, area: int) -> None:
+    """Turn, in place, sums of products into A and sums of colours into B."""
+    slope *= area
+    slope -= lights * offset
+    slope /= spread
+    _nearest(slope, 1 << SLOPE_BITS)
+    offset *= 1 << SLOPE_BITS
+    offset -= slope * lights
+    offset /= area
+    _nearest(offset, 1)
+
+
+def _nearest(plane: Plane, factor: int) -> None:
+    """Replace x by floor(factor · x + 0.5), in place."""
+    plane *= factor
+    plane += 0.5
+    np.floor(plane, out=plane)
+
+
+def _parts(length: int, most: int) -> Iterator[slice]:
+    """Yield slices of a line in about equal parts of at most `most` samples."""
+    step = -(-length // -(-length // most))
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
+def _widened(part: slice, margin: int, length: int) -> tuple[slice, slice]:
+    """Return a part of a line with its margins, and the position of the part in that."""
+    first, last = max(part.start - margin, 0), min(part.stop + margin, length)
+    return slice(first, last), slice(part.start - first, part.stop - first)
+
+
+# Non-local means in integers: means over neighbours, weighted by the similarity of their patches.
+# Source: A. Buades, B. Coll, J.-M. Morel, "A review of image denoising algorithms, with a new
+# one", 2005; the loop over offsets with running sums follows J. Darbon et al., "Fast nonlocal
+# filtering applied to electron cryomicroscopy", 2008. The method: 1. For each offset of the
+# search square, take the squared differences of the image and the image moved by that offset,
+# summed over all colours. 2. A box filter over patch × patch pixels turns them into the distance
+# of two patches. 3. The distance of p and q equals that of q and p, so half of the offsets is
+# enough: each weight is used once for p and once for q. 4. The distance is shifted right so that
+# a table of about 4,096 weights covers it. 5. A weight is floor(2**14 · exp(-distance / scale) +
+# 0.5); it is 0 behind the end of the table. 6. The centre pixel itself has the full weight 2**14.
+# 7. 441 weighted samples of 8 bits, 14-bit weights: all sums fit 31 bits. 8. Sums of squares are
+# exact in float32 below 2**24 and in float64 above; sums of products are exact in float64. Thus
+# every order of summation, on any device, gives the same bytes. 9. The mean is floor(sum(w · x) /
+# sum(w) + 0.5). 10. Tiles of 256 × 256 pixels with their margins bound the memory.
+
+WEIGHT_BITS = 14
+"""Bits of a weight: 441 weighted samples then fit 31 bits."""
+
+LEVELS_BITS = 12
+"""Bits of a patch distance when it is looked up in the table of weights."""
+
+PATCH_TILE = (256, 256)
+"""Rows and columns of a tile, in pixels."""
+
+Weights = NDArray[np.float32]
+"""Float32 that holds integers; sums of products are float64, so they are exact in any order."""
+
+
+class PatchDistances:
+    """Non-local means for a set of parameters.
+
+    `h` is in levels; `patch` and `search` are the sides of both squares in pixels, odd; `channels`
+    is 1 or 3.
+    """
+
+    def __init__(self, h: float, patch: int, search: int, channels: int) -> None:
+        self._patch = patch
+        self._near, self._far = patch // 2, search // 2
+        area = patch * patch * channels
+        self._depth = cv2.CV_32F if area * 255 * 255 < 1 << 24 else cv2.CV_64F
+        self._shift, self._table = _weights_by_distance(h * h * area)
+
+    def denoised(self, colour: Pixels) -> Pixels:
+        """Return floor(sum(w · x) / sum(w) + 0.5) for every sample of uint8 (H, W, channels).
+
+        The border mode is mirror. Raises DeadlineExceeded.
+        """
+        height, width, channels = colour.shape
+        margin = self._near + self._far
+        ys, xs = (places(length, 2 * margin + 1, "mirror") for length in (height, width))
+        result = np.empty(colour.shape, np.uint8)
+        for top in range(0, height, PATCH_TILE[0]):
+            for left in range(0, width, PATCH_TILE[1]):
+                rows = ys[top : top + PATCH_TILE[0] + 2 * margin]
+                columns = xs[left : left + PATCH_TILE[1] + 2 * margin]
+                wide = colour[np.ix_(rows, columns)]
+                target = result[top : top + PATCH_TILE[0], left : left + PATCH_TILE[1]]
+                stop_if_late()  # a tile takes a fraction of a second
+                planes = [np.ascontiguousarray(wide[..., n]) for n in range(channels)]
+                target[:] = self._tile(planes)
+        return result
+
+    def device_data(self) -> bytes:
+        """Return the struct of smoothing/patch_distances.cu: two reaches, the shift, the index of
+        the last weight (4 × int32), then the weights (uint16).
+        """
+        last = len(self._table) - 1
+        weights = np.pad(self._table.astype("<u2"), (0, len(self._table) % 2))
+        return struct.pack("<4i", self._near, self._far, self._shift, last) + weights.tobytes()
+
+    def _tile(self, planes: list[Pixels]) -> Pixels:
+        """Return the result for planes with margins, without the margins; compare every pair
+        once.
+        """
+        margin = self._near + self._far
+        height, width = (n - 2 * margin for n in planes[0].shape)
+        levels = [plane.astype(np.float32) for plane in planes]
+        here = (slice(margin, margin + height), slice(margin, margin + width))
+        total = np.full((height, width), 1 << WEIGHT_BITS, np.float64)
+        sums = [plane[here] * np.float64(1 << WEIGHT_BITS) for plane in levels]
+        for down, right in self._offsets():
+            weights = self._weights(planes, height, width, down, right)
+            left = max(right, 0)
+            # Each weight serves both pixels of its pair: first the neighbour ahead of a pixel of
+            # the tile, then, with the weights moved by the offset, the one behind it.
+            for sign, top, start in ((1, down, left), (-1, 0, left - right)):
+                part = weights[top : top + height, start : start + width]
+                y, x = margin + sign * down, margin + sign * right
+                cv2.accumulate(part, total)
+                for plane, sum_ in zip(levels, sums, strict=True):
+                    cv2.accumulateProduct(plane[y : y + height, x : x + width], part, sum_)
+        # floor(sum / total + 1 / 2) with a single division, whose operands are exact integers.
+        means = [np.floor((2 * sum_ + total) / (2 * total)) for sum_ in sums]
+        return np.stack(means, 2).astype(np.uint8)
+
+    def _offsets(self) -> Iterator[tuple[int, int]]:
+        """Yield half of the offsets (down, right); the second half are the same pairs in
+        reverse.
+        """
+        for down in range(self._far + 1):
+            for right in range(-self._far if down else 1, self._far + 1):
+                yield down, right
+
+    def _weights(
+        self, planes: list[Pixels], height: int, width: int, down: int, right: int
+    ) -> Weights:
+        """Return weights of pixels and their neighbours at (down, right), float32.
+
+        The result covers the pixels of the tile and the pixels outside whose neighbour lies inside.
+        """
+        top, left = self._far - down, self._far - max(right, 0)
+        rows, columns = height + down, width + abs(right)
+        rows, columns = rows + 2 * self._near, columns + 2 * self._near
+        squares = np.zeros((rows, columns), np.float32)
+        for plane in planes:
+            one = plane[top : top + rows, left : left + columns]
+            other = plane[top + down :, left + right :][:rows, :columns]
+            cv2.accumulateSquare(cv2.absdiff(one, other), squares)
+        side = (self._patch, self._patch)
+        sums = np.asarray(cv2.boxFilter(squares, self._depth, side, normalize=False))
+        inside = sums[self._near : rows - self._near, self._near : columns - self._near]
+        places = inside.astype(np.int32)
+        places >>= self._shift
+        np.minimum(places, len(self._table) - 1, out=places)
+        return np.take(self._table, places)
+
+
+def _weights_by_distance(scale: float) -> tuple[int, Weights]:
+    """Return a shift in bits, and the weight of every sum of squares shifted right by it.
+
+    Entry k is floor(2**14 · exp(-(k << shift) / scale) + 0.5), computed in float64; the last is 0.
+    """
+    largest = int(scale * (WEIGHT_BITS + 1) * np.log(2)) + 1
+    shift = max(0, largest.bit_length() - LEVELS_BITS)
+    places = np.arange((largest >> shift) + 2) << shift
+    return shift, np.floor(np.exp(-places / scale) * (1 << WEIGHT_BITS) + 0.5).astype(np.float32)
+
+
+class NlMeans(Filter):
+    """Remove noise and keep detail: weight pixels by the similarity of their surroundings. Slow."""
+
+    name: Literal["nl_means"] = "nl_means"
+    h: float = number(10, 1, 100, "level", "strength: about the standard deviation of the noise")
+    patch: Odd = odd(7, 1, 15, "side of the squares that are compared, odd")
+    search: Odd = odd(21, 3, 21, "side of the square of neighbours, odd")
+
+    example: ClassVar = {"name": "nl_means", "h": 8, "patch": 5, "search": 15}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "mirror"
+    tolerance: ClassVar = "within 1 of its formula in float64"
+    passes: ClassVar = (Pass("nl_means"),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return means weighted by exp(-d / h²), half up: uint8 (H, W, C); alpha is copied.
+
+        Source: A. Buades, B. Coll, J.-M. Morel, 2005. d is the mean squared difference of two
+        patches over all colours, as in OpenCV's fastNlMeansDenoising, from which this differs by at
+        most 2 levels. The definition is our own, in integers: weights have 14 bits and come from a
+        table indexed by the sum of squares.
+        """
+        colour, alpha = split_alpha(pixels)
+        return join_alpha(self._distances(colour.shape[2]).denoised(colour), alpha)
+
+    @property
+    def rows_around(self) -> int:
+        """Return the reach of the search and of a patch."""
+        return self.search // 2 + self.patch // 2
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""
+        return self._distances(min(shape[2], 3)).device_data()
+
+    def device_scratch(self, _shape: Shape) -> int:
+        """Return 0 bytes: the kernel keeps its tiles in shared memory."""
+        return 0
+
+    def _distances(self, channels: int) -> PatchDistances:
+        return PatchDistances(self.h, self.patch, self.search, channels)

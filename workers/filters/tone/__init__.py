@@ -1,5 +1,152 @@
-"""Filters that map each level to a level, independent of where the pixel is.
+"""Filters that map each level to a level, independent of where the pixel is."""
 
-Start reading at `tables.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.
-"""
+import struct
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationInfo, field_validator
+
+from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import LEVELS, blend, luma, rounded_table, through_table
+from workers.filters.arithmetic.sums import COUNTED, pieces
+from workers.filters.base import Filter, TableFilter, number
+from workers.filters.lookup_tables import ComposedTables
+from workers.kernels.items import Pass, Shape
+
+
+class Brightness(TableFilter):
+    """Multiply all colours by a factor."""
+
+    name: Literal["brightness"] = "brightness"
+    factor: float = number(1, 0, 8, "ratio", "0 gives black, 1 the original")
+
+    example: ClassVar = {"name": "brightness", "factor": 1.3}
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return the table of Pillow's `ImageEnhance.Brightness`, uint8 (256, 1, 1)."""
+        return blend(0, LEVELS, self.factor)
+
+
+class Gamma(TableFilter):
+    """Raise all tones to a power: above 1 the middle tones get darker, below 1 lighter."""
+
+    name: Literal["gamma"] = "gamma"
+    gamma: float = number(1, 0.05, 20, "ratio", "exponent")
+    gain: float = number(1, 0, 8, "ratio", "factor on the result")
+
+    example: ClassVar = {"name": "gamma", "gamma": 0.7}
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return floor(255 · gain · (x / 255)^gamma + 0.5), clipped, in float64: uint8 (256,).
+
+        This is `skimage.exposure.adjust_gamma`, rounded.
+        """
+        tones = np.arange(256) / 255
+        return rounded_table(255 * self.gain * tones**self.gamma)
+
+
+class Invert(TableFilter):
+    """Turn every colour into its complement."""
+
+    name: Literal["invert"] = "invert"
+
+    example: ClassVar = {"name": "invert"}
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return 255 - x, Pillow's `ImageOps.invert`, uint8 (256, 1, 1)."""
+        return 255 - LEVELS
+
+
+class Levels(TableFilter):
+    """Stretch a range of tones onto another one, as the levels of a paint program do."""
+
+    name: Literal["levels"] = "levels"
+    in_black: int = number(0, 0, 254, "level", "level that becomes out_black")
+    in_white: int = number(255, 1, 255, "level", "level that becomes out_white", above="in_black")
+    gamma: float = number(1, 0.05, 20, "ratio", "exponent; above 1 the middle tones get lighter")
+    out_black: int = number(0, 0, 255, "level", "level that in_black becomes")
+    out_white: int = number(255, 0, 255, "level", "level that in_white becomes")
+
+    example: ClassVar = {"name": "levels", "in_black": 20, "in_white": 235}
+
+    @field_validator("in_white")
+    @classmethod
+    def _above(cls, in_white: int, info: ValidationInfo) -> int:
+        """Return `in_white`; raise ValueError if it is not above `in_black`."""
+        if in_white <= info.data.get("in_black", 0):
+            raise ValueError("must be above in_black")
+        return in_white
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return out_black + (out_white - out_black) · t^(1 / gamma), half up: uint8 (256,).
+
+        t is the position of a sample between in_black and in_white, clipped to 0…1.
+        """
+        share = (np.arange(256) - self.in_black) / (self.in_white - self.in_black)
+        bent = np.clip(share, 0, 1) ** (1 / self.gamma)
+        return rounded_table(self.out_black + (self.out_white - self.out_black) * bent)
+
+
+class Posterize(TableFilter):
+    """Keep only the highest bits of every colour."""
+
+    name: Literal["posterize"] = "posterize"
+    bits: int = number(4, 1, 8, "bit", "bits that are kept")
+
+    example: ClassVar = {"name": "posterize", "bits": 3}
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return the table of Pillow's `ImageOps.posterize`, uint8 (256, 1, 1)."""
+        dropped = 8 - self.bits
+        return np.asarray(LEVELS >> dropped << dropped, np.uint8)
+
+
+class Solarize(TableFilter):
+    """Invert every colour from a threshold on."""
+
+    name: Literal["solarize"] = "solarize"
+    threshold: int = number(
+        128, 0, 256, "level", "darkest level that is inverted; 256 inverts none"
+    )
+
+    example: ClassVar = {"name": "solarize"}
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return the table of Pillow's `ImageOps.solarize`, uint8 (256, 1, 1)."""
+        return np.where(self.threshold > LEVELS, LEVELS, 255 - LEVELS)
+
+
+class Contrast(Filter):
+    """Spread all colours around the image's mean luma."""
+
+    name: Literal["contrast"] = "contrast"
+    factor: float = number(1, 0, 8, "ratio", "0 gives plain grey, 1 the original")
+
+    example: ClassVar = {"name": "contrast", "factor": 1.3}
+    alpha_rule: ClassVar = "point"
+    counts_first: ClassVar = True
+    passes: ClassVar = (Pass("luma_sum"), Pass("contrast"))
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `ImageEnhance.Contrast` of uint8 (H, W, C); alpha is copied.
+
+        The mean luma is an exact 64-bit sum over all pixels, divided and rounded half up.
+        """
+        return through_table(pixels, self._table_for(pixels))
+
+    def counted(self, pixels: Pixels) -> ComposedTables:
+        """Return the table for the mean luma of this image."""
+        return ComposedTables(levels=self._table_for(pixels).tobytes())
+
+    def _table_for(self, pixels: Pixels) -> Pixels:
+        """Return the new value of each level, uint8 (256, 1, 1)."""
+        height, width = pixels.shape[:2]
+        total = sum(int(luma(each).sum(dtype=np.uint64)) for each in pieces(pixels, COUNTED))
+        return blend(int(total / (height * width) + 0.5), LEVELS, self.factor)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return room for the sum of all lumas (uint64), and the factor as float32, the type of
+        `blend`.
+        """
+        return struct.pack("<Qf4x", 0, self.factor)

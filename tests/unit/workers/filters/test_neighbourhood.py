@@ -13,12 +13,11 @@ from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from workers.filters.base import Filter
-from workers.filters.blur.box_blur import BoxBlur
-from workers.filters.blur.gaussian_blur import GaussianBlur
-from workers.filters.edges.gradient import Sobel
-from workers.filters.rank.rank import Median
-from workers.filters.separable.gaussian import taps
-from workers.filters.sharpen.unsharp_mask import UnsharpMask
+from workers.filters.blur import BoxBlur, GaussianBlur
+from workers.filters.edges import Sobel
+from workers.filters.rank import Median
+from workers.filters.separable import taps
+from workers.filters.sharpen import UnsharpMask
 
 SIGMAS = st.one_of(st.sampled_from([0.1, 100.0]), st.floats(0.1, 12))
 

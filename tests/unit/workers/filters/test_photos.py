@@ -16,7 +16,7 @@ from models.domain.image import Pixels
 from tests.pictures import as_image
 from tests.shared import ODD, PHOTOS
 from workers.filters.arithmetic.colour import luma
-from workers.filters.blur.motion_blur import MotionBlur
+from workers.filters.blur import MotionBlur
 from workers.filters.registry import parse_one
 
 LARGEST = 181

@@ -8,8 +8,8 @@ import pytest
 
 from tests.emulation.emulator import Memory
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.blur.gaussian_blur import GaussianBlur
-from workers.filters.rank.rank import Median
+from workers.filters.blur import GaussianBlur
+from workers.filters.rank import Median
 from workers.filters.registry import FILTERS, describe, parse_one
 
 SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.registry import parse_one
-from workers.filters.sharpen.small_correlations import SMALL_INT_PASSES
+from workers.filters.sharpen import SMALL_INT_PASSES
 
 
 @pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.blur.box_blur import BoxBlur
-from workers.filters.blur.gaussian_blur import GaussianBlur
+from workers.filters.blur import BoxBlur, GaussianBlur
 from workers.filters.registry import parse_one
-from workers.filters.separable.mma_fragments import separable_weights
-from workers.filters.sharpen.unsharp_mask import UnsharpMask
-from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
+from workers.filters.separable import separable_weights
+from workers.filters.sharpen import UnsharpMask
+from workers.filters.threshold import AdaptiveThreshold
 
 pytestmark = pytest.mark.slow
 

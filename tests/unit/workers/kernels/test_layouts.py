@@ -20,16 +20,13 @@ from models.domain.image import Subsampling
 from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
 from workers.engines.cuda import classifying, filtering, sources
-from workers.filters.arithmetic.borders import OPENCV
-from workers.filters.arithmetic.sums import device_box
-from workers.filters.blur.box_blur import BoxBlur
-from workers.filters.edges.gradient import OPERATORS, edge_data, wide_edge_data
-from workers.filters.effects.noise import Noise
-from workers.filters.geometry import resize
-from workers.filters.morphological import morphology
+from workers.filters import geometry, morphological, smoothing
+from workers.filters.arithmetic.sums import OPENCV, device_box
+from workers.filters.blur import BoxBlur
+from workers.filters.edges import OPERATORS, edge_data, wide_edge_data
+from workers.filters.effects import Noise
 from workers.filters.registry import FILTERS, parse_one
-from workers.filters.separable.gaussian import device_weights
-from workers.filters.smoothing import bilateral
+from workers.filters.separable import device_weights
 from workers.kernels import items, loader
 from workers.kernels.items import Pass
 from workers.kernels.launches import Grid, grid_of
@@ -101,7 +98,7 @@ def test_a_tile_of_another_size_is_reported() -> None:
 
 def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
     box = [BoxBlur(radius=radius) for radius in (31, 191, 255, 500)]
-    small = {length: tile for length, tile in zip((16, 25), morphology.SQUARES, strict=True)}
+    small = {length: tile for length, tile in zip((16, 25), morphological.SQUARES, strict=True)}
 
     def assertions() -> Iterator[str]:
         for index, filter_ in enumerate(box):
@@ -148,7 +145,7 @@ def uploads() -> Iterator[str]:
     yield f"sizeof(Box) == {len(device_box(3))}"
     yield f"sizeof(Guided) == {data('guided')}"
     yield f"sizeof(Bilateral) == {data('bilateral')}"
-    yield f"MOST_REACH == {bilateral.MOST_REACH}"
+    yield f"MOST_REACH == {smoothing.MOST_REACH}"
     yield f"sizeof(RankSquare) == {data('rank', size=5)} && sizeof(RankSquare) == {data('median')}"
     yield f"sizeof(Flip) == {data('flip')}"
     yield f"sizeof(Window) == {data('pad', left=2)} && sizeof(Window) == {data('crop')}"
@@ -187,14 +184,14 @@ def test_uploads_of_filters_have_the_sizes_of_the_structs() -> None:
 
 def test_numbers_of_options_are_those_of_the_enums() -> None:
     def assertions() -> Iterator[str]:
-        for enum in (OPENCV, OPERATORS, resize._METHODS):
+        for enum in (OPENCV, OPERATORS, geometry._METHODS):
             for number, name in enumerate(enum):
                 yield f"{str(name).upper()} == {number}"
         for subsampling, number in sources.KINDS.items():
             name = "GREY" if subsampling is Subsampling.GREY else f"S{subsampling.name[1:]}"
             yield f"{name} == {number}"
         for name in ("SOURCE", "RESULT", "SCRATCH", "SPARE"):
-            yield f"{name} == {getattr(morphology, name)}"
+            yield f"{name} == {getattr(morphological, name)}"
 
     assert failures(assertions()) == ""
 
@@ -211,6 +208,6 @@ def test_limits_of_python_are_those_of_the_kernels() -> None:
         for network in NETWORKS.values():
             yield f"SIDE >= {network.preprocessing.crop}"
         yield f"MOST_TAIL >= {most}"
-        yield f"{morphology.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
+        yield f"{morphological.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
 
     assert failures(assertions()) == ""

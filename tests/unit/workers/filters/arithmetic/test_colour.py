@@ -10,9 +10,8 @@ from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images, pillow
 from workers.filters.arithmetic.colour import blend, luma, lumas
 from workers.filters.base import Filter
-from workers.filters.colour.saturation import Grayscale, Saturation
-from workers.filters.tone.contrast import Contrast
-from workers.filters.tone.tables import Brightness, Invert
+from workers.filters.colour import Grayscale, Saturation
+from workers.filters.tone import Brightness, Contrast, Invert
 
 FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
 

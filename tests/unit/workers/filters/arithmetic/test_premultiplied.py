@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters.base import Filter
-from workers.filters.blur.box_blur import BoxBlur
-from workers.filters.blur.gaussian_blur import GaussianBlur
-from workers.filters.separable.gaussian import taps
+from workers.filters.blur import BoxBlur, GaussianBlur
+from workers.filters.separable import taps
 
 BLURS = [GaussianBlur(sigma=0.6), GaussianBlur(sigma=3), GaussianBlur(sigma=20), BoxBlur(radius=3)]
 

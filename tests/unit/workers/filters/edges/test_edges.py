@@ -14,7 +14,7 @@ from PIL import Image, ImageFilter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, run
 from workers.filters.arithmetic.colour import luma
-from workers.filters.sharpen.preset import Preset
+from workers.filters.sharpen import Preset
 
 KERNELS = Preset.model_json_schema()["properties"]["kernel"]["enum"]
 SCHARR = np.array([[-3, 0, 3], [-10, 0, 10], [-3, 0, 3]])

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, run
-from workers.filters.effects.noise import halves, philox
-from workers.filters.effects.vignette import lit, nudged
+from workers.filters.effects import halves, lit, nudged, philox
 
 ONES = 0xFFFFFFFF
 

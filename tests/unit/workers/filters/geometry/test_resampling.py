@@ -14,9 +14,8 @@ from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images, pillow
-from workers.filters.geometry import resize as resampling
-from workers.filters.geometry import resize as resize_module
-from workers.filters.geometry.resize import Resize
+from workers.filters import geometry as resampling
+from workers.filters.geometry import Resize
 from workers.filters.interruption import ending_at
 
 METHODS = {
@@ -59,7 +58,7 @@ def test_large_images_are_resized_in_stripes_with_the_same_bytes(
     for width, height in ((20, 40), (200, 30), (83, 90)):
         filter_ = Resize(width=width, height=height, fit=fit)
         whole = filter_.apply(pixels)
-        monkeypatch.setattr(resize_module, "LARGE", 0)
+        monkeypatch.setattr(resampling, "LARGE", 0)
         striped = filter_.apply(pixels)
         monkeypatch.undo()
         assert np.array_equal(striped, whole)

@@ -8,9 +8,9 @@ import pytest
 
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded
+from workers.filters import morphological as module
 from workers.filters.interruption import ending_at
-from workers.filters.morphological import morphology as module
-from workers.filters.morphological.morphology import by_tiles
+from workers.filters.morphological import by_tiles
 from workers.filters.registry import parse_chain
 
 _OPERATIONS = {

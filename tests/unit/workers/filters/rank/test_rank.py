@@ -12,7 +12,7 @@ from PIL import Image, ImageFilter
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
-from workers.filters.rank.rank import Rank
+from workers.filters.rank import Rank
 
 PERCENTILES = st.one_of(st.sampled_from([0.0, 50.0, 99.999, 100.0]), st.floats(0, 100))
 

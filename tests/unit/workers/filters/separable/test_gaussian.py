@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, run
 from tests.unit.workers.filters.sums import slow_sums
-from workers.filters.separable.gaussian import taps
+from workers.filters.separable import taps
 
 Integers = NDArray[np.object_]
 """Python's, which have no bound."""

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from tests.unit.workers.filters.images import image
 from tests.unit.workers.filters.sums import slow_sums
-from workers.filters.separable.gaussian import (
+from workers.filters.separable import (
     LONG_FROM,
     around,
     correlated_down,

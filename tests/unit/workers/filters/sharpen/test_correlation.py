@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, run
 from tests.unit.workers.filters.sums import PAD, slow_sums
-from workers.filters.arithmetic.borders import Border
-from workers.filters.arithmetic.correlate import correlated, correlated_bytes, fits_single
+from workers.filters.arithmetic.sums import Border, correlated, correlated_bytes, fits_single
 from workers.filters.base import Filter
-from workers.filters.blur.motion_blur import MotionBlur
-from workers.filters.sharpen.convolve import Convolve
+from workers.filters.blur import MotionBlur
+from workers.filters.sharpen import Convolve
 
 ANGLES = st.one_of(st.sampled_from([-180, -90, -45, 0, 90, 180]), st.floats(-180, 180))
 

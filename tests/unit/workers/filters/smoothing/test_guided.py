@@ -13,7 +13,7 @@ from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from workers.filters.arithmetic.colour import luma
-from workers.filters.smoothing.guided import Guided
+from workers.filters.smoothing import Guided
 
 
 def guided(pixels: Pixels, radius: int, eps: float) -> NDArray[np.float64]:

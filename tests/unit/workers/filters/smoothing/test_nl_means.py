@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
-from workers.filters.smoothing.nl_means import NlMeans
+from workers.filters.smoothing import NlMeans
 
 
 def windows(pixels: Pixels, patch: int, search: int) -> NDArray[np.float64]:
