@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     ORPHANED = 70
     """The process that started this one has ended."""
     BROKEN = 71
-    """A front end cannot trust the memory it shares with its workers any more."""
+    """A front end or a worker cannot trust the memory that they share any more."""
     WORKER_DIED = 72
     """The worker of this process ended unasked, perhaps with its device; start it again."""
     CANNOT_WRITE = 74

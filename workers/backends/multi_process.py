@@ -9,14 +9,13 @@ is then refused.
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -31,7 +30,6 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.job import Completed, Failed, Job, Outcome, Result, Vector
-from models.exit_codes import ExitCode
 from workers.backends.absence import Absence, combined
 from workers.backends.quarantine import Quarantine
 from workers.ipc import frames
@@ -45,6 +43,7 @@ from workers.ipc.frames import (
     FromWorker,
     Leaving,
     LoadReport,
+    Shape,
     Submit,
     Welcome,
     bytes_for,
@@ -61,8 +60,7 @@ RETRY = 0.02
 FORBIDDEN = 2.0
 """Seconds until the next try to reach a worker that this process may not reach."""
 
-FAREWELL = 1.0
-"""Seconds in which a worker must read pending bytes when the front end closes."""
+STOPPED = "the server stopped before the image was done; try again"
 
 T = TypeVar("T")
 
@@ -86,20 +84,18 @@ class Lost:
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A submitted job, with its `slot` until that is free again.
+    """A submitted job, with its `slot` until that is free again, and the `line` to its worker.
 
     `losses` counts the workers that died with it on their device; after the first it is computed
-    `alone`. `worker` is the number of the worker that has it.
+    alone.
     """
 
     number: int
     job: Job
     slot: ArenaSlot | None
-    waiter: "asyncio.Future[Done | Failed | Lost]"
+    waiter: "asyncio.Future[Done | Failed | Lost]" = field(init=False)
     line: "WorkerLine | None" = None
     losses: int = 0
-    alone: bool = False
-    worker: int = 0
 
     def fail(self, error: ServiceError) -> None:
         """Answer with an error, unless there is an answer, or it has to be sent again."""
@@ -112,29 +108,25 @@ class Pending:
 
 
 class WorkerLine(FrameProtocol[FromWorker]):
-    """Connection to a worker process; `pending` are the jobs that it has not answered.
+    """Connection to a process of worker number `worker`; `pending` are the jobs that it has.
 
-    `over` is set when it accepts no more jobs, `gone` when the connection has ended. `left` says
-    that the worker told that it leaves.
+    `up` says that it accepts jobs. `over` is set when it accepts no more jobs, `gone` when the
+    connection has ended: a worker that leaves answers the jobs that it has in between.
     """
 
-    def __init__(self, backend: "ProcessBackend") -> None:
+    def __init__(self, backend: "ProcessBackend", worker: int) -> None:
         super().__init__(FROM_WORKER)
         self._backend = backend
+        self.worker = worker
         self.pending: dict[int, Pending] = {}
-        self.welcome: Welcome | None = None
         self.load = Load("none", 0, 0, 0, 0.0, alive=False)
-        self.up = self.left = False
+        self.up = False
         self.over, self.gone = asyncio.Event(), asyncio.Event()
 
-    async def end(self) -> None:
-        """Close the connection; do not wait for a worker that does not read its pending bytes."""
-        self.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL):
-                await self.gone.wait()
-        self.abort()
-        await self.gone.wait()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count this connection among those of the backend."""
+        super().connection_made(transport)
+        self._backend.lines.append(self)
 
     def on_frame(self, frame: FromWorker) -> None:
         """Pass on an answer, a report of load or of a batch, a welcome or a farewell."""
@@ -143,25 +135,17 @@ class WorkerLine(FrameProtocol[FromWorker]):
                 log.error("a worker answered job %d, which it does not have", frame.number)
             else:
                 self._backend.on_done(pending, frame)
-            return
-        if isinstance(frame, Batched):
+        elif isinstance(frame, Batched):
             self._backend.on_batch(frame)
-            return
-        if isinstance(frame, LoadReport):
+        elif isinstance(frame, LoadReport):
             self.load = frame.load
+            self._backend.forget_load()
         elif isinstance(frame, Leaving):
-            self.up, self.left = False, True
+            self.up = False
             self.over.set()
+            self._backend.on_leaving(self)
         else:
-            self.welcome = frame
-            self.up = True
-            self.up = self._backend.on_welcome(frame)
-        self._backend.forget_load()
-
-    def on_broken(self, error: Exception) -> None:
-        """End this process: it cannot know any more which slots the worker still uses."""
-        log.critical("a worker sent what cannot be read", exc_info=error)
-        os._exit(ExitCode.BROKEN)
+            self._backend.on_welcome(self, frame)
 
     def on_lost(self) -> None:
         """Hand back the jobs that the worker had not answered; it no longer touches their slots."""
@@ -169,88 +153,15 @@ class WorkerLine(FrameProtocol[FromWorker]):
         self.over.set()
         self.gone.set()
         taken, self.pending = list(self.pending.values()), {}
-        self._backend.forget_load()
-        self._backend.on_lost(taken)
-
-
-class WorkerConnection:
-    """Connection to the worker at an address, renewed whenever that worker leaves or is lost.
-
-    `lines` are the lines that have not ended, oldest first, and the last: a worker that leaves
-    keeps its line until it has answered everything.
-    """
-
-    def __init__(self, address: str, arena: Arena, backend: "ProcessBackend") -> None:
-        self._address = address
-        self._arena = arena
-        self._backend = backend
-        self.lines: list[WorkerLine] = []
-        self._task = asyncio.create_task(self._keep())
-
-    @property
-    def line(self) -> WorkerLine | None:
-        """Return the line to the worker that accepts jobs, or None while there is none."""
-        return self.lines[-1] if self.lines and self.lines[-1].up else None
-
-    @property
-    def welcome(self) -> Welcome | None:
-        """Return the welcome of the present worker, else of the last worker."""
-        return next((each.welcome for each in reversed(self.lines) if each.welcome), None)
-
-    @property
-    def hands_over(self) -> bool:
-        """Return whether the last worker told that it leaves, and none was welcomed after it."""
-        return next(
-            (each.left for each in reversed(self.lines) if each.welcome or each.left), False
-        )
-
-    async def close(self) -> None:
-        """Close all connections permanently."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.gather(*(each.end() for each in self.lines if not each.gone.is_set()))
-
-    async def _keep(self) -> None:
-        """Connect, and again whenever the worker has gone; no error ends this loop."""
-        while True:
-            line = WorkerLine(self._backend)
-            try:
-                await self._connect(line)
-                await line.over.wait()
-            except PermissionError as error:
-                log.critical("a worker could not be connected to: %s", error)
-                await asyncio.sleep(FORBIDDEN)
-            except OSError:  # no worker is there, or not yet
-                pass
-            except Exception:  # the next try is protected
-                log.exception("a worker could not be connected to")
-            await asyncio.sleep(RETRY)
-
-    async def _connect(self, line: WorkerLine) -> None:
-        loop, connection = asyncio.get_running_loop(), socket.socket(socket.AF_UNIX)
-        try:
-            connection.setblocking(False)
-            await loop.sock_connect(connection, self._address)
-            if not frames.same_user(connection):
-                raise PermissionError("another user's process is at the worker's address")
-            # A descriptor must accompany at least one byte of data on a stream socket (unix(7)).
-            socket.send_fds(connection, [b"a"], [self._arena.fd])
-            # The line is listed before its transport exists: the first read may bring `Welcome`,
-            # which the backend compares with those of all lines.
-            left = [each for each in self.lines[:-1] if not each.gone.is_set()]
-            self.lines = [*left, *self.lines[-1:], line]
-            await loop.create_unix_connection(lambda: line, sock=connection)
-        except BaseException:  # the socket must be closed in every case
-            connection.close()
-            self.lines = [each for each in self.lines if each is not line]
-            raise
+        self._backend.on_lost(self, taken)
 
 
 class ProcessBackend:
     """Backend on worker processes at Unix socket `addresses`; belongs to a single event loop.
 
     `work` is the unanswered work of all front ends. `on_batch` is called for each finished batch
-    that a worker reports to this front end.
+    that a worker reports to this front end. `lines` are the open connections; a worker that leaves
+    and its successor have a connection each.
     """
 
     def __init__(
@@ -271,11 +182,16 @@ class ProcessBackend:
         self._quarantine = Quarantine()
         self._work = work
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self._welcomes: dict[int, Welcome] = {}
+        """The last welcome of each worker."""
+        self._leaving: set[int] = set()
+        """The workers whose last process leaves or has left, while none was welcomed after it."""
         self._current: Welcome | None = None
-        self._device, self.submitted = "none", 0
         self._load: Load | None = None
+        self.submitted = 0
         self.on_batch = on_batch
-        self._links = [WorkerConnection(address, self._arena, self) for address in addresses]
+        self.lines: list[WorkerLine] = []
+        self._keeping = [asyncio.create_task(self._keep(*each)) for each in enumerate(addresses)]
 
     async def welcome(self, patience: float = 0.0) -> Welcome:
         """Return the first welcome of a worker, waiting for it.
@@ -284,7 +200,7 @@ class ProcessBackend:
         """
         first = await asyncio.shield(self._welcomed)
         end = time.monotonic() + patience
-        while time.monotonic() < end and not all([link.welcome for link in self._links]):  # noqa: ASYNC110
+        while time.monotonic() < end and len(self._welcomes) < len(self._keeping):  # noqa: ASYNC110
             await asyncio.sleep(RETRY)
         return first
 
@@ -320,42 +236,34 @@ class ProcessBackend:
         """
         waiting, load = len(self._parked) + self._slots.waiting, self._load
         if load is None or waiting or not load.alive or self._closing:
-            lines = [each for link in self._links for each in link.lines if not each.gone.is_set()]
-            up = [] if self._closing else [link.line.load for link in self._links if link.line]
-            load = combined([each.load for each in lines], up, self._device)
+            load = self._combined(range(len(self._keeping)))
+            back_in = self._absence.back_in(load.alive, hands_over=bool(self._leaving))
             load = replace(
                 load,
                 queued_jobs=load.queued_jobs + waiting,
                 service_rate=self._absence.rate(load.service_rate, load.alive),
-                back_in=None if self._closing else self._back_in(load.alive),
+                back_in=None if self._closing else back_in,
             )
             self._load = None if waiting else load
         return load
 
     def loads(self) -> list[Load]:
         """Return the load of each device, of all workers on it that have been welcomed."""
-        found: dict[str, list[WorkerConnection]] = {}
-        for link in self._links:
-            if link.welcome is not None:
-                found.setdefault(link.welcome.device, []).append(link)
-        return [
-            combined(
-                [line.load for link in links for line in link.lines if not line.gone.is_set()],
-                [link.line.load for link in links if link.line],
-                device,
-            )
-            for device, links in found.items()
-        ]
+        found: dict[str, list[int]] = {}
+        for worker, welcome in sorted(self._welcomes.items()):
+            found.setdefault(welcome.device, []).append(worker)
+        return [replace(self._combined(each), device=device) for device, each in found.items()]
+
+    def _combined(self, workers: Collection[int]) -> Load:
+        """Return the load of some workers together."""
+        lines = [each for each in self.lines if each.worker in workers]
+        up = [] if self._closing else [each.load for each in lines if each.up]
+        devices = [self._welcomes[each].device for each in workers if each in self._welcomes]
+        return combined([each.load for each in lines], up, ", ".join(devices) or "none")
 
     def absence(self) -> float:
         """Return the seconds until a worker is expected to run again; 0 while a worker runs."""
-        if self._closing or (self._load or self.load()).alive:
-            return 0.0
-        return self._back_in(any([link.line is not None for link in self._links]))
-
-    def _back_in(self, alive: bool) -> float:
-        hands_over = any([link.hands_over for link in self._links])
-        return self._absence.back_in(alive, hands_over=hands_over)
+        return self.load().back_in or 0.0
 
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then close the connections."""
@@ -366,30 +274,82 @@ class ProcessBackend:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout if self._held else 0):
                 await self._idle.wait()
-        lost = WorkerLost("the server stopped before the image was done; try again")
-        lines = [line for link in self._links for line in link.lines]
-        for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:
-            pending.fail(lost)
-        self._slots.refuse(lost)
-        await asyncio.gather(*(link.close() for link in self._links))
+        for pending in [*self._parked, *(p for line in self.lines for p in line.pending.values())]:
+            pending.fail(WorkerLost(STOPPED))
+        self._slots.refuse(WorkerLost(STOPPED))
+        for each in self._keeping:
+            each.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+        lines = [*self.lines]
+        for line in lines:
+            line.abort()
+        await asyncio.gather(*(line.gone.wait() for line in lines))
         self._arena.close()
+
+    # Connections.
+
+    async def _keep(self, worker: int, address: str) -> None:
+        """Connect to a worker, and again whenever it leaves or is lost; no error ends this loop."""
+        while True:
+            line = WorkerLine(self, worker)
+            try:
+                await self._connect(line, address)
+                await line.over.wait()
+            except PermissionError as error:
+                log.critical("a worker could not be connected to: %s", error)
+                await asyncio.sleep(FORBIDDEN)
+            except OSError:  # no worker is there, or not yet
+                pass
+            except Exception:  # the next try is protected
+                log.exception("a worker could not be connected to")
+            await asyncio.sleep(RETRY)
+
+    async def _connect(self, line: WorkerLine, address: str) -> None:
+        loop, connection = asyncio.get_running_loop(), socket.socket(socket.AF_UNIX)
+        try:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, address)
+            if not frames.same_user(connection):
+                raise PermissionError("another user's process is at the worker's address")
+            # A descriptor must accompany at least one byte of data on a stream socket (unix(7)).
+            socket.send_fds(connection, [b"a"], [self._arena.fd])
+            await loop.create_unix_connection(lambda: line, sock=connection)
+        except BaseException:  # the socket must be closed in every case
+            connection.close()
+            raise
 
     # The way of a job.
 
     async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
+        """Send a job, again whenever its worker is lost; return the answer.
+
+        It is sent again from its image: a filter may have been writing over the slot.
+        """
         self.submitted += 1
-        pending = Pending(self.submitted, job, slot, asyncio.get_running_loop().create_future())
+        pending, loop = Pending(self.submitted, job, slot), asyncio.get_running_loop()
+        pending.waiter = loop.create_future()
         alarm = alarms().set(job.deadline, pending.expire, ends_early=False)
         try:
-            await self._copied(pending, self._write, pending)
-            self._send(pending)
-            while isinstance(done := await pending.waiter, Lost):
-                if (failed := await self._given_up(pending, done)) is not None:
-                    return failed
-                await self._send_again(pending)
-            if isinstance(done, Failed):
-                return done
-            return await self._copied(pending, self._outcome, pending, done)
+            while True:
+                await self._copied(pending, self._write, pending)
+                if not pending.waiter.done():
+                    self._send(pending)
+                done = await pending.waiter
+                if isinstance(done, Failed):
+                    return done
+                if isinstance(done, Done):
+                    return await self._copied(pending, self._outcome, pending, done)
+                pending.line = None
+                pending.losses += done.launched
+                if self._closing:
+                    return Failed(WorkerLost(STOPPED))
+                if pending.losses == MAX_LOSSES:
+                    await self._quarantine.add(job.image)
+                    died = f"{MAX_LOSSES} workers died while they held the image"
+                    return Failed(WorkerLost(f"{died}; it was given up"))
+                pending.waiter = loop.create_future()
+                if job.deadline.expired(time.monotonic()):  # the alarm of the job may have rung
+                    pending.expire()
         finally:
             alarm.cancel()
             self._abandon(pending)
@@ -402,42 +362,35 @@ class ProcessBackend:
         https://doi.org/10.1016/j.peva.2007.06.012). The queue of a slower GPU gets shorter slowly,
         so this GPU gets fewer images.
         """
-        up = [n for n, link in enumerate(self._links) if link.line is not None]
+        up = [line for line in self.lines if line.up]
         if not up:
             self._parked.append(pending)
             return
-        assert pending.slot is not None
+        job, slot = pending.job, pending.slot
+        assert slot is not None
         # The mark of the last job in this slot must be gone before a worker has this one, or its
         # crash would make an innocent job a suspect.
-        self._arena.mark(pending.slot, False)
-        frame = frame_of(pending)  # an error here must leave no work with a worker
-        pending.worker = up[0] if len(up) == 1 else min(up, key=self._work.totals().__getitem__)
-        self._work.add(pending.worker, pending.job.image.n_pixels)
-        line = pending.line = self._links[pending.worker].lines[-1]
+        self._arena.mark(slot, False)
+        content, jpeg = encode_source(job.image)
+        frame = Submit(
+            pending.number,
+            slot,
+            cast(Shape, content.shape),
+            encode_operation(job.operation),  # an error here must leave no work with a worker
+            job.deadline.at,
+            job.lane,
+            jpeg,
+            pending.losses > 0,
+            job.counted,
+        )
+        line = up[0]
+        if len(up) > 1:
+            totals = self._work.totals()
+            line = min(up, key=lambda each: totals[each.worker])
+        self._work.add(line.worker, job.image.n_pixels)
+        pending.line = line
         line.pending[pending.number] = pending
         line.send(frame)
-
-    async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
-        """Return why a job of a lost worker is not sent again; None if it is."""
-        pending.line = None
-        pending.losses += lost.launched
-        if self._closing:
-            return Failed(WorkerLost("the server stopped before the image was done; try again"))
-        if pending.losses < MAX_LOSSES:
-            pending.alone = pending.losses > 0
-            return None
-        await self._quarantine.add(pending.job.image)
-        died = f"{pending.losses} workers died while they held the image"
-        return Failed(WorkerLost(f"{died}; it was given up"))
-
-    async def _send_again(self, pending: Pending) -> None:
-        """Send a job again from its image: a filter may have been writing over the slot."""
-        pending.waiter = asyncio.get_running_loop().create_future()
-        if pending.job.deadline.expired(time.monotonic()):  # the alarm of the job may have rung
-            pending.expire()
-        await self._copied(pending, self._write, pending)
-        if not pending.waiter.done():
-            self._send(pending)
 
     def _abandon(self, pending: Pending) -> None:
         """Stop waiting for a job, answered or not; a worker gives the slot back with its `Done`."""
@@ -480,7 +433,7 @@ class ProcessBackend:
         """Copy the job's pixels, or its file, into its slot."""
         assert pending.slot is not None
         content, _ = encode_source(pending.job.image)
-        self._arena.pixels(pending.slot, shape_of(content))[...] = content
+        self._arena.pixels(pending.slot, cast(Shape, content.shape))[...] = content
 
     def _outcome(self, pending: Pending, done: Done) -> Outcome:
         """Return a copy of a worker's answer."""
@@ -505,31 +458,36 @@ class ProcessBackend:
 
     def on_done(self, pending: Pending, done: Done) -> None:
         """Accept a slot that a worker gave back; a leaving worker did nothing with it."""
-        self._work.add(pending.worker, -pending.job.image.n_pixels)
+        line = pending.line
+        assert line is not None
+        self._work.add(line.worker, -pending.job.image.n_pixels)
         if pending.waiter.done():
             self._release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
-            assert pending.line is not None
-            pending.line.up, self._load = False, None
+            line.up = False
+            self.forget_load()
             self._lose(pending, done.error[0] == WorkerLost.code)
         else:
             pending.waiter.set_result(done)
 
-    def on_welcome(self, welcome: Welcome) -> bool:
-        """Return whether this worker equals the first worker, whose labels clients have seen.
+    def on_welcome(self, line: WorkerLine, welcome: Welcome) -> None:
+        """Send the parked jobs to a worker that equals the first worker.
 
-        If not, this front end finishes its work and ends, and its successor learns the new labels.
+        Clients have seen the labels of the first worker. If this worker has others, this front end
+        finishes its work and ends, and its successor learns the new labels.
         """
-        present = [link.welcome for link in self._links if link.welcome]
-        self._device = ", ".join(each.device for each in present)
+        self.forget_load()
+        self._welcomes[line.worker] = welcome
+        self._leaving.discard(line.worker)
         if not self._welcomed.done():
             self._welcomed.set_result(welcome)
         elif identity_of(welcome) != identity_of(self._welcomed.result()):
             log.error("the worker came back with other weights; this front end must start anew")
             signal.raise_signal(signal.SIGTERM)
-            return False
-        reasons = "; ".join(dict.fromkeys([each.degraded for each in present if each.degraded]))
-        self._current = msgspec.structs.replace(welcome, degraded=reasons or None)
+            return
+        line.up = True
+        reasons = dict.fromkeys(each.degraded for each in self._welcomes.values() if each.degraded)
+        self._current = msgspec.structs.replace(welcome, degraded="; ".join(reasons) or None)
         self._absence.ended(welcome.start)
         parked, self._parked = self._parked, []
         for pending in parked:
@@ -538,12 +496,18 @@ class ProcessBackend:
             except Exception:  # the other jobs are protected
                 log.exception("an image could not be sent to a worker")
                 pending.fail(InternalError("the image could not be sent; it has been logged"))
-        return True
 
-    def on_lost(self, taken: list[Pending]) -> None:
+    def on_leaving(self, line: WorkerLine) -> None:
+        """Note that a worker accepts no more jobs, and that its successor will."""
+        self.forget_load()
+        self._leaving.add(line.worker)
+
+    def on_lost(self, line: WorkerLine, taken: list[Pending]) -> None:
         """Take the jobs of a lost worker, which no longer touches their slots."""
+        self.forget_load()
+        self.lines.remove(line)
         for pending in taken:
-            self._work.add(pending.worker, -pending.job.image.n_pixels)
+            self._work.add(line.worker, -pending.job.image.n_pixels)
             if pending.waiter.done():
                 pending.line = None
                 self._release(pending)
@@ -558,27 +522,3 @@ class ProcessBackend:
 def identity_of(welcome: Welcome) -> object:
     """Return the networks, weights and labels, which must not change in a server's life."""
     return [each.identity for each in welcome.networks]
-
-
-def shape_of(content: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> frames.Shape:
-    """Return the shape of the content of a slot."""
-    height, width, channels = content.shape
-    return height, width, channels
-
-
-def frame_of(pending: Pending) -> Submit:
-    """Return the frame for a job, which lies in its slot."""
-    job = pending.job
-    assert pending.slot is not None
-    content, jpeg = encode_source(job.image)
-    return Submit(
-        pending.number,
-        pending.slot,
-        shape_of(content),
-        encode_operation(job.operation),
-        job.deadline.at,
-        job.lane,
-        jpeg,
-        pending.alone,
-        job.counted,
-    )

@@ -22,6 +22,7 @@ from models.domain.backend import Load
 from models.domain.errors import FieldError, InternalError, ServiceError
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
 from models.domain.job import Job, Labels, Lane, Operation, ReleaseReason, Trace
+from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from workers.filters.registry import parse_chain
 from workers.ipc.arena import ArenaSlot
@@ -146,49 +147,32 @@ FROM_WORKER = msgspec.msgpack.Decoder(
 # Domain objects in frames.
 
 
-class _Chain(msgspec.Struct, array_like=True, tag=True):
-    jpeg: DeviceJpeg | None
-    filters: list[dict[str, Any]]
-
-
-class _Classify(msgspec.Struct, array_like=True, tag=True):
-    top_k: int
-    function: FunctionToApply
-    network: str
-    output: NetworkOutput
-    preprocessed: bool
-
-
 MAX_CHANNELS = 4
 """Channels of the largest answer: a filter writes it over its image, and it may have more."""
 
-_OPERATIONS = msgspec.msgpack.Decoder(_Chain | _Classify)
+_CHAIN = tuple[DeviceJpeg | None, list[dict[str, Any]]]
+_CLASSIFY = tuple[int, FunctionToApply, str, NetworkOutput, bool]
 
 
 def encode_operation(operation: Operation) -> bytes:
-    """Return an operation as MessagePack."""
+    """Return an operation as MessagePack: an array of two values for filters, else of five."""
     if isinstance(operation, FilterChain):
-        filters = [each.model_dump() for each in operation.filters]
-        return ENCODER.encode(_Chain(operation.jpeg, filters))
+        return ENCODER.encode((operation.jpeg, operation.filters))
     assert isinstance(operation, Classify)
+    found = operation
     return ENCODER.encode(
-        _Classify(
-            operation.top_k,
-            operation.function_to_apply,
-            operation.network,
-            operation.output,
-            operation.preprocessed,
-        )
+        (found.top_k, found.function_to_apply, found.network, found.output, found.preprocessed)
     )
 
 
 @lru_cache(256)
 def decode_operation(encoded: bytes) -> Operation:
     """Reverse `encode_operation`, once for equal bytes: a chain of two filters takes 60 µs."""
-    found = _OPERATIONS.decode(encoded)
-    if isinstance(found, _Chain):
-        return FilterChain(parse_chain(found.filters), found.jpeg)
-    return Classify(*msgspec.structs.astuple(found))
+    found = msgspec.msgpack.decode(encoded)
+    if len(found) == 2:
+        jpeg, filters = msgspec.convert(found, _CHAIN)
+        return FilterChain(parse_chain(filters), jpeg)
+    return Classify(*msgspec.convert(found, _CLASSIFY))
 
 
 def encode_source(source: Source) -> tuple[Pixels, JpegHeader | None]:
@@ -256,9 +240,9 @@ T = TypeVar("T")
 class FrameProtocol(asyncio.Protocol, ABC, Generic[T]):
     """An end of a connection; the classes of both ends derive from this class.
 
-    Unreadable bytes go to `on_broken`, and reading stops. The connection stays open: closing it
-    would mean that this end no longer uses the arena. An error of `on_frame` is a fault of this
-    end: the error is logged, and later frames are read.
+    Unreadable bytes end this process: a front end cannot know any more which slots a worker uses,
+    nor a worker which slots it may use. An error of `on_frame` is a fault of this end: the error is
+    logged, and later frames are read.
     """
 
     def __init__(self, decoder: "msgspec.msgpack.Decoder[list[T]]") -> None:
@@ -270,10 +254,6 @@ class FrameProtocol(asyncio.Protocol, ABC, Generic[T]):
     @abstractmethod
     def on_frame(self, frame: T) -> None:
         """Handle a frame of the other end."""
-
-    @abstractmethod
-    def on_broken(self, error: Exception) -> None:
-        """Handle bytes that are no frame."""
 
     @abstractmethod
     def on_lost(self) -> None:
@@ -292,11 +272,9 @@ class FrameProtocol(asyncio.Protocol, ABC, Generic[T]):
                 return
             try:
                 frames = self._decoder.decode(self._buffer[_LENGTH.size : end])
-            except Exception as error:  # the event loop would close the connection
-                if self._transport is not None:
-                    self._transport.pause_reading()
-                self.on_broken(error)
-                return
+            except Exception:  # to close the connection would free slots that are in use
+                log.critical("the other end sent what cannot be read", exc_info=True)
+                os._exit(ExitCode.BROKEN)
             del self._buffer[:end]
             for frame in frames:
                 try:

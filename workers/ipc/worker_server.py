@@ -1,7 +1,7 @@
 """A worker's sockets: any number of front ends submit jobs, each through its arena.
 
 Guarantees: every `Submit` is answered by exactly one `Done`, after the last access to its slot; a
-front end that leaves or sends nonsense affects only its own jobs.
+front end that leaves affects only its own jobs.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from workers.ipc.frames import (
     FrameProtocol,
     Leaving,
     LoadReport,
+    Shape,
     Submit,
     ToWorker,
     Welcome,
@@ -55,8 +56,7 @@ class ClientSession(FrameProtocol[ToWorker]):
         self._arena = arena
         self._sessions = sessions
         self._tickets: dict[int, Ticket] = {}
-        self._loop = asyncio.get_running_loop()
-        self._broken = False
+        self.loop = asyncio.get_running_loop()
         self._reported: Load | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,14 +75,7 @@ class ClientSession(FrameProtocol[ToWorker]):
             for ticket, outcome in outcomes
             if not ticket.launched
         ]
-        self._loop.call_soon_threadsafe(self._answer, frames)
-
-    def batched(self, batch: Batch, seconds: float) -> None:
-        """Report a finished micro-batch that contained a job of this front end."""
-        kind, network = kind_of(batch.tickets[0].job.operation)
-        device = self._worker.load().device
-        frame = Batched(kind, len(batch.tickets), batch.reason, network, device, seconds)
-        self._loop.call_soon_threadsafe(self.send, frame)
+        self.loop.call_soon_threadsafe(self._answer, frames)
 
     def report(self) -> None:
         """Report the load of the worker, if it has changed."""
@@ -98,16 +91,11 @@ class ClientSession(FrameProtocol[ToWorker]):
         elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
             self._answer([Done(frame.number)])
 
-    def on_broken(self, error: Exception) -> None:
-        """Close the connection, but only once nothing here uses the arena any more."""
-        log.error("a front end sent what cannot be read: %s", error)
-        self._broken = True
-        self._give_up()
-
     def on_lost(self) -> None:
-        """Forget the front end."""
+        """Drop the front end and its jobs that wait; jobs on the device finish there."""
         self._sessions.discard(self)
-        self._give_up()
+        for ticket in self._tickets.values():
+            self._worker.cancel(ticket)
 
     def _submit(self, frame: Submit) -> None:
         """Hand the job to the worker; answer at once a job that cannot be accepted."""
@@ -136,44 +124,29 @@ class ClientSession(FrameProtocol[ToWorker]):
         self._answer([Done(frame.number, error=encode_error(error))])
 
     def _done(self, asked: Submit, outcome: Outcome) -> Done:
+        """Return the frame of an outcome; write an image into its slot."""
         try:
-            return self._told_of(asked, outcome)
+            if not isinstance(outcome, Completed):
+                return Done(asked.number, error=encode_error(outcome.error))
+            trace, result = outcome.trace, outcome.result
+            if isinstance(result, Labels):
+                return Done(asked.number, trace, result)
+            if isinstance(result, Vector):
+                return Done(asked.number, trace, vector=result.values.tobytes())
+            content, jpeg = encode_source(result)
+            shape = cast(Shape, content.shape)
+            np.copyto(self._arena.pixels(asked.slot, shape), content)
+            return Done(asked.number, trace, shape=shape, jpeg=jpeg)
         except Exception:  # the other jobs of the batch are protected
             log.exception("the answer of a job could not be written")
             fault = InternalError("the answer could not be sent back; it has been logged")
             return Done(asked.number, error=encode_error(fault))
-
-    def _told_of(self, asked: Submit, outcome: Outcome) -> Done:
-        if not isinstance(outcome, Completed):
-            return Done(asked.number, error=encode_error(outcome.error))
-        trace, result = outcome.trace, outcome.result
-        if isinstance(result, Labels):
-            return Done(asked.number, trace, result)
-        if isinstance(result, Vector):
-            return Done(asked.number, trace, vector=result.values.tobytes())
-        content, jpeg = encode_source(result)
-        height, width, channels = content.shape
-        shape = (height, width, channels)
-        np.copyto(self._arena.pixels(asked.slot, shape), content)
-        return Done(asked.number, trace, shape=shape, jpeg=jpeg)
 
     def _answer(self, frames: list[Done]) -> None:
         self.report()
         for frame in frames:
             self._tickets.pop(frame.number, None)
         self.send(*frames)
-        self._close_if_broken()
-
-    def _give_up(self) -> None:
-        """Drop the jobs that wait; jobs on the device finish there."""
-        waiting = [n for n, ticket in self._tickets.items() if self._worker.cancel(ticket)]
-        for number in waiting:
-            del self._tickets[number]
-        self._close_if_broken()
-
-    def _close_if_broken(self) -> None:
-        if self._broken and not self._tickets:
-            self.close()
 
 
 PAUSE = 0.1
@@ -187,7 +160,7 @@ class WorkerServer:
     """Server that lets front ends use a started worker; `on_batch` is the worker's observer."""
 
     def __init__(self) -> None:
-        self._busy = BusyTime()
+        self._busy, self._device = BusyTime(), ""
         self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._retired = False
@@ -199,6 +172,7 @@ class WorkerServer:
         again when their connection is closed. After any other error connections stay open.
         """
         listener.setblocking(False)
+        self._device = welcome.device
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_telling())
@@ -223,7 +197,11 @@ class WorkerServer:
     def on_batch(self, batch: Batch, _result: BatchResult) -> None:
         """Report a finished batch to the front end of its first job; called on a collect thread."""
         session, _ = batch.tickets[0].tag
-        session.batched(batch, self._busy.add(batch.launched_at, time.monotonic()))
+        kind, network = kind_of(batch.tickets[0].job.operation)
+        seconds = self._busy.add(batch.launched_at, time.monotonic())
+        size, reason = len(batch.tickets), batch.reason
+        frame = Batched(kind, size, reason, network, self._device, seconds)
+        session.loop.call_soon_threadsafe(session.send, frame)
 
     async def _keep_telling(self) -> None:
         """Report the load regularly, because it also changes without a message from a front end."""

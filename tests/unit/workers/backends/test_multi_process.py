@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from models.domain.alarms import TICKS_PER_SECOND
+from models.domain.alarms import TICKS_PER_SECOND, alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
@@ -35,9 +35,9 @@ from workers.backends import multi_process
 from workers.backends.absence import HANDOVER
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
 from workers.ipc import frames as wire
-from workers.ipc.arena import LARGE, PAGE, Arena, ArenaSlot
+from workers.ipc import worker_server
+from workers.ipc.arena import LARGE, PAGE, ArenaSlot
 from workers.ipc.frames import ENCODER, Batched, Done, Frame, Leaving, Submit, Welcome
-from workers.ipc.worker_server import ClientSession
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
@@ -156,15 +156,14 @@ async def test_large_images_count_as_many_small_ones_and_so_does_the_work_of_oth
 async def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    address, given_up = new_address(), ProcessBackend._given_up
+    address, lose = new_address(), ProcessBackend._lose
 
-    async def after_the_deadline(ours: ProcessBackend, pending: Pending, lost: Any) -> Any:
-        rings_at = pending.job.deadline.at + 2 / TICKS_PER_SECOND
-        await wait_until(lambda: time.monotonic() > rings_at)
-        return await given_up(ours, pending, lost)
+    def after_the_deadline(ours: ProcessBackend, pending: Pending, died: bool) -> None:
+        lose(ours, pending, died)
+        time.sleep(max(0.0, pending.job.deadline.at - time.monotonic()) + 2 / TICKS_PER_SECOND)
+        alarms()._ring()
 
-    monkeypatch.setattr(ProcessBackend, "_given_up", after_the_deadline)
-
+    monkeypatch.setattr(ProcessBackend, "_lose", after_the_deadline)
     ours = backend(address)
     with running_worker(ENGINE, LIMITS, address) as worker:
         await ours.welcome()
@@ -324,7 +323,7 @@ async def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None
 
 
 async def test_a_worker_that_is_given_up_keeps_slots_that_its_threads_may_still_write_to() -> None:
-    with running_worker(ENGINE, LIMITS) as other, ExitStack() as first:
+    with ExitStack() as first:
         worker = first.enter_context(running_worker(ENGINE, LIMITS))
         ours = backend(worker)
         worker.gate.shut()
@@ -332,13 +331,12 @@ async def test_a_worker_that_is_given_up_keeps_slots_that_its_threads_may_still_
         await on_device(worker)
         queued = asyncio.create_task(ours.run(fake_job(2)))
         await wait_until(lambda: worker.worker.load().queued_jobs == 1)
-        (line,) = ours._links[0].lines
+        (line,) = ours.lines
         assert not await asyncio.to_thread(worker.worker.stop, 0.0)
         await wait_until(lambda: len(line.pending) == 1)
         assert [number_of(each.job) for each in line.pending.values()] == [1]
         assert not working.done()
-        ours._links[0]._address = other.address  # where its successor will be
-        first.close()
+    with running_worker(ENGINE, LIMITS, worker.address):
         assert [number(c) for c in await asyncio.gather(working, queued)] == [1, 2]
 
 
@@ -359,21 +357,6 @@ async def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
         await wait_until(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
         worker.gate.open()
         await held
-
-
-async def test_a_front_end_that_talks_nonsense_costs_nobody_else_anything() -> None:
-    with running_worker(ENGINE, LIMITS) as worker:
-        ours = backend(worker)
-        with socket.socket(socket.AF_UNIX) as stranger:
-            await asyncio.to_thread(stranger.connect, worker.address)
-            arena = Arena.create(PAGE)
-            socket.send_fds(stranger, [b"a"], [arena.fd])
-            stranger.sendall(b"\x05\0\0\0nonsense")
-            stranger.settimeout(20)
-            while await asyncio.to_thread(stranger.recv, 4096):
-                pass  # until the worker hangs up
-            arena.close()
-        assert number(await ours.run(fake_job(1))) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
@@ -405,12 +388,10 @@ async def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -
 async def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told_of = ClientSession._told_of
-
-    def fail(session: ClientSession, asked: Submit, outcome: Completed) -> Done:
-        if outcome.trace.batch_size == 1:
+    def fail(number: int, trace: Trace | None = None, *rest: Any, **named: Any) -> Done:
+        if trace is not None and trace.batch_size == 1:
             raise KeyError("a fault of ours")
-        return told_of(session, asked, outcome)
+        return Done(number, trace, *rest, **named)
 
     with running_worker(ENGINE, LIMITS) as worker:
         ours = backend(worker, arena=4 * PAGE)
@@ -419,7 +400,7 @@ async def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
         await on_device(worker)
         tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
         await wait_until(lambda: ours.load().queued_jobs == 2)
-        monkeypatch.setattr(ClientSession, "_told_of", fail)
+        monkeypatch.setattr(worker_server, "Done", fail)
         worker.gate.open()
         with pytest.raises(InternalError, match="could not be sent back"):
             await held
@@ -630,16 +611,10 @@ async def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
     assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == told
 
 
-async def test_closing_does_not_wait_for_a_worker_that_reads_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(multi_process, "FAREWELL", 0.05)
-
+async def test_closing_does_not_wait_for_a_worker_that_reads_nothing() -> None:
     async with linked() as (ours, _):
-        line = ours._links[0].line
-        assert line is not None
         full = Submit(1, ArenaSlot(0, 1), (1, 1, 1), b"x" * 500_000, 0.0, Lane.BULK)
-        line.send(*[full] * 20)
+        ours.lines[0].send(*[full] * 20)
         await asyncio.wait_for(ours.aclose(), 5)
 
 
@@ -654,18 +629,15 @@ async def test_an_answer_to_a_job_that_nobody_has_costs_no_other_answer() -> Non
 
 async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> None:
     async with linked() as (ours, peer):
-        link, leaving = ours._links[0], peer.connection
-        line = link.line
+        (line,), leaving = ours.lines, peer.connection
         await peer.send(Leaving())
-        await wait_until(lambda: link.line is None)
+        await wait_until(lambda: not line.up)
         await peer.accept()
-        await wait_until(lambda: link.lines[-1] is not line)
+        await wait_until(lambda: len(ours.lines) == 2)
         assert 0 < ours.absence() <= HANDOVER
         await peer.send(Welcome("next"))
-        await wait_until(lambda: link.line is not None and link.line is not line)
-        assert line is not None
-        assert not line.gone.is_set()
-        assert line in link.lines
+        await wait_until(lambda: ours.load().alive)
+        assert line in ours.lines
         assert leaving is not None
         leaving.close()
         await line.gone.wait()
@@ -674,8 +646,12 @@ async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called(
 async def test_a_front_end_that_cannot_read_what_a_worker_sends_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def end(code: int) -> None:
+        codes.append(code)
+        raise OSError("the process has ended")
+
     codes: list[int] = []
-    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(os, "_exit", end)
 
     async with linked() as (_, peer):
         assert peer.connection is not None

@@ -112,19 +112,13 @@ class Receiver(FrameProtocol[Any]):
     def __init__(self, decoder: Any = wire.FROM_WORKER) -> None:
         super().__init__(decoder)
         self.frames: list[Any] = []
-        self.broken: list[Exception] = []
-        self.lost = 0
 
     def on_frame(self, frame: Any) -> None:
         self.frames.append(frame)
         if frame == Cancel(99):
             raise KeyError("a fault of ours")
 
-    def on_broken(self, error: Exception) -> None:
-        self.broken.append(error)
-
-    def on_lost(self) -> None:
-        self.lost += 1
+    def on_lost(self) -> None: ...
 
 
 class Tape(asyncio.Transport):
@@ -139,9 +133,6 @@ class Tape(asyncio.Transport):
 
     def close(self) -> None:
         self.pieces.append(b"")
-
-    def pause_reading(self) -> None:
-        pass
 
 
 def written(*turns: list[wire.Frame]) -> list[bytes]:
@@ -169,7 +160,6 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
     for start in range(0, len(sent), piece):
         receiver.data_received(sent[start : start + piece])
     assert receiver.frames == [*frames, *frames]
-    assert not receiver.broken
 
 
 def test_what_is_sent_in_one_turn_is_one_write_and_closing_writes_the_rest() -> None:
@@ -194,11 +184,3 @@ def test_frames_of_a_worker_arrive_as_they_left() -> None:
     assert [each.identity for each in receiver.frames[0].networks] == [
         each.identity for each in networks
     ]
-
-
-def test_nonsense_ends_the_reading_and_not_the_connection() -> None:
-    receiver = Receiver()
-    receiver.connection_made(Tape())
-    receiver.data_received(b"\x05\0\0\0nonsense")
-    assert len(receiver.broken) == 1
-    assert not receiver.lost
