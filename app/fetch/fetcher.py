@@ -8,7 +8,7 @@ of the environment, follows redirects or logs URLs.
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -21,7 +21,7 @@ from app.admission.clients import LOCAL
 from app.admission.counters import Counters
 from app.admission.semaphore import FairSemaphore, KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
-from app.intake.body import CODINGS, BadCoding, Inflater
+from app.intake.body import CODINGS, BadCoding, inflated
 from app.intake.spool import Blob, Spool, too_large
 from app.urls import MAX_URL, host_of, is_stored, parse_url
 from models.domain.deadline import Deadline
@@ -315,28 +315,27 @@ class Fetcher:
 async def _body(reply: httpx.Response, host: str, most: int) -> Blob:
     """Return a body of at most `most` bytes, unpacked where it is packed."""
     coding = _coding(reply.headers.get("content-encoding", ""), host)
-    inflater = Inflater(coding) if coding else None
     declared = reply.headers.get("content-length", "")
-    size = pieces = 0
-    if inflater is None and declared.isdigit() and int(declared) > most:
+    if not coding and declared.isdigit() and int(declared) > most:
         raise too_large(declared, most)
+    pieces = _pieces(reply)
     try:
         async with Spool(most) as spool:
-            async for chunk in reply.aiter_raw():
-                size, pieces = size + len(chunk), pieces + 1
-                if pieces > MOST_PIECES + size // SMALLEST_PIECE:
-                    raise OriginFailed("the origin sends its body in pieces of a few bytes")
-                if inflater is None:
-                    await spool.write(chunk)
-                    continue
-                inflater.feed(chunk)
-                while piece := await inflater.piece():
-                    await spool.write(piece)
-            if inflater is not None:
-                inflater.finish()
+            async for piece in inflated(pieces, coding) if coding else pieces:
+                await spool.write(piece)
             return await spool.finish()
     except BadCoding as error:
         raise OriginFailed(f"{host} sent a body that {error}") from None
+
+
+async def _pieces(reply: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """Yield a body as it comes; raises OriginFailed for pieces of a few bytes."""
+    size = pieces = 0
+    async for chunk in reply.aiter_raw():
+        size, pieces = size + len(chunk), pieces + 1
+        if pieces > MOST_PIECES + size // SMALLEST_PIECE:
+            raise OriginFailed("the origin sends its body in pieces of a few bytes")
+        yield chunk
 
 
 def _coding(given: str, host: str) -> str:

@@ -6,23 +6,17 @@ send, so that no small body becomes a large one in memory.
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from typing import Any
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope
 
 from app.admission import Permit
 from app.http.request import header
 from app.intake.spool import Blob, Spool
 from app.intake.spool import too_large as too_large_image
-from models.domain.errors import (
-    MalformedRequest,
-    Overloaded,
-    ServiceError,
-    TooLarge,
-    UnsupportedCoding,
-)
+from models.domain.errors import MalformedRequest, TooLarge, UnsupportedCoding
 
 FIRST, PIECE = 1 << 16, 1 << 18
 """Bytes that are unpacked at a time: the first ones of a body on the event loop, which takes a
@@ -39,9 +33,6 @@ MOST_MEMBERS = 1000
 
 CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 """The codings that are undone, by the names that they have in headers."""
-
-_GZIP, _ZLIB, _RAW = 31, 15, -15
-"""The parameter `wbits` of zlib for each format."""
 
 
 def announced(scope: Scope) -> int:
@@ -86,16 +77,13 @@ async def spooled(
     """
     if expected > limit:
         raise too_large_image(expected, limit)
-    async with Spool(limit) as spool:
+    async with Spool(limit, refusal) as spool:
         more = True
         while more:  # as Request.stream does, whose generator takes 3 µs more
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
-            try:
-                await spool.write(message.get("body", b""))
-            except TooLarge as error:
-                raise refusal or error from None
+            await spool.write(message.get("body", b""))
             more = message.get("more_body", False)
         return await spool.finish()
 
@@ -116,111 +104,75 @@ class BodyReader:
         self._rest = b""
         self.place = 0
 
-    async def some(self, most: int) -> bytes:
-        """Return 1 to `most` bytes, or none at the end."""
+    async def ended(self) -> bool:
+        """Return whether all bytes have been read; waits for the next byte or the end."""
         while not self._rest:
-            try:
-                self._rest = await anext(self._chunks)
-            except StopAsyncIteration:
-                return b""
-        piece, self._rest = self._rest[:most], self._rest[most:]
-        self.place += len(piece)
-        return piece
+            chunk = await anext(self._chunks, None)
+            if chunk is None:
+                return True
+            self._rest = chunk
+        return False
 
-    async def exactly(self, count: int) -> bytes:
-        """Return `count` bytes, of which there are few, or fewer at the end."""
-        found = b""
-        while len(found) < count and (piece := await self.some(count - len(found))):
-            found += piece
-        return found
+    async def pieces(self, size: int) -> AsyncGenerator[bytes, None]:
+        """Yield the next `size` bytes; raises MalformedRequest if the body has fewer."""
+        left = size
+        while left:
+            if await self.ended():
+                raise MalformedRequest(
+                    f"the body ends after {self.place} bytes, where {left} more have to follow"
+                )
+            piece, self._rest = self._rest[:left], self._rest[left:]
+            self.place += len(piece)
+            left -= len(piece)
+            yield piece
 
-    async def file(
-        self,
-        size: int,
-        limit: int,
-        missing: Callable[[int], ServiceError],
-        arrive: Callable[[int, int], Awaitable[None]] | None = None,
-    ) -> Blob | ServiceError:
-        """Return the next `size` bytes, or TooLarge or Overloaded if they are refused.
-
-        `arrive` counts the bytes of each piece, and `size`. Raises `missing` of the bytes that the
-        body lacks.
-        """
-        refused: ServiceError | None = None
-        async with Spool(limit) as spool:
-            if size > limit:
-                refused = too_large_image(size, limit)
-            left = size
-            while left:
-                piece = await self.some(left)
-                if not piece:
-                    raise missing(left)
-                left -= len(piece)
-                if refused is None:
-                    if arrive is not None:
-                        await arrive(len(piece), size)
-                    try:
-                        await spool.write(piece)
-                    except Overloaded as error:
-                        refused = error.with_traceback(None)
-            return refused or await spool.finish()
+    async def exactly(self, size: int) -> bytes:
+        """Return the next `size` bytes, of which there are few; raises as `pieces` does."""
+        return b"".join([piece async for piece in self.pieces(size)])
 
 
 class BadCoding(ValueError):
     """A body is not what its coding says; the text goes on behind a noun such as "the body"."""
 
 
-class Inflater:
-    """Undoes one coding: `feed` it, then take pieces until an empty one asks for more."""
-
-    def __init__(self, coding: str) -> None:
-        self._coding = coding
-        self._inflater: Any = None
-        self._packed = b""
-        self._full = False
-        self._made = self._members = 0
-
-    def feed(self, packed: bytes) -> None:
-        """Append bytes of the packed body."""
-        self._packed += packed
-
-    async def piece(self) -> bytes:
-        """Return the next bytes, at most PIECE; empty: more must be fed. Raises BadCoding."""
-        while self._packed or self._full:
-            if self._inflater is None or self._inflater.eof:
-                self._begin()
-            most = FIRST if self._made < FIRST else PIECE
-            unpack = self._inflater.decompress
+async def inflated(packed: AsyncIterable[bytes], coding: str) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of a body of a coding, at most PIECE at a time; raises BadCoding."""
+    inflater: Any = None
+    made = members = 0
+    async for data in packed:
+        full = False  # zlib holds more bytes than it gave
+        while data or full:
+            if inflater is None or inflater.eof:
+                members += 1
+                if members > (MOST_MEMBERS if coding == "gzip" else 1):
+                    raise BadCoding(f"goes on after the end of its {coding} data")
+                inflater = zlib.decompressobj(_format_of(coding, data[0]))
+            unpack, most = inflater.decompress, FIRST if made < FIRST else PIECE
             try:
                 if most == FIRST:
-                    made = unpack(self._packed, most)
+                    piece = unpack(data, most)
                 else:
-                    made = await asyncio.to_thread(unpack, self._packed, most)
+                    piece = await asyncio.to_thread(unpack, data, most)
             except zlib.error:
-                raise BadCoding(f"is not valid {self._coding}") from None
-            self._packed = self._inflater.unconsumed_tail or self._inflater.unused_data
-            self._full = len(made) == most and not self._inflater.eof
-            self._made += len(made)
-            if made:
-                return bytes(made)
-        return b""
+                raise BadCoding(f"is not valid {coding}") from None
+            data = inflater.unconsumed_tail or inflater.unused_data
+            full = len(piece) == most and not inflater.eof
+            made += len(piece)
+            if piece:
+                yield piece
+    if inflater is None or not inflater.eof:
+        raise BadCoding(f"ends before its {coding} data do")
 
-    def finish(self) -> None:
-        """Raise BadCoding if the packed body has not ended."""
-        if self._inflater is None or not self._inflater.eof:
-            raise BadCoding(f"ends before its {self._coding} data do")
 
-    def _begin(self) -> None:
-        """Begin a body, or the next member of a gzip body."""
-        self._members += 1
-        gzip = self._coding == "gzip"
-        if self._members > (MOST_MEMBERS if gzip else 1):
-            raise BadCoding(f"goes on after the end of its {self._coding} data")
-        # HTTP calls the format zlib deflate, but some clients send the bare format of that name.
-        # The first byte of zlib is the method 8 with a window of at most 32 KiB.
-        first = self._packed[0]
-        zlib_format = first & 0x0F == 8 and first >> 4 <= 7
-        self._inflater = zlib.decompressobj(_GZIP if gzip else _ZLIB if zlib_format else _RAW)
+def _format_of(coding: str, first: int) -> int:
+    """Return the parameter `wbits` of zlib for data that begin with the byte `first`.
+
+    HTTP calls the format zlib deflate, but some clients send the bare format of that name. The
+    first byte of zlib is the method 8 with a window of at most 32 KiB.
+    """
+    if coding == "gzip":
+        return 31
+    return 15 if first & 0x0F == 8 and first >> 4 <= 7 else -15
 
 
 def coding_of(scope: Scope) -> str:
@@ -247,24 +199,25 @@ def unpacked(
     """
     packed = (b"content-encoding", b"content-length")
     scope["headers"] = [each for each in scope["headers"] if each[0] not in packed]
-    inflater = Inflater(coding)
     came = made = 0
-    more, ended = True, False
+    ended = False
+
+    async def arriving() -> AsyncGenerator[bytes, None]:
+        nonlocal came
+        async for chunk in Request(scope, receive).stream():
+            came += len(chunk)
+            yield chunk
+
+    pieces = inflated(arriving(), coding)
 
     async def next_message() -> Message:
-        nonlocal came, made, more, ended
+        nonlocal made, ended
         if ended:
             return await receive()
         try:
-            while not (piece := await inflater.piece()) and more:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return message
-                came += len(message.get("body", b""))
-                inflater.feed(message.get("body", b""))
-                more = message.get("more_body", False)
-            if not piece:
-                inflater.finish()
+            piece = await anext(pieces, b"")
+        except ClientDisconnect:
+            return {"type": "http.disconnect"}
         except BadCoding as error:
             raise MalformedRequest(f"the body {error}; pack it again, or send it plain") from None
         made += len(piece)

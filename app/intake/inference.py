@@ -13,7 +13,6 @@ import math
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -31,7 +30,7 @@ from app.intake.json_items import (
     in_parsing_thread,
     whole_json,
 )
-from app.intake.spool import Blob, keep
+from app.intake.spool import Blob, keep, kept
 from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted
 from models.domain.errors import (
     MalformedRequest,
@@ -331,7 +330,7 @@ async def _binary(
     if size > MOST_TEXT or (whole and size > whole):
         most = min(MOST_TEXT, whole or MOST_TEXT)
         raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
-    read = await _exactly(reader, size), settings, model
+    read = await reader.exactly(size), settings, model
     head = _head(*read) if size <= AT_ONCE else await in_parsing_thread(_head, *read)
     name, behind = head.input.name, head.input.parameters.binary_data_size
     if bytes(head.input.data):
@@ -345,9 +344,10 @@ async def _binary(
             f"the body has {whole}"
         )
     contents = await behind_json(reader, behind, head.layout, settings)
-    end = reader.place
-    if await reader.some(1):
-        raise MalformedRequest(f"the body goes on after its tensors, which end at byte {end}")
+    if not await reader.ended():
+        raise MalformedRequest(
+            f"the body goes on after its tensors, which end at byte {reader.place}"
+        )
     return head, contents
 
 
@@ -511,20 +511,19 @@ async def behind_json(
     A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches
     beyond the tensor.
     """
-    missing = partial(_cut_off, reader)
     if layout.height:
         length = layout.n_bytes
-        return [await reader.file(length, length, missing) for _ in range(layout.n)]
+        return [await kept(reader.pieces(length), length) for _ in range(layout.n)]
     found, left = list[Content](), size
     for index in range(layout.n):
         left -= PREFIX
-        length = int.from_bytes(await _exactly(reader, PREFIX), "little") if left >= 0 else 0
+        length = int.from_bytes(await reader.exactly(PREFIX), "little") if left >= 0 else 0
         left -= length
         if left < 0:
             raise MalformedRequest(
                 f"element {index} reaches {-left} bytes beyond the {size} of binary_data_size"
             )
-        found.append(await reader.file(length, settings.max_image_bytes, missing))
+        found.append(await kept(reader.pieces(length), settings.max_image_bytes))
     if left:
         raise MalformedRequest(f"{left} of the {size} bytes of binary_data_size are no element")
     return found
@@ -600,16 +599,3 @@ def _parsed(piece: bytes, *, whole: bool) -> bytes:
         if not isinstance(error, msgspec.ValidationError):
             reason = "it is not valid JSON"
         raise MalformedRequest(f"`data` has to be {kind}: {reason}") from None
-
-
-async def _exactly(reader: BodyReader, count: int) -> bytes:
-    found = await reader.exactly(count)
-    if len(found) < count:
-        raise _cut_off(reader, count - len(found))
-    return found
-
-
-def _cut_off(reader: BodyReader, left: int) -> MalformedRequest:
-    return MalformedRequest(
-        f"the body ends after {reader.place} bytes, {left} before the end of its tensors"
-    )

@@ -3,7 +3,7 @@
 Each file is written to a spool of its own, so a file that is too large fails alone.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from email.errors import HeaderParseError
 from email.header import decode_header
@@ -22,13 +22,12 @@ from multipart import (
 from app.admission import Permit
 from app.intake.archive_items import images_of, is_archive
 from app.intake.item import Found, Options, Url, shown_url
-from app.intake.spool import Blob, Spool
+from app.intake.spool import Blob, kept
 from models.domain.errors import (
     BadArchive,
     FieldError,
     InvalidParameter,
     MalformedRequest,
-    ServiceError,
     TooLarge,
 )
 from models.settings import Settings
@@ -87,7 +86,7 @@ async def form_items(
             filename = filename_of(head)
             packed = is_archive(head.content_type, filename)
             most = settings.max_body_bytes if packed else settings.max_image_bytes
-            content = await _file(events, most)
+            content = await kept(_body(events), most)
             if packed and isinstance(content, Blob):
                 try:
                     found += await images_of(request, content, permit, settings, len(found))
@@ -184,9 +183,7 @@ async def _text(events: Events, name: str, head: MultipartSegment, left: int) ->
             "utf-8, ascii and latin-1 are read"
         )
     content = bytearray()
-    async for piece in events:
-        if not isinstance(piece, bytes):
-            break
+    async for piece in _body(events):
         content += piece
         if len(content) > LONGEST_FIELD:
             if is_file:
@@ -213,16 +210,9 @@ def _short(text: str) -> str:
     return repr(text[:60])
 
 
-async def _file(events: Events, most: int) -> Blob | ServiceError:
-    """Read the whole body of a part, even if it is too large: the next part comes after it."""
-    async with Spool(most) as spool:
-        refused: ServiceError | None = None
-        async for piece in events:
-            if not isinstance(piece, bytes):
-                break
-            if refused is None:
-                try:
-                    await spool.write(piece)
-                except TooLarge as error:
-                    refused = error.with_traceback(None)
-        return refused or await spool.finish()
+async def _body(events: Events) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of the body of a part, up to the head of the next part."""
+    async for piece in events:
+        if not isinstance(piece, bytes):
+            return
+        yield piece

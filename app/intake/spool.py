@@ -10,12 +10,12 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
-from models.domain.errors import Overloaded, TooLarge
+from models.domain.errors import Overloaded, ServiceError, TooLarge
 from models.settings import Settings
 
 DIGESTED_AT_ONCE = 1 << 17
@@ -101,21 +101,17 @@ class Blob:
 
     def read(self) -> bytes:
         """Return all bytes; those in memory are the same object each time, not a copy."""
-        data, file = self._data, self._file
+        data = self._data
         if data is not None:
             return data
-        if file is None:
-            raise ValueError("the blob is closed")
+        file = self._open_file()
         file.seek(0)
         return file.read()
 
     def start(self, n: int) -> bytes:
         """Return at most the first `n` bytes; those of a file usually come from the page cache."""
-        if self._data is not None:
-            return self._data[:n]
-        if self._file is None:
-            raise ValueError("the blob is closed")
-        return os.pread(self._file.fileno(), n, 0)
+        data = self._data
+        return os.pread(self._open_file().fileno(), n, 0) if data is None else data[:n]
 
     def digest(self) -> bytes:
         """Return the SHA-256 of all bytes, computed once; it blocks as `read` does.
@@ -135,10 +131,9 @@ class Blob:
         if self._data is not None:
             yield self._data
             return
-        if self._file is None:
-            raise ValueError("the blob is closed")
+        path = f"/proc/self/fd/{self._open_file().fileno()}"
         with _as_overload():
-            descriptor = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             yield descriptor
         finally:
@@ -165,18 +160,25 @@ class Blob:
 
     __del__ = close
 
+    def _open_file(self) -> BinaryIO:
+        if self._file is None:
+            raise ValueError("the blob is closed")
+        return self._file
+
 
 class Spool:
     """Collector of at most `limit` bytes, which move to disk where MEMORY has no room for them.
 
     Use a spool as a context manager: at the end of the block it closes what `finish` has not
-    returned, also when the block is cancelled. A body of one chunk is never copied.
+    returned, also when the block is cancelled. A body of one chunk is never copied. More bytes than
+    `limit` raise `refusal`, or by default the error of an image that is too large.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, refusal: TooLarge | None = None) -> None:
         self._limit = limit
+        self._refusal = refusal or too_large(f"more than {limit}", limit)
         self._chunks: list[bytes] = []
-        self._size = 0
+        self.size = 0
         self._file: BinaryIO | None = None
 
     async def __aenter__(self) -> "Spool":
@@ -192,11 +194,11 @@ class Spool:
         """Add a chunk; raises TooLarge, Overloaded (for a full disk), and OSError."""
         if not chunk:
             return
-        self._size += len(chunk)
-        if self._size > self._limit:
-            raise too_large(f"more than {self._limit}", self._limit)
+        self.size += len(chunk)
+        if self.size > self._limit:
+            raise self._refusal
         if self._file is None:
-            stays = MEMORY.has_room(self._size)
+            stays = MEMORY.has_room(self.size)
             self._chunks.append(chunk)
             MEMORY.add(len(chunk))
             if stays:
@@ -218,11 +220,27 @@ class Spool:
         with _as_overload():
             await asyncio.to_thread(self._file.flush)
         file, self._file = self._file, None
-        return Blob(file, self._size)
+        return Blob(file, self.size)
 
     def _forget_chunks(self) -> None:
         MEMORY.add(-sum(map(len, self._chunks)))
         self._chunks.clear()
+
+
+async def kept(pieces: AsyncIterator[bytes], limit: int) -> Blob | ServiceError:
+    """Return all pieces as a Blob, or the error of an image that is too large or finds no room.
+
+    All pieces are read in any case: the next image of the body comes after them.
+    """
+    async with Spool(limit) as spool:
+        refused: ServiceError | None = None
+        async for piece in pieces:
+            if refused is None:
+                try:
+                    await spool.write(piece)
+                except (TooLarge, Overloaded) as error:
+                    refused = error.with_traceback(None)
+        return refused or await spool.finish()
 
 
 def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:

@@ -4,12 +4,10 @@
 `application/x-length-delimited` has files, each after its length in four bytes.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from functools import partial
 
-from starlette.types import Message, Receive
+from starlette.requests import ClientDisconnect, Request
 
 from app.admission import Permit
 from app.admission.stream_permits import StreamPermits
@@ -18,7 +16,7 @@ from app.http.request import StreamWindow, media_type
 from app.intake.body import BodyReader
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line
-from app.intake.spool import Blob, Spool
+from app.intake.spool import Blob, Spool, kept, too_large
 from app.intake.wanted import Admitted, Wanted, work_on
 from models.domain.errors import (
     Cancelled,
@@ -42,9 +40,6 @@ LINE_REST = 1 << 16
 LENGTH_BYTES = 4
 """Bytes of the length before an image: an unsigned number, its most significant byte first."""
 
-BLANK = 64
-"""Blank lines that are skipped before other tasks of the event loop have their turn."""
-
 
 def is_stream(content_type: str) -> bool:
     """Return whether a body of this type is read as a stream."""
@@ -56,21 +51,21 @@ class ImageStream:
 
     def __init__(
         self,
-        receive: Receive,
+        request: Request,
         content_type: str,
         wanted: Wanted,
         permits: StreamPermits,
         window: StreamWindow,
         settings: Settings,
     ) -> None:
-        self._receive = receive
+        self._body = request.stream()
+        self._first = b""
         self._delimited = content_type.startswith(LENGTH_DELIMITED)
         self._wanted = wanted
         self._permits = permits
         self._window = window
         self._settings = settings
         self._longest = min(-(-settings.max_image_bytes // 3) * 4 + LINE_REST, MOST_BYTES)
-        self._first: Message | None = None
         self._permit: Permit | None = None
         self._ends = False
 
@@ -79,7 +74,7 @@ class ImageStream:
 
         Raises SlowBody.
         """
-        self._first = await self._receive()
+        self._first = await anext(self._body, b"")
 
     async def items(self) -> AsyncGenerator[Admitted, None]:
         """Yield the images in their order.
@@ -97,6 +92,8 @@ class ImageStream:
                         return
         except (SlowBody, TooLarge, MalformedRequest, Overloaded, RateLimited, Draining) as error:
             yield Admitted(Item(index, error.with_traceback(None)), None)
+        except ClientDisconnect:
+            raise Cancelled("the client left") from None
         finally:
             self._dropped()
 
@@ -115,66 +112,62 @@ class ImageStream:
 
         Raises MalformedRequest if the body ends inside an image.
         """
-        while head := await reader.exactly(LENGTH_BYTES):
-            if len(head) < LENGTH_BYTES:
-                raise MalformedRequest(f"the stream ends inside a length of {LENGTH_BYTES} bytes")
+        most = self._settings.max_image_bytes
+        while not await reader.ended():
             self._window.inside_item = True
-            size = int.from_bytes(head, "big")
-            missing = partial(_cut_off, size)
-            most = self._settings.max_image_bytes
-            image = await reader.file(size, most, missing, self._arrives)
+            size = int.from_bytes(await reader.exactly(LENGTH_BYTES), "big")
+            if size > most:
+                async for _ in reader.pieces(size):
+                    pass
+                image: Blob | ServiceError = too_large(size, most)
+            else:
+                image = await kept(self._charged(reader, size), size)
             self._window.inside_item = False
             yield image
+
+    async def _charged(self, reader: BodyReader, size: int) -> AsyncGenerator[bytes, None]:
+        """Yield the pieces of an image after they were charged."""
+        async for piece in reader.pieces(size):
+            await self._arrives(len(piece), size)
+            yield piece
 
     async def _lines(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[Blob, None]:
         """Yield the lines of a body that are not blank.
 
         Raises TooLarge for a line that is too long, without waiting for its end, and Overloaded.
         """
-        longest, blank, size = self._longest, 0, 0
-        spool = Spool(longest)
+        spool = self._line()
         try:
             async for chunk in chunks:
                 *complete, rest = chunk.split(b"\n")
                 for line in complete:
                     self._window.inside_item = False
-                    if size:
+                    if spool.size or line.strip():
                         await spool.write(line)
                         yield await spool.finish()
-                        spool, size = Spool(longest), 0
-                    elif line.strip():
-                        yield Blob.of(line)
-                    else:
-                        blank += 1
-                        if blank % BLANK == 0:
-                            await asyncio.sleep(0)  # a chunk may have 100,000 of them
+                        spool = self._line()
                 if rest:
-                    size += len(rest)
-                    if size > longest:
-                        raise TooLarge(
-                            f"a line has more than {longest} bytes; send larger images as "
-                            "application/x-length-delimited; the stream ends here"
-                        )
                     await spool.write(rest)
                     self._window.inside_item = True
                     await self._arrives(len(rest), 0)
-            if size:
+            if spool.size:
                 last = await spool.finish()
                 if last.start(99).strip():
                     yield last
         finally:
             await spool.__aexit__()
 
+    def _line(self) -> Spool:
+        refusal = TooLarge(
+            f"a line has more than {self._longest} bytes; send larger images as "
+            "application/x-length-delimited; the stream ends here"
+        )
+        return Spool(self._longest, refusal)
+
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
-        message = self._first or await self._receive()
-        while True:
-            if message["type"] == "http.disconnect":
-                raise Cancelled("the client left")
-            if chunk := message.get("body", b""):
-                yield chunk
-            if not message.get("more_body", False):
-                return
-            message = await self._receive()
+        yield self._first
+        async for chunk in self._body:
+            yield chunk
 
     async def _arrives(self, n_bytes: int, announced: int) -> None:
         """Charge for bytes of an item that is not complete; its permit is taken before it is."""
@@ -207,9 +200,3 @@ class ImageStream:
         permit, self._permit = self._permit, None
         if permit is not None:
             permit.release()
-
-
-def _cut_off(size: int, left: int) -> MalformedRequest:
-    return MalformedRequest(
-        f"the stream ends inside an image: {left} of its {size} bytes are missing"
-    )

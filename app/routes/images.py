@@ -252,7 +252,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
     permits = StreamPermits(service.admission, client, seconds, parts)
     kind = request.headers["content-type"].strip().lower()
-    stream = ImageStream(request.receive, kind, wanted, permits, window, settings)
+    stream = ImageStream(request, kind, wanted, permits, window, settings)
     await stream.begin()
     asked = ImageRequest((), wanted)
     rendering = _rendering(request, asked, service, Timings(), options, form)

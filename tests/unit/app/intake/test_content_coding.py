@@ -46,7 +46,8 @@ def read(
         return messages.pop(0)
 
     async def scenario() -> bytes:
-        scope = {"headers": [(b"content-encoding", coding.encode()), (b"content-length", b"9")]}
+        headers = [(b"content-encoding", coding.encode()), (b"content-length", b"9")]
+        scope = {"type": "http", "headers": headers}
         body = unpacked(scope, receive, coding_of(scope), most, grow)
         assert scope["headers"] == []
         found = b""
@@ -157,7 +158,7 @@ def test_a_client_that_leaves_is_noticed() -> None:
     async def receive() -> Message:
         return messages.pop(0)
 
-    body = unpacked({"headers": []}, receive, "gzip", None, lambda _n_bytes: None)
+    body = unpacked({"type": "http", "headers": []}, receive, "gzip", None, lambda _n_bytes: None)
     assert asyncio.run(_message(body)) == {"type": "http.disconnect"}
 
 
