@@ -45,6 +45,9 @@ XZ_MEMORY_OF_REQUESTS = 9 << 20
 LONGEST_NAME = 1000
 """Largest number of characters of a member's name, which is part of its record."""
 
+LONGEST_ENTRY = 1000
+"""Bytes that an entry of the directory of a ZIP may have on average; usual ones have 100."""
+
 LONGEST_EXTENSION = 1 << 16
 """Largest number of bytes of an extended header of a TAR (pax or a long GNU name)."""
 
@@ -79,8 +82,8 @@ class ArchiveLimits:
 
     An archive may unpack to `ratio` times its own size; an archive that unpacks to at most `free`
     bytes is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1. An .xz may
-    take `memory` bytes to be decompressed. Once another thread has set `stop`, every check raises
-    BadArchive: the request has ended.
+    take `memory` bytes to be decompressed. Once another thread has set `stop`, reading a ZIP or a
+    compressed TAR raises BadArchive: the request has ended.
     """
 
     members: int = 1_000_000
@@ -91,7 +94,6 @@ class ArchiveLimits:
 
     def check_count(self, count: int) -> None:
         """Raise BadArchive for more entries than an archive may have."""
-        self.check_stop()
         if count > self.members:
             raise BadArchive(
                 f"the archive has more than {self.members} entries; send several archives"
@@ -99,18 +101,12 @@ class ArchiveLimits:
 
     def check_expansion(self, unpacked: int, packed: int) -> None:
         """Raise BadArchive if an archive of `packed` bytes unpacks to far more bytes."""
-        self.check_stop()
         allowed = max(self.free, self.ratio * packed)
         if unpacked > allowed:
             raise BadArchive(
                 f"the archive has {packed} bytes and unpacks to more than {allowed}; "
                 f"at most {self.ratio} times its size is allowed"
             )
-
-    def check_stop(self) -> None:
-        """Raise BadArchive once `stop` is set."""
-        if self.stop.is_set():
-            raise BadArchive("reading the archive was stopped, because its request has ended")
 
 
 _DEFAULT_LIMITS = ArchiveLimits()
@@ -298,9 +294,12 @@ class _ZipArchive(Archive):
 
     def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
         super().__init__(file, limits, owned=owned)
-        self._check_directory()
         try:
-            self._zip = zipfile.ZipFile(file)
+            # `zipfile` makes an object of 600 bytes of each entry of the directory.
+            end = cast(Any, zipfile)._EndRecData(file)
+            limits.check_count(end[5] // LONGEST_ENTRY if end else 0)
+            self._zip = zipfile.ZipFile(cast(BinaryIO, _Stoppable(file, limits)))
+            limits.check_count(len(self._zip.filelist))
         except (
             zipfile.BadZipFile,
             RuntimeError,  # of a version of ZIP that zipfile cannot read
@@ -348,28 +347,6 @@ class _ZipArchive(Archive):
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise BadArchive(f"{quoted} is damaged in the ZIP; make the ZIP again")
         return data
-
-    def _check_directory(self) -> None:
-        """Count the entries before `zipfile` makes an object of 600 bytes of each of them."""
-        try:
-            end = cast(Any, zipfile)._EndRecData(self._file)
-        except (zipfile.BadZipFile, OSError, struct.error):
-            end = None
-        if not end:
-            raise BadArchive("the ZIP is damaged or incomplete: it has no directory at its end")
-        _, disk, first, _, count, size, _, _, _, place = end
-        if disk or first:
-            raise BadArchive("the ZIP is one part of several; send it in one file")
-        self._limits.check_count(count)
-        start = max(0, place - size - 76)  # 76 bytes of ZIP64 may lie between
-        self._file.seek(start)
-        entries, rest = 0, b""
-        while (left := place - self._file.tell()) > 0 and (
-            piece := self._file.read(min(left, _PIECE))
-        ):
-            entries += (rest + piece).count(b"PK\x01\x02")
-            rest = piece[-3:]
-            self._limits.check_count(entries)
 
 
 def _zip_name(info: zipfile.ZipInfo) -> str:
@@ -509,7 +486,8 @@ class _Stoppable(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def read(self, size: int = -1, /) -> bytes:
-        self._limits.check_stop()
+        if self._limits.stop.is_set():
+            raise BadArchive("reading the archive was stopped, because its request has ended")
         return self._file.read(size)
 
 

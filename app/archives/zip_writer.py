@@ -5,15 +5,15 @@ million members. Here the directory is kept as bytes, beyond 1 MiB in an unnamed
 bytes are those that zipfile writes to a pipe.
 """
 
+import io
 import struct
 import tempfile
 import time
 import zlib
 from collections.abc import Iterator
 from typing import Self
-from zipfile import ZIP64_LIMIT, ZipInfo
+from zipfile import ZIP64_LIMIT, ZipFile, ZipInfo
 
-_ENTRY = struct.Struct("<4s2H8s3L5H2L")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
 _END = struct.Struct("<4s4H2LH")
@@ -23,9 +23,9 @@ _MOST_COUNT = 0xFFFF
 """More members need ZIP64, as larger sizes and offsets than zipfile's limit do."""
 
 _DESCRIPTOR = 0x08
-_UNIX, _READABLE_BY_OWNER = 3, 0o600 << 16
-_PLAIN, _WIDE = 20, 45
-"""Versions of the format that a reader must know."""
+_READABLE_BY_OWNER = 0o600 << 16
+_WIDE = 45
+"""Version of the format that a reader of ZIP64 must know."""
 
 
 class ZipWriter:
@@ -53,7 +53,7 @@ class ZipWriter:
             name.encode(errors="replace").decode(), time.localtime()[:6]
         )
         member.CRC, member.flag_bits = 0, _DESCRIPTOR
-        member.header_offset = self._position
+        member.header_offset, member.external_attr = self._position, _READABLE_BY_OWNER
         return self._counted(member.FileHeader(self._wide))
 
     def add(self, piece: bytes | memoryview) -> None:
@@ -70,7 +70,7 @@ class ZipWriter:
         member, self._member = self._member, None
         if member.compress_size > ZIP64_LIMIT and not self._wide:
             raise ValueError(f"a member of {member.file_size} bytes was announced as smaller")
-        self._directory.write(_entry(member, wide=self._wide))
+        self._directory.write(_entry(member))
         self._count += 1
         form = "<4sLQQ" if self._wide else "<4sLLL"
         sizes = (member.compress_size, member.file_size)
@@ -106,23 +106,9 @@ class ZipWriter:
         return data
 
 
-def _entry(member: ZipInfo, *, wide: bool) -> bytes:
-    """Return a member's entry of the directory, which has the numbers that are known now."""
-    numbers: list[int] = []
-    size, packed, offset = member.file_size, member.compress_size, member.header_offset
-    if packed > ZIP64_LIMIT:
-        numbers += [size, packed]
-        size = packed = 0xFFFFFFFF
-    if offset > ZIP64_LIMIT:
-        numbers.append(offset)
-        offset = 0xFFFFFFFF
-    extra = b""
-    if numbers:
-        extra = struct.pack(f"<HH{len(numbers)}Q", 1, 8 * len(numbers), *numbers)
-    version = _WIDE if numbers or wide else _PLAIN
-    header = member.FileHeader(wide)
-    name = header[30 : 30 + int.from_bytes(header[26:28], "little")]
-    # Flags, method, time and date are those of the header before the content.
-    fields = (version | _UNIX << 8, version, header[6:14], member.CRC, packed, size)
-    lengths = (len(name), len(extra), 0, 0, 0, _READABLE_BY_OWNER, offset)
-    return _ENTRY.pack(b"PK\x01\x02", *fields, *lengths) + name + extra
+def _entry(member: ZipInfo) -> bytes:
+    """Return a member's entry of the directory as zipfile writes it."""
+    sink = io.BytesIO()
+    with ZipFile(sink, "w") as directory:
+        directory.filelist.append(member)
+    return sink.getvalue()[: -_END.size]
