@@ -11,7 +11,6 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from ipaddress import ip_address
 from threading import Thread
 from typing import Any, cast
@@ -53,25 +52,20 @@ class SystemResolver:
     async def __call__(self, host: str, _port: int) -> Sequence[Address]:
         """Return the addresses of `host` in the system's order; raise OSError."""
         client, loop = asking.get(), asyncio.get_running_loop()
+        await self._turns.take(client)
         answer: asyncio.Future[list[str] | OSError] = loop.create_future()
-
-        def ended(found: list[str] | OSError) -> None:
-            self._turns.give_back(client)
-            if not answer.done():
-                answer.set_result(found)
+        answer.add_done_callback(lambda _: self._turns.give_back(client))
 
         def run() -> None:
             found = _look_up(host)
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(partial(ended, found))
+                loop.call_soon_threadsafe(answer.set_result, found)
 
-        await self._turns.take(client)
         try:
             Thread(target=run, name="lookup", daemon=True).start()
         except RuntimeError:
-            self._turns.give_back(client)
-            raise OSError("no thread can be started to resolve a name") from None
-        found = await answer
+            answer.set_result(OSError("no thread can be started to resolve a name"))
+        found = await asyncio.shield(answer)
         if isinstance(found, OSError):
             raise found
         return [ip_address(entry) for entry in found]

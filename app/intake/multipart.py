@@ -44,21 +44,14 @@ LONGEST_BOUNDARY = 256
 LONGEST_NAME = 1000
 """Largest number of characters of a file's name, which is part of its record."""
 
-CHARSETS = dict.fromkeys(("utf-8", "utf8"), "utf-8")
-CHARSETS |= dict.fromkeys(("ascii", "us-ascii"), "ascii")
-CHARSETS |= dict.fromkeys(("latin-1", "latin1", "iso-8859-1"), "latin-1")
-"""The text codecs that a field may have, by name. All take linear time; other codecs of Python do
-not: decoding one megabyte of punycode takes a minute."""
-
 FIELDS = 100
 """Largest number of parts of a form besides one for each image."""
 
 FILES = ("files", "file")
 """Names of the fields that hold images, with or without a filename. All other fields hold text."""
 
-
 CHARSET = "_charset_"
-"""Name of the field with the codec of a form (RFC 7578, section 4.6), which browsers fill in."""
+"""Name of a field that browsers fill in (RFC 7578, section 4.6); it is ignored: text is UTF-8."""
 
 URLS = ("urls", "url")
 """Names of the fields that hold the address of an image."""
@@ -172,16 +165,9 @@ def _extended_name(disposition: str) -> str | None:
 
 async def _text(events: Events, name: str, head: MultipartSegment, left: int) -> tuple[int, str]:
     """Return the bytes and the text of a field, of which all fields have at most `left` more."""
-    charset = "utf-8" if head.charset is None else head.charset
-    codec = CHARSETS.get(charset.strip().lower())
     is_file = head.filename is not None
     if (head.content_type or "").startswith("image/"):
         raise _unknown_file(name)
-    if codec is None:
-        raise MalformedRequest(
-            f"the field {_short(name)} has the charset {_short(charset)}; "
-            "utf-8, ascii and latin-1 are read"
-        )
     content = bytearray()
     async for piece in _body(events):
         content += piece
@@ -192,11 +178,11 @@ async def _text(events: Events, name: str, head: MultipartSegment, left: int) ->
         if len(content) > left:
             raise TooLarge(f"the text fields have more than {LONGEST_TEXT} bytes together")
     try:
-        return len(content), content.decode(codec).removeprefix("\ufeff")
+        return len(content), content.decode().removeprefix("\ufeff")
     except UnicodeError:
         if is_file:
             raise _unknown_file(name) from None
-        raise MalformedRequest(f"the field {_short(name)} is not {codec.upper()}") from None
+        raise MalformedRequest(f"the field {_short(name)} is not UTF-8") from None
 
 
 def _unknown_file(name: str) -> InvalidParameter:

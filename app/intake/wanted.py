@@ -9,11 +9,11 @@ and the Accept header, becomes a small value here.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.admission import Permit
-from app.http.negotiation import EVERYTHING, STREAMS, Accept
+from app.http.negotiation import STREAMS, Accept
 from app.http.problems import MOST_ERRORS, read_with_encoding
 from app.intake.item import Item, Url
 from app.intake.json_items import parsed_json
@@ -32,7 +32,7 @@ MAX_VERSIONS = 64
 MAX_ID = 256
 """Largest number of characters of a version's id."""
 
-_OF_ANY_FORMAT = ("quality", "metadata")
+_OF_ANY_FORMAT = {"quality", "metadata"}
 """Options of encoding that a version with a format of its own still takes from the request."""
 
 NETWORK, CODEC = 20_000, 1000
@@ -78,10 +78,8 @@ class OutputFormat:
 AS_SOURCE = OutputFormat(None, _ALL)
 
 
-def output_format(
-    asked: str | None, accept: Accept = EVERYTHING, *, strict: bool = False
-) -> OutputFormat:
-    """Decide by the option `format` first, else by the Accept header, else as the source.
+def output_format(accept: Accept, *, strict: bool = False) -> OutputFormat:
+    """Decide by the Accept header, else as the source, where no option names a format.
 
     A format that Accept names is a wish only if there is no wildcard beside it. Every browser sends
     `image/avif,image/webp,…,*/*`, which lists what it can show: taken as a wish, it turned JPEGs
@@ -90,8 +88,6 @@ def output_format(
     With `strict` a format that Accept rules out is refused, unless Accept names the container of
     the images (a ZIP, JSON Lines), because then it says nothing about the images in it.
     """
-    if asked is not None:
-        return OutputFormat(named_format(asked))
     if accept.takes_all:
         return AS_SOURCE
     types = {f.media_type: f for f in reversed(ENCODABLE) if accept.names(f.media_type)}
@@ -320,7 +316,7 @@ def versions_of(given: list[Any], shared: EncodingOptions, accept: Accept) -> tu
 
     Raises InvalidParameter with the first errors of the versions, and their paths.
     """
-    unnamed = output_format(None, accept)
+    unnamed = output_format(accept)
     versions: list[Version] = []
     errors: list[FieldError] = []
     for number, each in enumerate(given):
@@ -338,46 +334,40 @@ def versions_of(given: list[Any], shared: EncodingOptions, accept: Accept) -> tu
     return tuple(versions)
 
 
-def encoding_of(own: EncodingOptions, shared: EncodingOptions | None = None) -> Encoding:
-    """Return the options of the encoder; a version inherits those of the request (`shared`).
+def version_of(
+    chain: FilterChain,
+    own: EncodingOptions,
+    unnamed: OutputFormat,
+    shared: EncodingOptions | None = None,
+    id_: str | None = None,
+) -> Version:
+    """Return a version with its `own` options of the encoder, and those of the request (`shared`).
 
-    Raises InvalidParameter if `format` is given and does not have one of the options. Without
-    `format`, `Output.format_for` checks the format that is chosen for each image.
+    The format is `unnamed` if no option names one; then `Output.format_for` checks the options for
+    each image. Raises InvalidParameter if a format lacks one of the options, or a GPU cannot encode
+    it.
     """
-    names = [each.name for each in fields(Encoding)]
-    given = {name: getattr(own, name) for name in names}
+    given = own.model_dump(exclude_none=True)
     if shared is not None:
-        inherited = _OF_ANY_FORMAT if own.format else names
-        for name in inherited:
-            if given[name] is None:
-                given[name] = getattr(shared, name)
-    encoding = Encoding(**{name: value for name, value in given.items() if value is not None})
-    asked = own.format or (shared.format if shared else None)
-    if asked:
-        encoding.check(named_format(asked))
-    return encoding
-
-
-def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -> FilterChain:
-    """Return the chain, with its results encoded by the GPU if `encoder` asks for that.
-
-    `format_` is the option `format`, or None. Raises InvalidParameter where a GPU cannot do it.
-    """
-    if encoding.encoder == "cpu":
-        return chain
-    if format_ is None:
-        reason = "gpu makes JPEGs alone; give format=jpeg"
-        wrong = FieldError("encoder", reason, encoding.encoder)
-        raise InvalidParameter(f"encoder: {reason}", [wrong])
-    chroma = Subsampling(":".join(encoding.subsampling))
-    return replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
+        inherited = _OF_ANY_FORMAT if own.format else None
+        given = shared.model_dump(include=inherited, exclude_none=True) | given
+    name = given.pop("format", None)
+    encoding = Encoding(**given)
+    if name is not None:
+        unnamed = OutputFormat(named_format(name))
+        encoding.check(named_format(name))
+    if encoding.encoder == "gpu":
+        if name is None:
+            reason = "gpu makes JPEGs alone; give format=jpeg"
+            wrong = FieldError("encoder", reason, encoding.encoder)
+            raise InvalidParameter(f"encoder: {reason}", [wrong])
+        chroma = Subsampling(":".join(encoding.subsampling))
+        chain = replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
+    return Version(chain, Output(unnamed, encoding), id_)
 
 
 def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> Version:
-    """Return one version, in the format `unnamed` if neither it nor the request names one.
-
-    Raises InvalidParameter, whose paths start at the version.
-    """
+    """Return one version; raises InvalidParameter, whose paths start at the version."""
     if not isinstance(given, Mapping):
         message = 'an object is needed: {"ops": [{"name": …}]}'
         raise InvalidParameter(message, [FieldError("", message, given)])
@@ -387,11 +377,7 @@ def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> V
         raise InvalidParameter(message, [FieldError("id", message, id_)])
     asked = {name: value for name, value in given.items() if name != "id"}
     options, own = read_with_encoding(FilterOptions, asked)
-    format_ = own.format or shared.format
-    encoding = encoding_of(own, shared)
-    chain = encoded_there(chain_of(options), encoding, format_)
-    chosen = unnamed if format_ is None else OutputFormat(named_format(format_))
-    return Version(chain, Output(chosen, encoding), id_)
+    return version_of(chain_of(options), own, unnamed, shared, id_)
 
 
 def _decoded(name: str, given: object) -> object:

@@ -40,16 +40,14 @@ from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
     Describe,
     ImageRequest,
-    Output,
     Parts,
     Version,
     Wanted,
     chain_of,
-    encoded_there,
-    encoding_of,
     images_of_each,
     listed_versions,
     output_format,
+    version_of,
     versions_of,
 )
 from app.pipeline.results.timings import Timings
@@ -136,9 +134,7 @@ def filter_wanted(
 ) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
     options, asked = read_with_encoding(FilterOptions, given)
-    encoding = encoding_of(asked)
-    operation = encoded_there(chain_of(options), encoding, asked.format)
-    return Version(operation, Output(output_format(asked.format, accept, strict=True), encoding))
+    return version_of(chain_of(options), asked, output_format(accept, strict=True))
 
 
 def _form_of_filtered(accept: Accept, single: bool) -> str:

@@ -17,7 +17,7 @@ from app.cli.commands.targets import Target
 from app.cli.flags import LOCAL, add_settings, complete_files
 from app.cli.image_flags import JSON, add_chain, add_sources, counted, given_chain, sources_of
 from app.http.problems import read
-from app.intake.wanted import Output, Version, encoded_there, encoding_of, output_format
+from app.intake.wanted import AS_SOURCE, Version, version_of
 from models.api.schemas import EncodingOptions
 from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
@@ -120,10 +120,8 @@ class _Named:
 def _version(filters: FilterChain, encoding: Mapping[str, Any], format_: str | None) -> Version:
     """Return what is wanted of each image; WrongUsage names the option that is wrong."""
     try:
-        asked = encoding_of(read(EncodingOptions, {**encoding, "format": format_}))
-        return Version(
-            encoded_there(filters, asked, format_), Output(output_format(format_), asked)
-        )
+        asked = read(EncodingOptions, {**encoding, "format": format_})
+        return version_of(filters, asked, AS_SOURCE)
     except InvalidParameter as error:
         first = error.errors[0]
         raise WrongUsage(f"--{first.path.replace('_', '-')}: {first.message}") from None

@@ -10,14 +10,15 @@ from app.http.problems import MOST_ERRORS
 from app.intake import wanted
 from app.intake.json_items import parsed_json
 from app.intake.wanted import (
+    AS_SOURCE,
     OutputFormat,
     chain_of,
-    encoded_there,
     output_format,
+    version_of,
     versions_of,
 )
 from models.api.schemas import EncodingOptions, FilterOptions
-from models.codec import Encoding, ImageFormat
+from models.codec import ImageFormat
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from workers.filters import registry
@@ -47,18 +48,16 @@ def test_a_whole_surrogate_pair_is_a_character() -> None:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (Encoding(encoder="gpu"), DeviceJpeg(90, Subsampling.S420)),
-        (Encoding(encoder="gpu", quality=71, chroma="444"), DeviceJpeg(71, Subsampling.S444)),
+        ({"encoder": "gpu"}, DeviceJpeg(90, Subsampling.S420)),
+        ({"encoder": "gpu", "quality": 71, "chroma": "444"}, DeviceJpeg(71, Subsampling.S444)),
+        ({}, None),
     ],
 )
 def test_a_gpu_is_asked_for_the_quality_and_chroma_that_a_cpu_would_take(
-    asked: Encoding, expected: DeviceJpeg
+    asked: dict[str, Any], expected: DeviceJpeg | None
 ) -> None:
-    assert encoded_there(INVERT, asked, "jpeg").jpeg == expected
-
-
-def test_without_a_gpu_asked_for_a_chain_stays_as_it_is() -> None:
-    assert encoded_there(INVERT, Encoding(), "jpeg") is INVERT
+    options = EncodingOptions(format="jpeg", **asked)
+    assert version_of(INVERT, options, AS_SOURCE).operation.jpeg == expected
 
 
 @pytest.mark.parametrize(

@@ -134,26 +134,6 @@ def test_names_of_any_bytes_are_read_and_utf_8_is_what_they_are_taken_for() -> N
     assert files(named("é.jpg".encode("latin-1"))) == [("\N{REPLACEMENT CHARACTER}.jpg", b"x")]
 
 
-def text(content: bytes, kind: str) -> bytes:
-    head = f'Content-Disposition: form-data; name="ops"\r\nContent-Type: {kind}\r\n\r\n'
-    return head.encode() + content
-
-
-@pytest.mark.parametrize(
-    "charset", ["punycode", "undefined", "idna", "utf-7", "unicode_escape", "rot13", "cp1252", ""]
-)
-def test_a_codec_that_is_not_on_the_list_is_malformed_before_it_runs(charset: str) -> None:
-    with pytest.raises(MalformedRequest, match="utf-8, ascii and latin-1"):
-        read(body(text(b"a-" * 100_000, f'text/plain; charset="{charset}"')))
-
-
-@pytest.mark.parametrize("charset", ["UTF-8", "utf8", "us-ascii", "ISO-8859-1", "latin1"])
-def test_the_allowed_codecs_have_their_usual_names(charset: str) -> None:
-    assert options(body(text(b"[]", f"text/plain; charset={charset}"))) == [("ops", "[]")]
-    latin = body(text(b"\xe9", "text/plain; charset=iso-8859-1"), text(b"[]", "application/json"))
-    assert options(latin) == [("ops", "é"), ("ops", "[]")]
-
-
 def test_the_field_that_names_a_charset_is_no_option() -> None:
     assert options(body(field("_charset_", b"UTF-8"), field("top_k", b"3"))) == [("top_k", "3")]
 

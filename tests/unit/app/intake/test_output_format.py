@@ -1,11 +1,16 @@
 """The format of a filtered image, decided by the option, by Accept, or by the source."""
 
+from typing import Any
+
 import pytest
 
 from app.http.negotiation import parse
-from app.intake.wanted import AS_SOURCE, OutputFormat, output_format
+from app.intake.wanted import AS_SOURCE, OutputFormat, output_format, version_of
+from models.api.schemas import EncodingOptions
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import NotAcceptable
+from workers.filters.registry import parse_one
+from workers.operations import FilterChain
 
 AVIF, GIF = ImageFormat.AVIF, ImageFormat.GIF
 JPEG, PNG, WEBP = ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP
@@ -19,28 +24,31 @@ IMAGE_OF_SAFARI = "image/webp,image/avif,image/heic,video/*;q=0.8,image/*;q=0.8,
 
 
 @pytest.mark.parametrize(
-    ("asked", "accept", "chosen"),
+    ("accept", "chosen"),
     [
-        ("webp", "image/png", OutputFormat(WEBP)),
-        ("jpg", None, OutputFormat(JPEG)),
-        (None, None, AS_SOURCE),
-        (None, "*/*", AS_SOURCE),
-        (None, "image/*", AS_SOURCE),
-        (None, "image/png", OutputFormat(PNG)),
-        (None, "image/png, image/avif", OutputFormat(AVIF)),
-        (None, "image/png, image/avif;q=0.5", OutputFormat(PNG)),
-        (None, "image/webp, image/*", AS_SOURCE),
-        (None, "image/webp;q=0.5, image/*", AS_SOURCE),
-        (None, "image/webp, */*;q=0.1", AS_SOURCE),
-        (None, "image/webp, */*;q=0", OutputFormat(WEBP)),
-        (None, "image/webp, */*, image/jpeg;q=0", OutputFormat(WEBP, ALL - {JPEG})),
-        (None, "text/html", AS_SOURCE),
+        (None, AS_SOURCE),
+        ("*/*", AS_SOURCE),
+        ("image/*", AS_SOURCE),
+        ("image/png", OutputFormat(PNG)),
+        ("image/png, image/avif", OutputFormat(AVIF)),
+        ("image/png, image/avif;q=0.5", OutputFormat(PNG)),
+        ("image/webp, image/*", AS_SOURCE),
+        ("image/webp;q=0.5, image/*", AS_SOURCE),
+        ("image/webp, */*;q=0.1", AS_SOURCE),
+        ("image/webp, */*;q=0", OutputFormat(WEBP)),
+        ("image/webp, */*, image/jpeg;q=0", OutputFormat(WEBP, ALL - {JPEG})),
+        ("text/html", AS_SOURCE),
     ],
 )
-def test_the_option_wins_then_what_accept_names_then_the_source(
-    asked: str | None, accept: str | None, chosen: OutputFormat
-) -> None:
-    assert output_format(asked, parse(accept)) == chosen
+def test_what_accept_names_wins_then_the_source(accept: str | None, chosen: OutputFormat) -> None:
+    assert output_format(parse(accept)) == chosen
+
+
+@pytest.mark.parametrize(("name", "format_"), [("webp", WEBP), ("jpg", JPEG)])
+def test_the_option_wins_over_accept(name: Any, format_: ImageFormat) -> None:
+    chain = FilterChain((parse_one("invert", {}),))
+    found = version_of(chain, EncodingOptions(format=name), OutputFormat(PNG))
+    assert found.output.format == OutputFormat(format_)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def test_the_option_wins_then_what_accept_names_then_the_source(
 )
 @pytest.mark.parametrize("source", ENCODABLE)
 def test_a_browser_gets_the_format_that_it_sent(accept: str, source: ImageFormat) -> None:
-    assert output_format(None, parse(accept), strict=True).of(source) is source
+    assert output_format(parse(accept), strict=True).of(source) is source
 
 
 @pytest.mark.parametrize(
@@ -68,15 +76,15 @@ def test_a_format_follows_from_the_choice_and_the_source(
 
 
 def test_a_strict_choice_refuses_what_accept_rules_out() -> None:
-    chosen = output_format(None, parse("image/*, image/png;q=0"), strict=True)
+    chosen = output_format(parse("image/*, image/png;q=0"), strict=True)
     assert chosen.of(JPEG) is JPEG
     with pytest.raises(NotAcceptable, match="images are encoded as"):
         chosen.of(GIF)
 
 
 def test_accept_that_names_a_container_says_nothing_about_the_images_in_it() -> None:
-    assert output_format(None, parse("application/zip"), strict=True) == AS_SOURCE
+    assert output_format(parse("application/zip"), strict=True) == AS_SOURCE
 
 
 def test_without_strictness_nothing_is_refused() -> None:
-    assert output_format(None, parse("text/html")).of(JPEG) is JPEG
+    assert output_format(parse("text/html")).of(JPEG) is JPEG
