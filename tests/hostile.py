@@ -165,6 +165,37 @@ def avif_with_a_giant_image() -> bytes:
     return bytes(plain)
 
 
+def avif_lying_size(side: int = 7000) -> bytes:
+    """Return a picture that says it is 64 × 64 while its coded frame has `side` × `side` pixels."""
+    file = io.BytesIO()
+    Image.new("RGB", (side, side)).save(file, "AVIF", speed=10, quality=10, max_threads=1)
+    data = bytearray(file.getvalue())
+    at = data.index(b"ispe") + 8
+    data[at : at + 8] = struct.pack(">II", 64, 64)
+    return bytes(data)
+
+
+def exif_rationals(count: int) -> bytes:
+    """Return a PNG with EXIF whose orientation is a list of rational numbers."""
+    plain = small("PNG")
+    entry = struct.pack("<HHII", 0x0112, 5, count, 26)
+    exif = b"II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4) + b"\1\0\0\0\1\0\0\0" * count
+    return plain[:33] + chunk(b"eXIf", exif) + plain[33:]
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    """Return a marker of a JPEG with its length and body."""
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+
+def in_first_scan(data: bytes) -> bytes:
+    """Return an ordinary progressive JPEG with `data` before those of its first scan."""
+    whole = small("JPEG", (64, 64), progressive=True)
+    header = whole.index(b"\xff\xda") + 2
+    start = header + int.from_bytes(whole[header : header + 2], "big")
+    return whole[:start] + data + whole[start:]
+
+
 REFUSED: dict[str, Callable[[], bytes]] = {
     each.__name__: each
     for each in (

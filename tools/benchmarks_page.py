@@ -174,7 +174,7 @@ def soak() -> Iterator[str]:
         "requests were lost with them. Each point is the median of a fifth of the time. "
         "[reliability.md](reliability.md) has the curves."
     )
-    yield from _section("Memory in the soak", chart, text, "chaos/soak/__main__")
+    yield from _section("Memory in the soak", chart, text, "chaos/soak")
 
 
 def _section(title: str, chart: str, text: str, program: str) -> Iterator[str]:

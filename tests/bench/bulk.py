@@ -1,4 +1,4 @@
-"""`darkroom classify` of many photos, against a plain loop on a CPU and against forms over HTTP.
+"""`darkroom classify` of many photos, against a plain loop.
 
 Method. A list repeats the photos of a folder until it has `--count` lines. The command classifies
 it into a file of JSON Lines, and before that a list of `--few` lines: the difference of the two
@@ -6,11 +6,10 @@ runs is the rate without the start, in seconds and in CPU seconds of all its pro
 `--loop` the plain loop of `serve_cpu` runs before and after, over the same files, in this process:
 read, decode (simplejpeg), preprocess (Pillow), forward pass in batches of 32, same precision; the
 better one counts. Where other programs share the cores, compare CPU seconds an image: `cpu_ratio`.
-With `--forms` a server with the same flags and `--server-flags` gets forms of 16 of the same photos
-from wrk, and the best number of connections counts. Weights are random. A run that is not measured
-comes first, because the first one on a GPU compiles kernels.
-Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop] [--forms]
-[--connections 64 128 256] [--flags "--gpus 0"] [--server-flags "…"] [--wrk PATH]
+Weights are random. A run that is not measured comes first, because the first one on a GPU compiles
+kernels.
+Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop]
+[--flags "--gpus 0"]
 """
 
 import argparse
@@ -27,17 +26,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from models.settings import Precision
-from tests.bench import wrk
-from tests.bench.load import raw_post
-from tests.bench.plan import BOUNDARY, multipart
-from tests.bench.subject import darkroom
 
 DARKROOM = [sys.executable, "-m", "app.cli"]
-READY_WITHIN = 300.0
-"""Seconds; a GPU's first start compiles every kernel."""
-
-WARM_UP, SECONDS = 4.0, 5.0
-"""Seconds of forms before the first measurement, and of each."""
 
 UNMEASURED = 64
 """Images of the run before all others."""
@@ -102,26 +92,6 @@ def plain_loop(sources: Path, precision: str, images: int) -> Cost:
     return Cost(done, time.monotonic() - began, time.process_time() - cpu)
 
 
-def forms(
-    photos: Path, connections: list[int], flags: list[str], program: str
-) -> list[dict[str, float]]:
-    """Return the rate of forms of 16 photos with each number of connections, from wrk."""
-    files = [path.read_bytes() for path in sorted(photos.iterdir()) if path.is_file()]
-    groups = [list(islice(cycle(files), 16 * n, 16 * n + 16)) for n in range(len(files))]
-    form = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-    found = []
-    with TemporaryDirectory() as folder:
-        requests = Path(folder) / "requests"
-        wrk.write_requests(requests, [raw_post("/classify", multipart(g), form) for g in groups])
-        with darkroom("--log-level", "warning", *flags, within=READY_WITHIN) as server:
-            wrk.run(program, server.port, requests, connections[0], WARM_UP)
-            for n in connections:
-                report = wrk.run(program, server.port, requests, n, SECONDS)
-                rate = round(16 * report.per_second, 1)
-                found.append({"connections": n, "images_per_second": rate, "errors": report.errors})
-    return found
-
-
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,12 +99,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--loop", action="store_true")
-    parser.add_argument("--forms", action="store_true")
-    parser.add_argument("--connections", type=int, nargs="+", default=[64, 128, 256])
-    parser.add_argument("--server-flags", default="", help="further flags of the server alone")
-    parser.add_argument("--wrk", help="wrk's path, if it is not on the PATH")
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--flags", default="", help="further flags of the command and the server")
+    parser.add_argument("--flags", default="", help="further flags of the command")
     given = parser.parse_args()
     flags = ["--weights", "random", "--precision", given.precision, *shlex.split(given.flags)]
     result: dict[str, Any] = {
@@ -164,11 +130,6 @@ def main() -> None:
         result["plain_loop"] = {**best.figures(), "images_per_second": round(rate, 1)}
         result["rate_ratio"] = round(cost.images / cost.seconds / rate, 3)
         result["cpu_ratio"] = round((best.cpu / best.images) / (cost.cpu / cost.images), 3)
-    if given.forms:
-        server = [*flags, *shlex.split(given.server_flags)]
-        result["forms"] = forms(given.photos, given.connections, server, wrk.find(given.wrk))
-        best_step = max(each["images_per_second"] for each in result["forms"])
-        result["forms_ratio"] = round(cost.images / cost.seconds / best_step, 3)
     print(json.dumps(result))
 
 

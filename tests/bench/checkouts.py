@@ -32,11 +32,10 @@ from typing import Any
 
 from PIL import Image
 
-from tests.bench import gpu_samples, wrk
+from tests.bench import wrk
+from tests.bench.gpu_samples import cuda_stack, describe
 from tests.bench.images import jpegs, subsampled
-from tests.bench.load import raw_post
-from tests.bench.plan import BOUNDARY, multipart
-from tests.bench.stack import cuda_stack
+from tests.bench.load import forms, raw_post
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
 
@@ -50,7 +49,6 @@ QUIET, QUIET_WITHIN = 3, 60
 measured, and seconds until it is measured in any case."""
 
 CLASSIFY = "/classify?top_k=1"
-FORM = f"multipart/form-data; boundary={BOUNDARY.decode()}"
 BLUR = "/filter?name=gaussian_blur&sigma=2&format=jpeg"
 
 
@@ -67,15 +65,13 @@ class Kind:
 def kinds(count: int) -> list[Kind]:
     """Return every kind of load, made of the same `count` photos."""
     photos = [subsampled(photo) for photo in jpegs(count)[1]]
-    raw = [raw_post(CLASSIFY, photo, "image/jpeg") for photo in photos]
-    blurred = [raw_post(BLUR, photo, "image/jpeg") for photo in photos]
+    raw = [raw_post(CLASSIFY, photo) for photo in photos]
+    blurred = [raw_post(BLUR, photo) for photo in photos]
     pngs = [raw_post(CLASSIFY, _png(photo), "image/png") for photo in photos[:32]]
-    groups = [[photos[(n + k) % count] for k in range(16)] for n in range(0, count, 16)]
-    forms = [raw_post(CLASSIFY, multipart(group), FORM) for group in groups]
     return [
         Kind("alone", raw, connections=1),
         Kind("raw", raw),
-        Kind("multipart", forms, images=16),
+        Kind("multipart", forms(CLASSIFY, photos), images=16),
         Kind("filter", blurred),
         Kind("png", pngs),
     ]
@@ -208,7 +204,7 @@ def main() -> None:
         "command": shlex.join(["python", "-m", "tests.bench.checkouts", *sys.argv[1:]]),
         "old": options.old_revision or _revision(options.old),
         "new": _revision(ROOT),
-        "gpu": gpu_samples.describe(),
+        "gpu": describe(),
         "stack": cuda_stack(),
         "cores": len(os.sched_getaffinity(0)),
         "seconds_each": options.seconds,

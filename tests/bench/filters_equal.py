@@ -14,7 +14,7 @@ from dataclasses import asdict
 
 import torch
 
-from tests.bench.stack import cuda_stack
+from tests.bench.gpu_samples import cuda_stack
 from tests.gpu.equality import MAX_PIXELS, NAMES, SIZES, compared, runner
 from workers.engines.cuda.engine import CudaEngine
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from tests.bench.gpu_peers import by_cupyx, by_torchvision
-from tests.bench.stack import cuda_stack
+from tests.bench.gpu_samples import cuda_stack
 from workers.engines.cuda.kernels import Kernels
 from workers.filters.base import Filter
 from workers.filters.registry import FILTERS, parse_one

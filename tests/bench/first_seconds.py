@@ -12,13 +12,11 @@ python -m tests.bench.first_seconds [--connections 128] [--seconds 24] [--photos
 """
 
 import argparse
-import http.client
+import asyncio
 import json
 import multiprocessing
 import os
-import selectors
 import shlex
-import socket
 import statistics
 import sys
 import tempfile
@@ -29,69 +27,23 @@ from typing import Any
 
 from tests.bench.gpu_samples import describe
 from tests.bench.images import jpegs, subsampled
+from tests.bench.load import Connections, Reply, closed_loop, raw_post
+from tests.bench.subject import answers as answered
 from tests.bench.subject import started
 from tests.ports import free_port
 
 PATIENCE = 300.0
-PIECE = 1 << 16
 
-Answers = list[tuple[float, float, bool]]
-"""The end of each answer on the monotonic clock, its latency in seconds, and whether it was 200."""
+Answers = list[Reply]
 
 
-class Connection:
-    """A kept connection with one request under way."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._read = b""
-        self._sent = 0.0
-
-    def ask(self, request: bytes) -> None:
-        """Send a request; the server reads it whole, so this does not wait long."""
-        self._read, self._sent = b"", time.monotonic()
-        self.socket.sendall(request)
-
-    def answered(self) -> tuple[float, float, bool] | None:
-        """Read what came; return the answer once it is whole."""
-        piece = self.socket.recv(PIECE)
-        if not piece:
-            raise ConnectionError("the server closed a connection")
-        self._read += piece
-        head, end, body = self._read.partition(b"\r\n\r\n")
-        if not end:
-            return None
-        length = int(head.lower().partition(b"content-length:")[2].split(None, 1)[0])
-        if len(body) < length:
-            return None
-        now = time.monotonic()
-        return now, now - self._sent, head.startswith(b"HTTP/1.1 200")
-
-
-def load(
+def _load(
     port: int, connections: int, photos: list[bytes], ready: Event, seconds: float, found: Any
 ) -> None:
     """Ask over `connections` from the moment that the server is `ready`; put the answers."""
-    requests = [
-        b"POST /classify?top_k=1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (len(photo), photo)
-        for photo in photos
-    ]
+    requests = [raw_post("/classify?top_k=1", photo) for photo in photos]
     ready.wait()
-    answers: Answers = []
-    end, turn = time.monotonic() + seconds, os.getpid()
-    with selectors.DefaultSelector() as selector:
-        for _ in range(connections):
-            made = Connection(port)
-            selector.register(made.socket, selectors.EVENT_READ, made)
-            made.ask(requests[(turn := turn + 1) % len(requests)])
-        while time.monotonic() < end:
-            for key, _ in selector.select(0.1):
-                if (answer := key.data.answered()) is not None:
-                    answers.append(answer)
-                    key.data.ask(requests[(turn := turn + 1) % len(requests)])
-    found.put(answers)
+    found.put(asyncio.run(closed_loop(Connections(port), requests, connections, seconds)))
 
 
 def one_start(options: argparse.Namespace, photos: list[bytes], folder: Path) -> dict[str, Any]:
@@ -101,7 +53,7 @@ def one_start(options: argparse.Namespace, photos: list[bytes], folder: Path) ->
     share, more = divmod(options.connections, options.clients)
     clients = [
         context.Process(
-            target=load,
+            target=_load,
             args=(port, share + (number < more), photos, ready, options.seconds, found),
             daemon=True,
         )
@@ -110,12 +62,12 @@ def one_start(options: argparse.Namespace, photos: list[bytes], folder: Path) ->
     for each in clients:
         each.start()
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--grace", "0"]
-    begun = [0.0]
+    begun, is_up = [0.0], answered("/readyz")
 
-    def is_ready(_port: int, _log: Path) -> bool:
+    def is_ready(_port: int, log: Path) -> bool:
         end = time.monotonic() + 0.2
         while time.monotonic() < end:
-            if _ready(port):
+            if is_up(port, log):
                 begun[0] = time.monotonic()
                 ready.set()
                 return True
@@ -129,33 +81,22 @@ def one_start(options: argparse.Namespace, photos: list[bytes], folder: Path) ->
         ]
         to_ready = subject.seconds_to_ready
     seconds = [_second(answers, begun[0] + n) for n in range(int(options.seconds))]
-    later = [each for each in answers if each[0] - begun[0] >= options.later]
+    later = [each for each in answers if each.at - begun[0] >= options.later]
     rate = round(len(later) / (options.seconds - options.later), 1)
-    shown = {"rate": rate, **_latency([each[1] for each in later])}
+    shown = {"rate": rate, **_latency([each.seconds for each in later])}
     first = seconds[0]
     return {
         "seconds_to_ready": to_ready,
         "first_rate_by_later": round(first["rate"] / rate, 3),
         "first_p99_by_later": round(first["p99_ms"] / shown["p99_ms"], 2),
-        "errors": sum(not each[2] for each in answers),
+        "errors": sum(each.status != 200 for each in answers),
         "later": shown,
         "seconds": seconds,
     }
 
 
-def _ready(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 def _second(answers: Answers, begin: float) -> dict[str, float]:
-    latencies = [latency for at, latency, _ in answers if begin <= at < begin + 1]
+    latencies = [each.seconds for each in answers if begin <= each.at < begin + 1]
     return {"rate": len(latencies), **_latency(latencies)}
 
 

@@ -54,7 +54,6 @@ from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled
-from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import answers
 from tests.fakes import FakeEngine
 from workers.ipc.frames import Welcome
@@ -186,10 +185,8 @@ def loads() -> tuple[str, dict[str, Load]]:
     """Return the source of the images, and both kinds of load."""
     source, photos = jpegs(IMAGES)
     files = [subsampled(photo) for photo in photos]
-    raw = [load.raw_post("/classify", file, "image/jpeg") for file in files]
-    kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-    bodies = [multipart(files[n : n + EACH]) for n in range(0, len(files) - EACH + 1, EACH)]
-    forms = [load.raw_post("/classify", body, kind) for body in bodies]
+    raw = [load.raw_post("/classify", file) for file in files]
+    forms = load.forms("/classify", files, EACH)
     return source, {"raw": Load(raw, 1, 64), "multipart": Load(forms, EACH, 8)}
 
 

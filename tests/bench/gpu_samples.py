@@ -3,6 +3,7 @@
 import shutil
 import statistics
 import subprocess
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -58,6 +59,15 @@ class GpuSamples:
 def describe() -> str | None:
     """Return the first GPU's name, its driver and its memory."""
     return _ask("name,driver_version,memory.total")
+
+
+def cuda_stack() -> dict[str, str | None] | None:
+    """Return the versions of torch, of its CUDA, of CuPy, NVRTC and nvJPEG; None without CuPy."""
+    if find_spec("cupy") is None:
+        return None
+    from workers.engines.cuda.kernels import versions
+
+    return versions()
 
 
 def _known() -> tuple[str, ...]:

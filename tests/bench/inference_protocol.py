@@ -7,12 +7,11 @@ of `--seconds` for each form. Every image is a photo of 500 × 375, and every an
 - `encoded`: `--each` JPEGs as the tensor IMAGE (BYTES).
 - `samples`: their decoded samples as PIXELS (UINT8), 562,500 bytes each.
 - `inputs`: the network's input as INPUT (FP32), 602,112 bytes each, made as torchvision makes it.
-- `inputs_json` (only with `--json`): the same as numbers in JSON, one image a request.
 
-All tensors but the last stand behind the JSON. For each form the result has the images a second,
+All tensors stand behind the JSON. For each form the result has the images a second,
 the CPU milliseconds of all processes of the server for each image, and the bytes of an image. Only
 ratios within one run mean something on a busy machine. `sender_cpu_share` is the share of a core
-that the load itself took in each of its processes: near 1 it is the limit, not the server.
+that the load itself took: near 1 it is the limit, not the server.
 
 Run: python -m tests.bench.inference_protocol [--seconds 4] [--rounds 3] [--flags FLAGS]
 """
@@ -22,7 +21,6 @@ import io
 import json
 import statistics
 import sys
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +30,6 @@ from models.domain.image import Image
 from models.networks.resnet18 import RESNET18
 from tests.bench import load
 from tests.bench.images import jpegs
-from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import Subject, darkroom
 from workers.preprocess import crop
 
@@ -44,16 +41,13 @@ FILES = 32
 def main() -> None:
     """Measure, and print the result as JSON."""
     options = _options()
-    forms = _requests(options.each, with_json=options.json)
+    forms = _requests(options.each)
     measured: dict[str, list[dict[str, float]]] = {name: [] for name in forms}
-    with (
-        darkroom("--log-level", "error", *options.flags.split()) as server,
-        ProcessPoolExecutor(options.senders) as senders,
-    ):
+    with darkroom("--log-level", "error", *options.flags.split()) as server:
         for number in range(-1, options.rounds):  # the first round warms up, and is not counted
             for name, (requests, images) in forms.items():
                 seconds = 1.0 if number < 0 else options.seconds
-                found = _measured(server, senders, options, requests, images, seconds)
+                found = _measured(server, options.connections, requests, images, seconds)
                 if number >= 0:
                     measured[name].append(found)
                     print(name, found, file=sys.stderr)
@@ -65,54 +59,37 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--each", type=int, default=8, help="images of a request")
-    parser.add_argument("--connections", type=int, default=4, help="of each sender")
-    parser.add_argument("--senders", type=int, default=1, help="processes that send")
+    parser.add_argument("--connections", type=int, default=4, help="at a time")
     parser.add_argument("--flags", default="", help="flags of `darkroom serve`")
-    parser.add_argument("--json", action="store_true", help="measure numbers in JSON too")
     return parser.parse_args()
 
 
 def _measured(
-    server: Subject,
-    senders: ProcessPoolExecutor,
-    options: argparse.Namespace,
-    requests: list[bytes],
-    images: int,
-    seconds: float,
+    server: Subject, connections: int, requests: list[bytes], images: int, seconds: float
 ) -> dict[str, float]:
     """Send requests of `images` images each for some seconds; return rate and cost of an image."""
     before = server.all_cpu_seconds()
-    sending = [
-        senders.submit(load.run, server.port, requests, options.connections, seconds)
-        for _ in range(options.senders)
-    ]
-    reports = [each.result() for each in sending]
+    report = load.run(server.port, requests, connections, seconds)
     spent = server.all_cpu_seconds() - before
-    if failures := sum(each.failures for each in reports):
-        raise RuntimeError(f"{failures} requests failed")
-    done = images * sum(each.requests for each in reports)
+    if report.failures:
+        raise RuntimeError(f"{report.failures} requests failed")
     return {
-        "images_per_s": round(images * sum(each.per_second for each in reports), 1),
-        "cpu_ms_per_image": round(spent / done * 1e3, 3),
-        "sender_cpu_share": max(each.generator_cpu_share for each in reports),
+        "images_per_s": round(images * report.per_second, 1),
+        "cpu_ms_per_image": round(spent / (images * report.requests) * 1e3, 3),
+        "sender_cpu_share": report.generator_cpu_share,
     }
 
 
-def _requests(each: int, *, with_json: bool) -> dict[str, tuple[list[bytes], int]]:
+def _requests(each: int) -> dict[str, tuple[list[bytes], int]]:
     """Return the requests of each form, and the number of images in one of them."""
     files = [_resized(data) for data in jpegs(FILES)[1]]
     groups = [files[n : n + each] for n in range(0, len(files) - each + 1, each)]
-    kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-    path = "/classify?top_k=1"
-    forms: dict[str, tuple[list[bytes], int]] = {
-        "classify": ([load.raw_post(path, multipart(group), kind) for group in groups], each),
-        "encoded": ([encoded(group) for group in groups], each),
+    return {
+        "classify": (load.forms("/classify?top_k=1", files, each), each),
+        "encoded": ([_encoded(group) for group in groups], each),
         "samples": ([_tensor("PIXELS", "UINT8", _samples(group)) for group in groups], each),
         "inputs": ([_tensor("INPUT", "FP32", _inputs(group)) for group in groups], each),
     }
-    if with_json:
-        forms["inputs_json"] = ([_numbers(_inputs(files[:1]))], 1)
-    return forms
 
 
 def _resized(data: bytes) -> bytes:
@@ -134,7 +111,7 @@ def _inputs(files: list[bytes]) -> NDArray[np.float32]:
     return np.ascontiguousarray(normalised.transpose(0, 3, 1, 2), np.float32)
 
 
-def encoded(files: list[bytes]) -> bytes:
+def _encoded(files: list[bytes]) -> bytes:
     """Return a request for the best class of each file."""
     raw = b"".join(len(data).to_bytes(4, "little") + data for data in files)
     return _request("IMAGE", "BYTES", [len(files)], raw)
@@ -144,22 +121,13 @@ def _tensor(name: str, datatype: str, values: "NDArray[np.generic]") -> bytes:
     return _request(name, datatype, list(values.shape), values.tobytes())
 
 
-def _head(tensor: dict[str, object]) -> bytes:
-    outputs = [{"name": "SCORES", "parameters": {"classification": 1}}]
-    return json.dumps({"inputs": [tensor], "outputs": outputs}).encode()
-
-
 def _request(name: str, datatype: str, shape: list[int], raw: bytes) -> bytes:
     tensor: dict[str, object] = {"name": name, "datatype": datatype, "shape": shape}
-    head = _head(tensor | {"parameters": {"binary_data_size": len(raw)}})
-    kind = f"application/octet-stream\r\nInference-Header-Content-Length: {len(head)}"
-    return load.raw_post(PATH, head + raw, kind)
-
-
-def _numbers(values: NDArray[np.float32]) -> bytes:
-    tensor: dict[str, object] = {"name": "INPUT", "datatype": "FP32", "shape": list(values.shape)}
-    data = values.reshape(-1).tolist()
-    return load.raw_post(PATH, _head(tensor | {"data": data}), "application/json")
+    tensor["parameters"] = {"binary_data_size": len(raw)}
+    outputs = [{"name": "SCORES", "parameters": {"classification": 1}}]
+    head = json.dumps({"inputs": [tensor], "outputs": outputs}).encode()
+    length = f"Inference-Header-Content-Length: {len(head)}\r\n"
+    return load.raw_post(PATH, head + raw, "application/octet-stream", length)
 
 
 def _result(
@@ -186,7 +154,7 @@ def _result(
         "rounds": options.rounds,
         "seconds": options.seconds,
         "images_of_a_request": options.each,
-        "connections": options.connections * options.senders,
+        "connections": options.connections,
         "flags": options.flags,
         "forms": found,
         "by_encoded": ratios,

@@ -14,17 +14,14 @@ All clients have one address. Run: python -m tests.bench.overload [--seconds 10]
 import argparse
 import asyncio
 import json
-import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
+from tests.bench.load import Connections, Reply, closed_loop, open_loop, percentile, raw_post
 from tests.bench.subject import Subject, darkroom, family, thread_seconds
-from tests.bench.traffic import Connections, Reply, Request, percentile
 from tests.pictures import jpeg
 
 FLAGS = ("--weights", "random", "--gpus", "0", "--log-level", "warning")
@@ -74,42 +71,6 @@ def resident(process_id: int) -> int:
     return total >> 10
 
 
-async def closed_loop(connections: Connections, request: Request, seconds: float) -> float:
-    """Return the answers per second with `CLOSED_LOOP` requests under way."""
-    end, done = time.monotonic() + seconds, 0
-
-    async def one() -> None:
-        nonlocal done
-        while time.monotonic() < end:
-            reply = await connections.ask(request)
-            done += reply.status == 200 and reply.at <= end
-
-    await asyncio.gather(*(one() for _ in range(CLOSED_LOOP)))
-    return done / seconds
-
-
-async def open_loop(
-    connections: Connections,
-    request: Request,
-    rate: float,
-    seconds: float,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> list[Reply]:
-    """Send requests at a mean rate, and wait for the answer of each."""
-    chance, tasks = random.Random(1), list[asyncio.Task[Reply]]()
-    start = due = time.monotonic()
-    look = start
-    while due < start + seconds:
-        if (early := due - time.monotonic()) > 0:
-            await asyncio.sleep(early)
-        tasks.append(asyncio.create_task(connections.ask(request)))
-        due += chance.expovariate(rate)
-        if time.monotonic() > look + 0.5:
-            look = time.monotonic()
-            meanwhile()
-    return list(await asyncio.gather(*tasks))
-
-
 @dataclass(frozen=True, slots=True)
 class Spent:
     """CPU seconds of this program, of the server's event loop, and of its other threads."""
@@ -156,7 +117,7 @@ def phase(
     )
 
 
-async def recovery(connections: Connections, request: Request, alone: float) -> float | None:
+async def recovery(connections: Connections, request: bytes, alone: float) -> float | None:
     """Return the seconds until a lone request is answered as before; None if that takes more than
     20.
     """
@@ -169,19 +130,16 @@ async def recovery(connections: Connections, request: Request, alone: float) -> 
     return None
 
 
-def note_memory(subject: Subject, seen: list[int]) -> None:
-    """Add the memory that the server holds now, in bytes."""
-    seen.append(resident(subject.process.pid))
-
-
 async def measure(subject: Subject, seconds: float, factors: list[float]) -> dict[str, object]:
     """Measure all loads, and the recovery after each."""
-    request = Request("/filter?name=nl_means", jpeg(1, 120, 90), DEADLINE_MS)
+    deadline = f"X-Deadline-Ms: {DEADLINE_MS}\r\n"
+    request = raw_post("/filter?name=nl_means", jpeg(1, 120, 90), more=deadline)
     connections = Connections(subject.port)
     for _ in range(3):
         await connections.ask(request)
     alone = min([(await connections.ask(request)).seconds for _ in range(5)])
-    capacity = await closed_loop(connections, request, seconds / 2)
+    answers = await closed_loop(connections, [request], CLOSED_LOOP, seconds / 2)
+    capacity = sum(each.status == 200 for each in answers) / (seconds / 2)
     if not capacity:
         raise RuntimeError("the server answers nothing with 200")
     print(f"alone {alone * 1e3:.0f} ms, capacity {capacity:.1f}/s", file=sys.stderr)
@@ -189,13 +147,11 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
     for factor in factors:
         memory = [resident(subject.process.pid)]
         start, before = time.monotonic(), Spent.so_far(subject)
-        replies = await open_loop(
-            connections,
-            request,
-            capacity * factor,
-            seconds,
-            partial(note_memory, subject, memory),
-        )
+
+        def note(memory: list[int] = memory) -> None:
+            memory.append(resident(subject.process.pid))
+
+        replies = await open_loop(connections, [request], capacity * factor, seconds, note)
         spent = Spent.so_far(subject) - before
         phases.append(phase(factor, replies, start, seconds, max(memory), spent))
         last = max(reply.at for reply in replies)

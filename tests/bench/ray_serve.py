@@ -1,4 +1,4 @@
-"""A worker behind Ray Serve against the same worker in this process: throughput and latency.
+"""A worker behind Ray Serve against the same worker in this process: throughput.
 
 Method. One worker on one core (`--threads 1`, ResNet18 in fp32) is a replica of Ray Serve, another
 one of the same settings is in threads of this process, and both are asked through their backends.
@@ -10,13 +10,7 @@ machine with a higher `load` (load average) than cores does not give. Ray's work
 priority here as this process (`RAY_worker_niceness=0`; by default Ray sets 15), and this process
 and the replica have the event loops of the application (`ONE_LOOP`).
 
-Requests of one image are sent one after the other, to both in turn. Added latency is the difference
-of the medians of the time outside the worker, by its trace: on a shared machine the forward pass
-itself varies more than what is measured here. `transport` has a device that computes nothing: the
-images a second that one front end can send, in requests of 1, 16 and 64, with the CPU time of the
-front end's process for each image.
-
-Run: python -m tests.bench.ray_serve [--windows 5] [--seconds 4] [--latencies 300]
+Run: python -m tests.bench.ray_serve [--windows 5] [--seconds 4]
 """
 
 import argparse
@@ -25,9 +19,9 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +31,9 @@ from models.domain.backend import Backend
 from models.domain.image import Jpeg
 from models.domain.job import Job, Operation
 from models.settings import Settings
-from tests.fakes import first_sample
+from tests.bench.subject import TICKS, family
 from tests.pictures import drawing, encoded
-from tests.ray_cluster import HeldReplica, running_ray
-from tests.worker_fixture import wait_until
+from tests.ray_cluster import running_ray
 from workers.backends.in_process import LocalBackend
 from workers.cluster import RayBackend
 from workers.operations import Classify
@@ -79,35 +72,15 @@ async def rate(
     return done / (time.perf_counter() - began), done
 
 
-async def latency(backend: Backend, job: Job) -> tuple[float, float]:
-    """Return the seconds of a request of one image, and those of them outside the worker."""
-    began = time.perf_counter()
-    trace = (await backend.run(job)).trace
-    seconds = time.perf_counter() - began
-    return seconds, seconds - trace.queue - trace.upload - trace.compute - trace.download
-
-
 def cpu_of_replicas() -> float:
     """Return the CPU seconds of the replicas below this process (proc(5))."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    spent: dict[int, float] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            names[int(folder.name)] = (folder / "cmdline").read_text()
-        except OSError:  # it has ended meanwhile
-            continue
-        parents[int(folder.name)] = int(fields[1])
-        spent[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def is_mine(pid: int) -> bool:
-        while pid > 1 and pid != os.getpid():
-            pid = parents.get(pid, 0)
-        return pid == os.getpid()
-
-    replicas = [pid for pid, name in names.items() if name.startswith("ray::ServeReplica")]
-    return sum([spent[pid] for pid in replicas if is_mine(pid)])
+    spent = 0.0
+    for pid in family(os.getpid()):
+        with suppress(OSError):  # it has ended meanwhile
+            if Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::ServeReplica"):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                spent += (int(fields[11]) + int(fields[12])) / TICKS
+    return spent
 
 
 async def compared(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
@@ -132,48 +105,21 @@ async def compared(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
             spent["here" if backend is here else "ray_front_end"] += own
             spent["ray_replica"] += other if backend is ray else 0.0
             done[name] += images
-    times: dict[str, list[tuple[float, float]]] = {"here": [], "ray": []}
-    for number in range(given.latencies):
-        for name, backend in (("here", here), ("ray", ray)):
-            times[name].append(await latency(backend, jobs[number % PHOTOS]))
     await ray.aclose()
     await here.aclose()
     cpu = {name: each * 1e3 / done[name.split("_")[0]] for name, each in spent.items()}
     medians = {name: statistics.median(each) for name, each in rates.items()}
-    p50 = {name: statistics.median(x for x, _ in each) * 1e3 for name, each in times.items()}
-    outside = {name: statistics.median(x for _, x in each) * 1e3 for name, each in times.items()}
     return {
         "images_per_second": {name: [round(x, 2) for x in each] for name, each in rates.items()},
         "ratio": round(medians["ray"] / medians["here"], 3),
         "cpu_ms_per_image": {name: round(each, 2) for name, each in cpu.items()},
         "ratio_by_cpu": round(cpu["here"] / cpu["ray_replica"], 3),
-        "p50_ms": {name: round(each, 2) for name, each in p50.items()},
-        "outside_p50_ms": {name: round(each, 2) for name, each in outside.items()},
-        "added_p50_ms": round(outside["ray"] - outside["here"], 2),
     }
 
 
-async def transported(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
-    """Return what one front end can send to a device that computes nothing."""
-    backend = RayBackend(handle)
-    await wait_until(lambda: backend.load().alive)
-    jobs = [Job(Classify(network="a"), each) for each in photos()]
-    found = {}
-    for images in (1, IMAGES, 64):
-        cpu = time.process_time()
-        per_second, done = await rate(backend, jobs, images, CLIENTS, given.seconds)
-        spent = (time.process_time() - cpu) / done
-        found[str(images)] = {
-            "images_per_second": round(per_second),
-            "front_end_cpu_us": round(spent * 1e6),
-        }
-    await backend.aclose()
-    return found
-
-
 async def measured(given: argparse.Namespace) -> dict[str, Any]:
-    """Deploy both replicas, one after the other; what blocks runs in threads, because Ray's router
-    needs this loop all the time.
+    """Deploy the replica; what blocks runs in threads, because Ray's router needs this loop all the
+    time.
     """
     from ray import serve
 
@@ -190,12 +136,6 @@ async def measured(given: argparse.Namespace) -> dict[str, Any]:
     )
     handle = await asyncio.to_thread(serve.run, workers, name="a", route_prefix=None)
     found = await compared(handle, given)
-    await asyncio.to_thread(serve.delete, "a")
-    deployed = serve.deployment(HeldReplica)
-    with tempfile.TemporaryDirectory() as folder:
-        held = deployed.options(max_ongoing_requests=64, **common).bind(folder, first_sample)
-        handle = await asyncio.to_thread(serve.run, held, name="b", route_prefix=None)
-        found["transport"] = await transported(handle, given)
     return found
 
 
@@ -204,7 +144,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--latencies", type=int, default=300)
     given = parser.parse_args()
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's name)
     os.environ |= ONE_LOOP  # before Ray is imported, as in the processes of front ends

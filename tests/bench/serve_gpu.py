@@ -1,170 +1,272 @@
 """Darkroom on a GPU over HTTP, against the device's own rates and against what users run today.
 
-Method. All on one machine, one part after another, each in a process of its own that is ended with
-all it started. Images are photos, once as they are (`mixed` subsamplings, about 115 kB) and once
-re-encoded by Pillow at quality 90 with 4:2:0 chroma (`subsampled`, about 68 kB). Bodies are raw
-(`POST /classify?top_k=1`, one image) or multipart with 16 images; `filtered` asks for the image
-blurred instead, and is held against decoding by the engines and encoding on all cores alone. wrk is
-the load: a closed loop, up to four threads, every photo in turn, all answers read. A status that is
-not 200, a failed image inside a 200, a broken connection and an answer later than ten seconds are
-errors. After a warm-up there is one run for each number of connections, begun when what the run
-before left is answered. The fastest without errors counts, and p50 at one connection is the latency
-of an image alone. wrk has no rate control, so p99 at half the highest rate comes from an open loop
-(open_loop.py): four Python processes, Poisson arrivals. Cores used are CPU seconds by elapsed
-seconds, from /proc for the server, by role, and from wait for wrk; a GPU's utilisation is nvidia-
-smi's, every 200 ms. The device's own rates are measured by engine_rates.py on the same images. The
-peers (peers/) have the same weights, decode with Pillow and get the same `subsampled` raw bodies
-from the same wrk; the share of labels that agree with Darkroom's is shown.
+Method. All on one machine, one part after another. Images are photos, once as they are (`mixed`
+subsamplings, about 115 kB) and once re-encoded by Pillow at quality 90 with 4:2:0 chroma
+(`subsampled`, about 68 kB). Bodies are raw (`POST /classify?top_k=1`, one image) or multipart with
+16 images; `filtered` asks for the image blurred instead, and is held against decoding by the
+engines and encoding on all cores alone. wrk is the load: a closed loop, up to four threads, every
+photo in turn, all answers read. A status that is not 200, a failed image inside a 200, a broken
+connection and an answer later than ten seconds are errors. After a warm-up there is one run for
+each number of connections, begun when what the run before left is answered. The fastest without
+errors counts, and p50 at one connection is the latency of an image alone. wrk has no rate control,
+so p99 at half the highest rate comes from an open loop: four Python processes, Poisson arrivals.
+Cores used are CPU seconds by elapsed seconds, from /proc for the server, by role, and from wait for
+wrk; a GPU's utilisation is nvidia-smi's, every 200 ms. The device's own rates are measured by
+engine_rates.py on the same images. The peers (peers/) have the same weights, decode with Pillow and
+get the same `subsampled` raw bodies from the same wrk; the share of labels that agree with
+Darkroom's is shown.
 
-Run: python -m tests.bench.serve_gpu [--quick] [--photos FOLDER] [--wrk PATH] [--weights bundled]
-[--part NAME ...] [--skip NAME ...] [--logs FILE]
+Run: python -m tests.bench.serve_gpu [--photos FOLDER] [--wrk PATH] [--weights bundled]
+[--seconds 4] [--front-ends 8] [--darkroom FLAGS] [--part NAME ...] [--out FILE]
 
 Without a GPU everything but the device's own rates runs on the CPU, to try the benchmark itself.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import platform
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from models.networks.resnet18 import BUNDLED
 from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
-from tests.bench.parts import PARTS
-from tests.bench.plan import Plan
-from tests.bench.ratios import compared
-from tests.bench.stack import cuda_stack
-from tests.bench.subject import family, tail
+from tests.bench.load import Connections, Reply, forms, open_loop, percentile, raw_post
+from tests.bench.subject import Subject, answers, says, started
+from tests.ports import free_port
 
-LIMITS = {
-    "darkroom": 220,
-    "filtered": 80,
-    "engines": 80,
-    "litserve": 130,
-    "naive_8": 70,
-    "naive_1": 60,
-}
-QUICK_LIMITS = {
-    "darkroom": 80,
-    "filtered": 50,
-    "engines": 40,
-    "litserve": 50,
-    "naive_8": 40,
-    "naive_1": 30,
-}
-WHOLE, QUICK_WHOLE = 470, 145
-"""Seconds that a run may take at most, if --limit says nothing else."""
+CONNECTIONS, OF_FORMS, OF_PEERS = (1, 32, 64, 128, 256, 512), (16, 32, 64), (1, 16, 64, 128)
+LABELS = "/classify?top_k=1"
+BLURRED = "/filter?name=gaussian_blur&sigma=2&format=jpeg"
+EACH = 16
+"""Images of a form."""
 
-LITSERVE = ["--workers 10 --batch 32 --wait 0.005", "--workers 10 --batch 64 --wait 0.01"]
+SENDERS = 4
+"""Processes of the open loop."""
 
+LABELLED = 48
+"""Images whose labels are compared between services."""
 
-def _arguments() -> argparse.Namespace:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="fewer and shorter runs")
-    arguments.add_argument("--photos", type=Path, help="a folder of JPEGs")
-    arguments.add_argument("--count", type=int, default=196, help="photos at most")
-    arguments.add_argument("--wrk", help="wrk's path, if it is not on the PATH")
-    arguments.add_argument("--weights", default="bundled", help="bundled, or a file")
-    arguments.add_argument("--seconds", type=float, help="of each run; wrk rounds them")
-    arguments.add_argument("--front-ends", default="8", help="a number, or auto")
-    arguments.add_argument("--darkroom", default="", help="more flags for darkroom serve")
-    arguments.add_argument("--litserve", action="append", help="flags of one configuration")
-    arguments.add_argument("--part", nargs="+", choices=PARTS, help="these parts only")
-    arguments.add_argument("--limit", type=float, help="seconds for the whole run")
-    arguments.add_argument("--skip", nargs="+", choices=PARTS, default=[])
-    arguments.add_argument("--logs", type=Path, help="a file for the ends of all logs")
-    return arguments.parse_args()
+DRAINING = 8
+"""Requests one after the other between two runs: they are answered after those of the last run."""
+
+PATIENCE = 75.0
+"""Seconds after which a server that is not ready is given up."""
+
+LITSERVE = ("--workers 10 --batch 32 --wait 0.005", "--workers 10 --batch 64 --wait 0.01")
+PARTS = ("darkroom", "filtered", "engines", "litserve", "naive_8", "naive_1")
+
+Found = dict[str, Any]
 
 
-def _plan(options: argparse.Namespace, folder: str) -> Plan:
-    quick = options.quick
-    bundled = options.weights == BUNDLED.name
-    variants = options.litserve or LITSERVE[: 1 if quick else 2]
-    return Plan(
-        folder=folder,
-        wrk=wrk.find(options.wrk),
-        weights=options.weights,
-        weights_file=str(BUNDLED.path if bundled else Path(options.weights).resolve()),
-        darkroom=_darkroom_flags(options),
-        seconds=options.seconds or (2 if quick else 4),
-        patience=45 if quick else 75,
-        warm_up=min(options.seconds or 3, 1 if quick else 3),
-        connections=[1, 64, 256] if quick else [1, 32, 64, 128, 256, 512],
-        multipart_connections=[16] if quick else [16, 32, 64],
-        peer_connections=[1, 64] if quick else [1, 16, 64, 128],
-        litserve=[shlex.split(variant) for variant in variants],
-    )
+class Bench:
+    """Images as requests in files, and the measurements of one run."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder, self.wrk = options, folder, wrk.find(options.wrk)
+        self.source, photos = jpegs(196)
+        if options.photos:
+            self.source, photos = "photos", [each.read_bytes() for each in _files(options.photos)]
+        self.sets = {"subsampled": [subsampled(each) for each in photos], "mixed": photos}
+        self.on_gpu = gpu_samples.describe() is not None
+
+    def requests(self, images: str, path: str, each: int = 1) -> Path:
+        """Return the file of an image set as requests, with `each` images a form if not 1."""
+        file, found = self.folder / f"{images}-{each}-{path.count('=')}", self.sets[images]
+        raw = [raw_post(path, jpeg) for jpeg in found]
+        wrk.write_requests(file, raw if each == 1 else forms(path, found, each))
+        return file
+
+    def darkroom(self) -> list[str]:
+        """Return the command of a server that refuses nothing at this load."""
+        flags = ["--front-ends", self.options.front_ends, "--weights", self.options.weights]
+        flags += ["--log-level", "warning", "--max-images-in-flight", "8192"]
+        if self.on_gpu:
+            flags += ["--gpus", "auto", "--max-batch-size", "64"]
+        words = [sys.executable, "-m", "app.cli", "serve", *flags]
+        return words + shlex.split(self.options.darkroom)
+
+    def curve(
+        self, subject: Subject, requests: Path, connections: Sequence[int], each: int = 1
+    ) -> Found:
+        """Run wrk once for each number of connections, after a warm-up; the best counts."""
+        wrk.run(self.wrk, subject.port, requests, max(connections), 3)
+        points: list[Found] = []
+        with gpu_samples.GpuSamples() as gpu:
+            for n in connections:
+                self.labels(
+                    subject.port, lambda _: {"class_id": 0}, DRAINING
+                )  # the last run's rest
+                before, start = subject.cpu_seconds(), time.monotonic()
+                report = wrk.run(self.wrk, subject.port, requests, n, self.options.seconds)
+                cores = _cores(before, subject.cpu_seconds(), time.monotonic() - start)
+                rate = round(report.per_second * each, 1)
+                point = {"images_per_second": rate, **asdict(report), "server_cores": cores}
+                points.append(point)
+                print(requests.name, point, flush=True)
+        clean = [point for point in points if not point["errors"]] or points
+        return {
+            "best": max(clean, key=lambda point: float(point["images_per_second"])),
+            "p50_ms_at_1": next((p["p50_ms"] for p in points if p["connections"] == 1), None),
+            "images_per_second": {p["connections"]: p["images_per_second"] for p in points},
+            "errors": {p["connections"]: p["errors"] for p in points if p["errors"]},
+            "gpu_percent": gpu.means,
+        }
+
+    def labels(self, port: int, best: Callable[[Any], Any], count: int = LABELLED) -> list[int]:
+        """Return the best class of the first images."""
+        kind, found = {"Content-Type": "image/jpeg"}, []
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            for jpeg in self.sets["subsampled"][:count]:
+                reply = client.post(LABELS, content=jpeg, headers=kind).raise_for_status()
+                found.append(int(best(reply.json())["class_id"]))
+        return found
+
+    def part(self, name: str) -> Found:
+        """Measure one part."""
+        if name == "engines":
+            return self._engines()
+        if name == "litserve":
+            module = "tests.bench.peers.litserve_app"
+            commands = {flags: ["-m", module, *flags.split()] for flags in LITSERVE}
+            ready = answers("/health")
+            return {flags: self._peer(words, ready) for flags, words in commands.items()}
+        if name.startswith("naive"):
+            processes = int(name.removeprefix("naive_"))
+            words = ["-m", "uvicorn", "tests.bench.peers.naive:app", "--workers", str(processes)]
+            words += ["--no-access-log", "--backlog", "4096"]
+            return self._peer(words, says("Application startup complete", processes))
+        port = free_port()
+        command = [*self.darkroom(), "--port", str(port)]
+        log = self.folder / f"{name}.log"
+        with started(command, port, log, answers("/readyz"), PATIENCE) as subject:
+            found: Found = {"command": command[1:], "seconds_to_ready": subject.seconds_to_ready}
+            measure = self._labelled if name == "darkroom" else self._filtered
+            return found | measure(subject)
+
+    def _labelled(self, subject: Subject) -> Found:
+        found: Found = {}
+        for images in self.sets:
+            raw = self.curve(subject, self.requests(images, LABELS), CONNECTIONS)
+            several = self.requests(images, LABELS, EACH)
+            rate = raw["best"]["per_second"] / 2
+            found[images] = {
+                "raw": raw,
+                "multipart": self.curve(subject, several, OF_FORMS, EACH),
+                "half_rate": self._half(subject.port, images, rate),
+            }
+        first = self.labels(subject.port, lambda answer: answer["results"][0]["predictions"][0])
+        return found | {"labels": first}
+
+    def _half(self, port: int, images: str, rate: float) -> Found:
+        """Return latencies of an open loop at a rate."""
+        with ProcessPoolExecutor(SENDERS) as pool:
+            work = [
+                pool.submit(_sent, port, self.sets[images], rate / SENDERS, self.options.seconds, n)
+                for n in range(SENDERS)
+            ]
+            replies = [reply for each in work for reply in each.result()]
+        seconds = [each.seconds for each in replies]
+        return {
+            "asked_per_second": round(rate, 1),
+            "answered_per_second": round(len(replies) / self.options.seconds, 1),
+            "errors": sum(each.status != 200 for each in replies),
+            "p50_ms": percentile(seconds, 0.5),
+            "p99_ms": percentile(seconds, 0.99),
+        }
+
+    def _filtered(self, subject: Subject) -> Found:
+        paths = {"blurred": BLURRED}
+        if self.on_gpu:
+            paths["blurred_by_gpu"] = f"{BLURRED}&encoder=gpu"
+        return {
+            name: self.curve(subject, self.requests("subsampled", path), CONNECTIONS)
+            for name, path in paths.items()
+        }
+
+    def _engines(self) -> Found:
+        """Return the rates of the device alone, and of the machine's cores at encoding."""
+        if not self.on_gpu:
+            return {}
+        words = [sys.executable, "-m", "tests.bench.engine_rates"]
+        told = subprocess.run(words, capture_output=True, text=True, check=True)
+        found: Found = json.loads(told.stdout.splitlines()[-1])
+        return found
+
+    def _peer(self, words: Sequence[str], ready: Callable[[int, Path], bool]) -> Found:
+        """Measure one peer under the same load, with raw bodies only."""
+        port, weights = free_port(), self.options.weights
+        file = BUNDLED.path if weights == BUNDLED.name else Path(weights).resolve()
+        command = [sys.executable, *words, "--port", str(port)]
+        variables = {"BENCH_WEIGHTS": str(file)}
+        log = self.folder / "peer.log"
+        with started(command, port, log, ready, PATIENCE, variables) as subject:
+            found: Found = {"seconds_to_ready": subject.seconds_to_ready}
+            found |= self.curve(subject, self.requests("subsampled", LABELS), OF_PEERS)
+            return found | {"labels": self.labels(port, lambda answer: answer)}
 
 
-def _darkroom_flags(options: argparse.Namespace) -> list[str]:
-    """Return the flags for a machine with a GPU; at this load they make Darkroom refuse nothing."""
-    flags = ["--front-ends", options.front_ends, "--weights", options.weights]
-    flags += ["--log-level", "warning", "--max-images-in-flight", "8192"]
-    told = subprocess.run(
-        [sys.executable, "-m", "app.cli", "serve", "--help"], capture_output=True, text=True
-    )
-    if "--gpus" in told.stdout and gpu_samples.describe():
-        flags += ["--gpus", "auto", "--max-batch-size", "64"]
-    return flags + shlex.split(options.darkroom)
+def _files(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.suffix.lower() in (".jpg", ".jpeg"))
 
 
-def _write_images(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
-    """Write both image sets as requests; return their source, their number and their mean sizes."""
-    source, photos = jpegs(options.count)
-    if options.photos:
-        paths = sorted(p for p in options.photos.iterdir() if p.suffix.lower() in (".jpg", ".jpeg"))
-        source, photos = "photos", [path.read_bytes() for path in paths[: options.count]]
-    sets = {"subsampled": [subsampled(photo) for photo in photos], "mixed": photos}
-    for name, files in sets.items():
-        plan.write_requests(name, files)
-    sizes = {f"{n}_kB": round(sum(map(len, f)) / len(f) / 1e3, 1) for n, f in sets.items()}
-    return {"source": source, "count": len(photos), **sizes}
+def _cores(
+    before: dict[int, tuple[str, float]], after: dict[int, tuple[str, float]], span: float
+) -> dict[str, float]:
+    """Return the cores that the processes of each role used."""
+    roles: dict[str, list[float]] = {}
+    for pid, (role, seconds) in after.items():
+        used = (seconds - before.get(pid, (role, 0.0))[1]) / span
+        roles.setdefault(role.rstrip(" 0123456789"), []).append(used)
+    return {role: round(sum(used), 2) for role, used in roles.items()}
 
 
-def _isolated(name: str, plan: Plan, limit: float) -> dict[str, Any]:
-    """Return what a part found within its time; end every process that it started."""
-    start, folder = time.monotonic(), Path(plan.folder)
-    log = folder / f"part-{name}.log"
-    command = [sys.executable, "-m", "tests.bench.parts", name, str(folder / "plan.json")]
-    with log.open("wb") as errors:
-        process = subprocess.Popen(command, stderr=errors, start_new_session=True)
-        try:
-            code = process.wait(max(limit, 1))
-            failure = f"exit code {code}: {tail(log)}" if code else None
-        except subprocess.TimeoutExpired:
-            kind = name.split("_", 1)[0]
-            logs = [f"{p.name}: {tail(p, 400)}" for p in folder.glob(f"{kind}*.log")]
-            failure = f"not done after {limit:.0f} s; {' '.join(logs)}"
-        finally:
-            _end(process)
-    notes = folder / f"{name}.json"
-    found: dict[str, Any] = json.loads(notes.read_text()) if notes.exists() else {}
-    if failure:
-        found.setdefault("error", failure)
-        print(f"{name} FAILED: {found['error']}", flush=True)
-    return found | {"part_seconds": round(time.monotonic() - start, 1)}
+def _sent(port: int, photos: list[bytes], rate: float, seconds: float, seed: int) -> list[Reply]:
+    """Send the share of one process of an open loop."""
+    requests = [raw_post(LABELS, photo) for photo in photos]
+    return asyncio.run(open_loop(Connections(port), requests, rate, seconds, seed=seed))
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process, and every process that it started and that still runs, in whatever session."""
-    members = family(process.pid)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for pid in members[1:]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
+def compared(parts: dict[str, Found]) -> dict[str, float]:
+    """Return the ratios of Darkroom's best rate to all others, and the share of equal labels."""
+    ratios: dict[str, float] = {}
+    ours, engines = parts.get("darkroom", {}), parts.get("engines", {})
+    labels = ours.pop("labels", None)
+    for images in ("subsampled", "mixed") if labels else ():
+        rate = ours[images]["raw"]["best"]["images_per_second"]
+        for name in (f"hardware_{images}", f"preprocess_{images}", "model"):
+            if alone := engines.get(name):
+                ratios[f"{images}_by_{name.split('_')[0]}"] = round(rate / alone, 3)
+    for form, found in parts.get("filtered", {}).items():
+        encode = engines.get("encode_by_gpu" if form.endswith("_by_gpu") else "encode", 0.0)
+        limit = min(engines.get("hardware_subsampled", 0.0), encode)
+        if limit and "best" in found:
+            rate = found["best"]["images_per_second"]
+            ratios[f"{form}_by_decode_and_encode"] = round(rate / limit, 3)
+    peers = {name: each for name, each in parts.items() if name.startswith("naive")}
+    peers |= {f"litserve {name}": each for name, each in parts.get("litserve", {}).items()}
+    for name, peer in peers.items():
+        theirs = peer.pop("labels", None)
+        if labels and theirs:
+            rate = ours["subsampled"]["raw"]["best"]["images_per_second"]
+            ratios[f"by_{name}"] = round(rate / peer["best"]["images_per_second"], 2)
+            same = sum(a == b for a, b in zip(labels, theirs, strict=True))
+            ratios[f"labels_as_{name}"] = round(same / len(labels), 3)
+    return ratios
 
 
 def _version(package: str) -> str | None:
@@ -174,49 +276,43 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _run(options: argparse.Namespace, plan: Plan, end: float) -> dict[str, dict[str, Any]]:
-    """Run every part that was asked for, and return what each found."""
-    parts: dict[str, dict[str, Any]] = {}
-    plan.write()
-    limits = QUICK_LIMITS if options.quick else LIMITS
-    for name in options.part or PARTS:
-        if name in options.skip:
-            continue
-        print(f"== {name}", flush=True)
-        left = end - time.monotonic()
-        given = min(limits[name], left)
-        parts[name] = _isolated(name, plan, given) if left > 5 else {"error": "no time left"}
-    return parts
-
-
 def main() -> None:
-    """Run the command line."""
-    start, options = time.monotonic(), _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """Run the command line; a part that fails says so in the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--photos", type=Path, help="a folder of JPEGs")
+    parser.add_argument("--wrk", help="wrk's path, if it is not on the PATH")
+    parser.add_argument("--weights", default=BUNDLED.name, help="bundled, or a file")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
+    parser.add_argument("--front-ends", default="8", help="a number, or auto")
+    parser.add_argument("--darkroom", default="", help="more flags for darkroom serve")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--out", type=Path, help="a file that takes the result after each part")
+    options = parser.parse_args()
+    start, parts = time.monotonic(), dict[str, Found]()
     with tempfile.TemporaryDirectory(prefix="serve-gpu-") as folder:
-        plan = _plan(options, folder)
-        images = _write_images(options, plan)
-        whole = options.limit or (QUICK_WHOLE if options.quick else WHOLE)
-        parts = _run(options, plan, start + whole)
-        if options.logs:
-            logs = sorted(Path(folder).glob("*.log"))
-            options.logs.write_text("\n".join(f"== {p.name}\n{tail(p, 50_000)}" for p in logs))
-    ratios = compared(parts)
-    for name, ratio in ratios.items():
-        print(f"{name}: {ratio}")
+        bench = Bench(options, Path(folder))
+        for name in options.part:
+            print(f"== {name}", flush=True)
+            try:
+                parts[name] = bench.part(name)
+            except (OSError, RuntimeError, subprocess.CalledProcessError, httpx.HTTPError) as error:
+                parts[name] = {"error": f"{type(error).__name__}: {error}"[-1500:]}
+            if options.out:
+                options.out.write_text(json.dumps(parts))
+    sizes = {f"{n}_kB": round(sum(map(len, f)) / len(f) / 1e3, 1) for n, f in bench.sets.items()}
     report = {
         "benchmark": "serve_gpu",
         "command": shlex.join(["python", "-m", "tests.bench.serve_gpu", *sys.argv[1:]]),
         "date": datetime.now(UTC).date().isoformat(),
         "gpu": gpu_samples.describe(),
-        "stack": cuda_stack(),
+        "stack": gpu_samples.cuda_stack(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in ("torch", "litserve", "uvicorn")},
-        "wrk": wrk.version(plan.wrk),
-        "images": images,
-        "seconds_each": plan.seconds,
-        "ratios": ratios,
+        "wrk": wrk.version(bench.wrk),
+        "images": {"source": bench.source, "count": len(bench.sets["mixed"]), **sizes},
+        "seconds_each": options.seconds,
+        "ratios": compared(parts),
         "parts": parts,
         "seconds": round(time.monotonic() - start, 1),
     }

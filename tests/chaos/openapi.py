@@ -1,6 +1,6 @@
 """Requests made by schemathesis of the whole OpenAPI document: none may be a fault of the server.
 
-`python -m tests.chaos.openapi [--examples N] [--seed N] [--checkout PATH]`. Each operation gets the
+`python -m tests.chaos.openapi [--examples N] [--seed N]`. Each operation gets the
 document's examples, the bounds of each parameter and N random requests, valid and invalid ones, and
 each answer must have a status below 500, be one that the document names, and be as it is described.
 The last line is a JSON object; the exit code is 1 if anything failed.
@@ -14,18 +14,12 @@ import sys
 import time
 from pathlib import Path
 
-from tests.chaos.harness.attack import Attack, Steps, Target
-from tests.chaos.harness.checkout import HERE, Checkout, under_attack
+from tests.server import serving
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance"
 
 _FAILURES = re.compile(r"❌ (.+?): (\d+)")
 _CASES = re.compile(r"(\d+) generated")
-
-
-def nothing(_target: Target) -> Steps:
-    """Do nothing: the attack of this program is schemathesis itself."""
-    yield None
 
 
 def command(port: int, examples: int, seed: int) -> list[str]:
@@ -45,15 +39,12 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=50, help="random requests an operation")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=15, help="after which it is ended")
-    parser.add_argument("--checkout", type=Path, default=HERE)
     options = parser.parse_args()
-    flags = ("--fetch-total-timeout", "2")
-    with under_attack(
-        Checkout(options.checkout), Attack(nothing, promise=3, flags=flags), 0, ""
-    ) as started:
+    flags = ("--weights", "random", "--log-level", "error", "--fetch-total-timeout", "2")
+    with serving(*flags) as served:
         began = time.monotonic()
         found = subprocess.run(
-            command(started[0].port, options.examples, options.seed),
+            command(served.port, options.examples, options.seed),
             capture_output=True,
             text=True,
             timeout=60 * options.minutes,

@@ -5,32 +5,47 @@ Old effect: codec threads were held for up to 100 s by one file and could not be
 file is refused, or its decoding ended, within the request's deadline.
 """
 
+import json
 from collections.abc import Callable
 from functools import partial
+from typing import Any
+from urllib.parse import quote
 
+from PIL import Image
+
+from tests import hostile
 from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask_all, post
-from tests.chaos.hostile import jpeg, more_images, others, png, tiff
+from tests.chaos.hostile.tiff import huge_strip
+from tests.pictures import encoded, jpeg
 
 LASTING = 5.0
 """Seconds during which a refused attacker tries again."""
 
 Build = Callable[[], bytes]
 
+
+def flat(format_: str, side: int = 7000, mode: str = "RGB", **options: Any) -> bytes:
+    """Return a flat square picture, a few hundred thousand bytes at most."""
+    return encoded(Image.new(mode, (side, side)), format_, **options)
+
+
 FILES: dict[str, tuple[str, int, Build]] = {
-    "progressive_jpegs": ("Four progressive JPEGs of 7000 x 7000, 90 scans", 4, jpeg.progressive),
-    "jpeg_restarts": ("JPEG with 15 million restart markers", 2, jpeg.many_restarts),
-    "png_text_bomb": ("PNG whose texts are 400 MB when opened", 4, png.text_bomb),
-    "png_profile_bomb": ("PNG whose colour profile is 500 MB when opened", 4, png.profile_bomb),
-    "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, tiff.huge_strip),
-    "gif_lzw": ("Four flat GIFs of 7000 x 7000", 4, more_images.gif_lzw),
-    "webp_lossless": ("Four WebPs of 7000 x 7000 in 38 bytes", 4, more_images.lossless_webp),
-    "avif_lying_size": (
-        "AVIF of 64 x 64 with a frame of 7000 x 7000",
+    "progressive_jpegs": (
+        "Four progressive JPEGs of 7000 x 7000, 90 scans",
         4,
-        more_images.avif_lying_size,
+        hostile.jpeg_of_scans,
     ),
-    "accepted_jpegs": ("Eight flat JPEGs of 7000 x 7000", 8, partial(others.flat, "JPEG", 7000)),
+    "png_text_bomb": ("PNG whose texts are 1 GB when opened", 4, hostile.png_of_text_bombs),
+    "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, huge_strip),
+    "gif_lzw": ("Four flat GIFs of 7000 x 7000", 4, partial(flat, "GIF", mode="P")),
+    "webp_lossless": (
+        "Four flat lossless WebPs of 7000 x 7000",
+        4,
+        partial(flat, "WEBP", mode="RGBA", lossless=True, method=0),
+    ),
+    "avif_lying_size": ("AVIF of 64 x 64 with a frame of 7000 x 7000", 4, hostile.avif_lying_size),
+    "accepted_jpegs": ("Eight flat JPEGs of 7000 x 7000", 8, partial(flat, "JPEG")),
 }
 
 
@@ -48,3 +63,21 @@ def attack(name: str) -> Callable[[Target], Steps]:
     run.__name__ = name
     run.__doc__ = f"{about}."
     return run
+
+
+def enlarging_chains(target: Target) -> Steps:
+    """Enlarge four tiny photos to 49 megapixels, 16 times in one chain."""
+    large = {"name": "resize", "width": 7000, "height": 7000}
+    small = {"name": "resize", "width": 64, "height": 48}
+    chain = quote(json.dumps([large, small] * 16))
+    request = post(f"/filter?ops={chain}", jpeg(1, 64, 48), "image/jpeg")
+    yield None
+    yield from ask_all(target, [request] * 4, 60.0)
+
+
+def dear_neighbourhoods(target: Target) -> Steps:
+    """Ask for the dearest morphology of four flat JPEGs of 4000 x 4000, twenty minutes of work."""
+    options = "op=blackhat&shape=ellipse&size=201&iterations=16"
+    request = post(f"/filter?name=morphology&{options}", flat("JPEG", 4000), "image/jpeg")
+    yield None
+    yield from ask_all(target, [request] * 4, 60.0)

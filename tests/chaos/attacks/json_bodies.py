@@ -1,4 +1,4 @@
-"""JSON bodies of millions of URLs, and of lists nested millions deep.
+"""JSON bodies of millions of URLs, and of lists nested millions deep; forms of very many parts.
 
 Promise: the body is refused while it is read, with a short answer.
 """
@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask_all, post
+
+_FORM = "multipart/form-data; boundary=b"
 
 
 def _deep(depth: int = 5_000_000) -> bytes:
@@ -36,3 +38,11 @@ def attack(name: str) -> Callable[[Target], Steps]:
     run.__name__ = name
     run.__doc__ = f"{about}."
     return run
+
+
+def form_parts(target: Target) -> Steps:
+    """Send a form of 500,000 empty parts."""
+    head = b'--b\r\nContent-Disposition: form-data; name="a"\r\nContent-Type: text/plain\r\n\r\n'
+    request = post("/classify", (head + b"\r\n") * 500_000 + b"--b--\r\n", _FORM)
+    yield None
+    yield from ask_all(target, [request] * 2, 80.0)

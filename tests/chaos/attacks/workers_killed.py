@@ -1,7 +1,7 @@
-"""Kill the worker beside good clients, once, and twice; or stop it by a signal.
+"""Kill the worker beside good clients, or stop it by a signal.
 
 Old effect: no image was lost, but none was answered for 12 to 26 s while front ends went on
-accepting; `/readyz` stayed 200 for 14.6 s; killed twice, clients got 504 after 30 s. Promise:
+accepting; `/readyz` stayed 200 for 14.6 s. Promise:
 answers come again within 12 s, `/readyz` is 503 within 2 s of a dead worker where none computes,
 and no request is lost. A worker that a signal had stopped kept its images without end, and
 `/readyz` stayed 200 for 15 s. Promise: it is replaced after 10 s, and the rest is the same.
@@ -83,55 +83,30 @@ def _probing(target: Target) -> Iterator[_Probe]:
             each.join()
 
 
-def _killed(
-    target: Target,
-    times: int,
-    everyone: bool,
-    by: signal.Signals = signal.SIGKILL,
-    most: float = 12.0,
-    unready: float = 2.0,
-) -> Steps:
+def _killed(target: Target, by: signal.Signals, most: float, unready: float) -> Steps:
     with _probing(target) as probe:
         first = time.monotonic()
-        kills: list[float] = []
-        for number in range(times):
-            before = _workers(target.pid)
-            kills.append(time.monotonic())
-            for pid in before if everyone else before[:1]:
-                os.kill(pid, by)
-            if number + 1 < times:
-                time.sleep(2.0)
-        last = time.monotonic()
-        end = last + 30
-        while time.monotonic() < end:
-            time.sleep(0.1)
+        for pid in _workers(target.pid):
+            os.kill(pid, by)
+        time.sleep(30)
         gap = probe.longest_gap(first, time.monotonic())
         refused = [t for t, ready in probe.readiness if t > first and not ready]
         again = [t for t, ready in probe.readiness if refused and t > refused[-1] and ready]
     yield Finding("seconds_without_answers", gap, most=most)
     yield Finding("requests_lost", probe.failures, most=0)
-    yield Finding("workers_before_the_last_kill", len(before))
     if refused:
-        cause = max(each for each in kills if each <= refused[0])
-        yield Finding("readyz_503_after_s", refused[0] - cause, most=unready)
-        yield Finding("readyz_200_after_s", (again[0] if again else end) - first, most=most + 11.0)
-    else:
-        yield Finding("never_unready", 1)
+        yield Finding("readyz_503_after_s", refused[0] - first, most=unready)
+        ready = again[0] if again else first + 30
+        yield Finding("readyz_200_after_s", ready - first, most=most + 11.0)
 
 
 def worker_killed(target: Target) -> Steps:
-    """Kill one worker."""
+    """Kill the worker."""
     yield None
-    yield from _killed(target, 1, everyone=False)
-
-
-def all_workers_killed(target: Target) -> Steps:
-    """Kill every worker at once."""
-    yield None
-    yield from _killed(target, 1, everyone=True)
+    yield from _killed(target, signal.SIGKILL, 12.0, 2.0)
 
 
 def workers_stopped(target: Target) -> Steps:
-    """Stop every worker by SIGSTOP."""
+    """Stop the worker by SIGSTOP."""
     yield None
-    yield from _killed(target, 1, everyone=True, by=signal.SIGSTOP, most=24.0, unready=12.0)
+    yield from _killed(target, signal.SIGSTOP, 24.0, 12.0)

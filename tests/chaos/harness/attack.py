@@ -16,15 +16,11 @@ NEIGHBOURS = 15
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server under attack; `pid` is its first process, `source` the attacker's own address.
-
-    `folder` is an empty folder of this attack, which `{folder}` in the flags of an attack names.
-    """
+    """The server under attack; `pid` is its first process, `source` the attacker's own address."""
 
     port: int
     pid: int
     source: str = "127.0.0.1"
-    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +65,9 @@ class Attack:
     """One attack, the number of the promise that it tests, and what holds for its own requests.
 
     `ends_within` is the seconds after which each of them must have ended; `patience`, the seconds
-    the whole attack may take. `accepted` are the statuses a request of it may be answered with;
-    empty: every one below 500, and 503 and 504. `front_ends`: it needs several processes.
-    `{port}` in `flags` is a free port.
+    the whole attack may take. `front_ends`: it needs several processes.
     `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
-    equal requests from one address can only be shared out by address. `neighbours` is how many
-    there are: none where they would take a part of what is measured.
+    equal requests from one address can only be shared out by address.
     """
 
     run: Callable[[Target], Steps]
@@ -84,12 +77,8 @@ class Attack:
     flags: tuple[str, ...] = ()
     descriptors: int | None = None
     front_ends: bool = False
-    accepted: tuple[int, ...] = ()
     resets_allowed: bool = False
-    neighbours_spared: bool = True
     own_addresses: bool = False
-    neighbours: int = NEIGHBOURS
-    memory_mb: float = 400.0
 
     @property
     def name(self) -> str:

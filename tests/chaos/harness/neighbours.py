@@ -28,7 +28,6 @@ class Neighbours:
 
     target: Target
     own_addresses: bool
-    count: int = NEIGHBOURS
     requests: int = 0
     in_time: int = 0
     spared: int = 0
@@ -43,7 +42,7 @@ class Neighbours:
 
     def start(self) -> None:
         """Let all of them ask at once, then about once a second each until `stop`."""
-        for number in range(self.count):
+        for number in range(NEIGHBOURS):
             self._threads.append(threading.Thread(target=self._client, args=(number,)))
         for each in self._threads:
             each.start()
@@ -53,7 +52,7 @@ class Neighbours:
         self._done.set()
         for each in self._threads:
             each.join()
-        self.spared = self.count - len(self._bad)
+        self.spared = NEIGHBOURS - len(self._bad)
 
     def _client(self, number: int) -> None:
         photo = jpeg(number, 640, 480)

@@ -8,18 +8,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.chaos.harness.attack import Attack, Finding, Outcome, Target
-from tests.chaos.harness.checkout import HERE, Checkout, under_attack
+from tests.chaos.harness.attack import NEIGHBOURS, Attack, Finding, Outcome, Target
 from tests.chaos.harness.http import ask, post
 from tests.chaos.harness.neighbours import Neighbours
 from tests.chaos.harness.observer import Observer
 from tests.chaos.harness.processes import usage
-from tests.chaos.harness.verdict import Trial, verdict
 from tests.pictures import jpeg
+from tests.server import serving
 
 _HEAD_START = 0.3
 """Seconds the attacker has before the neighbours begin."""
@@ -30,25 +32,35 @@ _LEAST = 3.0
 _SETTLING, _SETTLED_WITHIN, _IDLE = 1.5, 40.0, 0.2
 """Seconds of one look at an idle server and of all, and the share of a core that idling takes."""
 
+LIVEZ_WITHIN, LARGEST_ERROR, LARGEST_GROWTH = 1.0, 100_000, 400.0
+"""Seconds, bytes and megabytes that an attack may cost."""
 
-def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool) -> dict[str, Any]:
-    """Attack a fresh server; the figures and the broken promises."""
-    own_addresses = own_addresses or attack.own_addresses
-    source = "127.0.0.1" if not own_addresses else "127.0.0.9"
-    with under_attack(checkout, attack, front_ends, source) as (target, process):
-        _warm_up(target)
-        observer = Observer(target)
-        observer.start()
-        neighbours = Neighbours(target, own_addresses, attack.neighbours)
-        try:
-            steps, seconds, finished = _attacked(attack, target, neighbours)
-        finally:
-            neighbours.stop()
-            observer.stop()
-        survived = process.poll() is None
-    return verdict(
-        Trial(attack, front_ends, seconds, finished, survived, steps, observer, neighbours)
-    )
+_MB = 1e6
+
+
+def run(attack: Attack) -> dict[str, Any]:
+    """Attack a fresh server; return the figures and the broken promises."""
+    source = "127.0.0.9" if attack.own_addresses else "127.0.0.1"
+    front_ends = 2 if attack.front_ends else 0
+    flags = ("--weights", "random", "--log-level", "error", "--front-ends", str(front_ends))
+    limited = ("prlimit", f"--nofile={attack.descriptors}") if attack.descriptors else ()
+    program = (*limited, sys.executable, "-m", "app.cli")
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with serving(*flags, *attack.flags, program=program, log=log) as served:
+            target = Target(served.port, served.process.pid, source)
+            _warm_up(target)
+            observer = Observer(target)
+            observer.start()
+            neighbours = Neighbours(target, attack.own_addresses)
+            try:
+                steps, seconds, finished = _attacked(attack, target, neighbours)
+            finally:
+                neighbours.stop()
+                observer.stop()
+            survived = served.process.poll() is None
+    found = _verdict(attack, steps, observer, neighbours, finished, survived)
+    return {"front_ends": front_ends, "seconds": round(seconds, 1), **found}
 
 
 def as_attacker(attack: Attack, target: Target) -> None:
@@ -70,10 +82,10 @@ def _attacked(
     attack: Attack, target: Target, neighbours: Neighbours
 ) -> tuple[list[Outcome | Finding], float, bool]:
     words = [sys.executable, "-m", "tests.chaos.attacks", "--as-attacker", attack.name]
-    words += [str(target.port), str(target.pid), target.source, target.folder]
+    words += [str(target.port), str(target.pid), target.source]
     steps: list[Outcome | Finding] = []
     with subprocess.Popen(
-        words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as attacker:
         assert attacker.stdin is not None
         assert attacker.stdout is not None
@@ -114,3 +126,68 @@ def _warm_up(target: Target) -> None:
         time.sleep(_SETTLING)
         if usage(target.pid).cpu - before < _IDLE * _SETTLING:
             return
+
+
+def _verdict(
+    attack: Attack,
+    steps: Sequence[Outcome | Finding],
+    observer: Observer,
+    neighbours: Neighbours,
+    finished: bool,
+    survived: bool,
+) -> dict[str, object]:
+    """Return the figures of one attack, and under `broken` the promises that were not kept."""
+    outcomes = [step for step in steps if isinstance(step, Outcome)]
+    findings = [step for step in steps if isinstance(step, Finding)]
+    errors = [o.body_bytes for o in outcomes if o.status is not None and o.status >= 400]
+    largest = max([*errors, neighbours.largest_error], default=0)
+    grown = (observer.peak_bytes - observer.idle_bytes) / _MB
+    missed = NEIGHBOURS - neighbours.spared
+    late = sum(o.end == "never" or o.seconds > attack.ends_within for o in outcomes)
+    resets = sum(o.end == "reset" for o in outcomes)
+    wrong = {o.status for o in outcomes if (o.status or 0) >= 500} - {503, 504}
+    claims = (
+        (survived, "the server ended"),
+        (observer.livez_worst <= LIVEZ_WITHIN, f"/livez took {observer.livez_worst:.2f} s"),
+        (not observer.livez_failed, f"/livez failed {observer.livez_failed} times"),
+        (not missed, f"{missed} of {NEIGHBOURS} neighbours were not answered in time"),
+        (grown <= LARGEST_GROWTH, f"memory grew by {grown:.0f} MB"),
+        (largest <= LARGEST_ERROR, f"an error answer has {largest} bytes"),
+        (finished, "the attack had to be stopped"),
+        (not late, f"{late} requests of the attacker lasted over {attack.ends_within:g} s"),
+        (attack.resets_allowed or not resets, f"{resets} answers could not be read (reset)"),
+        (not wrong, f"the attacker was answered {wrong}"),
+    )
+    return {
+        "attack": attack.name,
+        "about": attack.about,
+        "livez_worst_s": round(observer.livez_worst, 3),
+        "livez_failed": observer.livez_failed,
+        "neighbours": NEIGHBOURS,
+        "neighbours_spared": neighbours.spared,
+        "neighbours_requests": neighbours.requests,
+        "neighbours_in_time": neighbours.in_time,
+        "neighbours_refusals": neighbours.refused,
+        "neighbours_slowest_s": round(neighbours.slowest, 2),
+        "neighbours_errors": dict(sorted(neighbours.ends.items())),
+        "attacker": dict(sorted(Counter(str(o.status or o.end) for o in outcomes).items())),
+        "attacker_slowest_s": round(max((o.seconds for o in outcomes), default=0.0), 2),
+        "attacker_finished": finished,
+        "largest_error_bytes": largest,
+        "memory_idle_mb": round(observer.idle_bytes / _MB),
+        "memory_over_idle_mb": round(grown),
+        "cpu_s": round(observer.cpu, 1),
+        "findings": {f.name: round(f.value, 3) for f in findings},
+        "survived": survived,
+        "excerpt": next((o.excerpt for o in outcomes if o.excerpt), "")[:200],
+        "broken": [
+            *(text for kept, text in claims if not kept),
+            *(f"{f.name} is {f.value:.3g}{_bounds(f)}" for f in findings if f.broken),
+        ],
+    }
+
+
+def _bounds(finding: Finding) -> str:
+    most = "" if finding.most is None else f", at most {finding.most:g} is promised"
+    least = "" if finding.least is None else f", at least {finding.least:g} is promised"
+    return most + least

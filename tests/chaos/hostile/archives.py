@@ -1,14 +1,12 @@
-"""ZIPs and TARs that lie: bombs, overlaps, false sizes, odd names, floods of headers."""
+"""ZIPs and TARs that lie: false sizes, bombs, floods of headers."""
 
 import bz2
 import gzip
 import lzma
 import struct
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-STORED, DEFLATED, BZIP2 = 0, 8, 12
 _LIMIT = 0xFFFFFFFF
 
 
@@ -20,7 +18,7 @@ class Entry:
     packed: bytes = b""
     size: int | None = None
     crc: int = 0
-    method: int = STORED
+    method: int = 0
     flags: int = 0
     extra: bytes = b""
     attributes: int = 0
@@ -55,35 +53,6 @@ def zip_of(
     return bytes(body + directory + (last if end is None else end))
 
 
-def deflated(n_bytes: int, name: bytes = b"a.jpg") -> Entry:
-    """Return an entry of zeros, packed a thousand to one."""
-    data = bytes(n_bytes)
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    packed = packer.compress(data) + packer.flush()
-    return Entry(name, packed, n_bytes, zlib.crc32(data), DEFLATED)
-
-
-def overlapping(copies: int, n_bytes: int) -> bytes:
-    """Return a ZIP whose entries all share the bytes of one (D. Fifield, 2019)."""
-    whole = deflated(n_bytes)
-    shared = (
-        Entry(
-            b"a.jpg", b"", whole.size, whole.crc, DEFLATED, packed_size=len(whole.packed),
-            at=0, local=False,
-        )
-        for _ in range(copies)
-    )  # fmt: skip
-    return zip_of([whole, *shared])
-
-
-def nested(levels: int) -> bytes:
-    """Return a ZIP in a ZIP in a ZIP, which begins as an ordinary one."""
-    content = zip_of([deflated(10_000_000)])
-    for _ in range(levels):
-        content = zip_of([Entry(b"a.zip", content, None, zlib.crc32(content)) for _ in range(4)])
-    return content
-
-
 def wide(field: bytes) -> bytes:
     """Return a ZIP with a ZIP64 field of these bytes, where all sizes should stand."""
     extra = struct.pack("<2H", 1, len(field)) + field
@@ -97,32 +66,6 @@ def wide_end(count: int, size: int, offset: int, locator: int = 0) -> bytes:
     found = struct.pack("<4sLQL", b"PK\x06\x07", 0, locator, 1)
     last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, _LIMIT, _LIMIT, 0)
     return zip_of([Entry(packed=b"abc")], end=record + found + last)
-
-
-NAMES: Sequence[bytes] = (
-    b"../../../../etc/passwd",
-    b"/etc/passwd",
-    b"C:\\windows\\system32\\a.jpg",
-    b"..\\..\\a.jpg",
-    b"a/../../b.jpg",
-    b"\\\\host\\share\\a.jpg",
-    b"a\x00b.jpg",
-    b"\r\nX-A: b",
-    b"\x1b[31ma.jpg",
-    b"\xff\xfe\x80",
-    b"\xe2\x80\xae gpj.a",
-    b"." * 65535,
-    b"a" * 65535,
-    b"/" * 65535,
-    b"../" * 21845,
-    b"\xed\xa0\x80" * 21845,
-    b"",
-    b" ",
-    b"CON",
-    b"a.jpg",
-    b"a.jpg",
-)
-"""Names of members: absolute, with `..`, of other systems, with controls, as long as can be."""
 
 
 def tar_header(name: bytes, size: int | bytes, kind: bytes = b"0", link: bytes = b"") -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVarTuple, Unpack
 
 import pytest
 
-from tests.bench.plan import BOUNDARY, multipart
+from tests.bench.load import FORM, multipart
 from tests.in_process import ask, served
 from tests.pictures import jpeg
 
@@ -79,7 +79,7 @@ def test_a_photo_costs_no_task_and_one_wake_up_for_each_thread_that_it_needs(
 
 def test_each_photo_of_a_form_costs_one_task_and_two_wake_ups() -> None:
     body = multipart([jpeg(n, 640, 480) for n in range(16)])
-    kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
+    kind = FORM
     found = run(costs("/classify?top_k=1", body, kind))
     assert found.tasks == 16
     assert found.wakes <= 32

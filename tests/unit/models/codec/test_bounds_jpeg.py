@@ -9,7 +9,7 @@ from models.codec import encoded, open_plain
 from models.codec.exif import MAX_ENTRIES
 from models.codec.jpeg import check_jpeg
 from models.domain.errors import Undecodable
-from tests.chaos.hostile.jpeg import in_first_scan, segment
+from tests.hostile import in_first_scan, segment
 from tests.pictures import jpeg
 
 LIMIT = 1_000_000
