@@ -1,15 +1,10 @@
 """The messages between the service, its fork server and the decoder processes.
 
-Each is one packet of MessagePack on a Unix socket of kind SOCK_SEQPACKET, with at most one
-descriptor beside it. Bytes travel in the shared area of the decoder (`memory.py`), or, where they
-are too large for it, in a file whose descriptor comes beside the frame. Replies are parsed by type,
-never unpickled: a decoder process that a hostile file has taken over can give wrong pixels for its
-own image and for those that it decodes afterwards, until it is replaced, and nothing else.
+Each is one packet of MessagePack on a Unix socket of kind SOCK_SEQPACKET. Bytes travel in the
+shared area of the decoder (`memory.py`). Replies are parsed by type, never unpickled: a decoder
+process that a hostile file has taken over can give wrong pixels for its own image and for the
+images that it decodes afterwards, until it is replaced, and nothing else.
 """
-
-import os
-import socket
-import sys
 
 import msgspec
 
@@ -22,38 +17,26 @@ ALPHA = 4
 """Channels of pixels with alpha."""
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
-    """The first frame to a new decoder, together with the descriptor of its shared area."""
-
-
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """A process is ready for work; `problem` names the part of the sandbox that the kernel
+    """The first frame of a new decoder; `problem` names the part of the sandbox that the kernel
     lacks.
     """
 
+    pid: int
     problem: str = ""
 
 
-class Fork(msgspec.Struct, frozen=True, tag=True):
-    """Ask the fork server for one more decoder; its end of the connection comes beside."""
-
-
-class Forked(msgspec.Struct, frozen=True, tag=True):
-    """Answer to Fork: the new process, whose pidfd comes beside."""
-
-    pid: int
-
-
 class NotForked(msgspec.Struct, frozen=True, tag=True):
-    """Answer to Fork: the kernel refused."""
+    """The fork server's answer where the kernel refused a new decoder."""
 
     reason: str
 
 
 class Exited(msgspec.Struct, frozen=True, tag=True):
-    """A decoder has ended, with this exit status as waitpid(2) gives it."""
+    """The fork server's report that the decoder has ended, with its exit status as waitpid(2) gives
+    it.
+    """
 
-    pid: int
     status: int
 
 
@@ -144,10 +127,7 @@ class ImageFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 Frame = (
-    Begin
-    | Ready
-    | Fork
-    | Forked
+    Ready
     | NotForked
     | Exited
     | DecodeTask
@@ -159,9 +139,7 @@ Frame = (
     | ImageFailed
 )
 
-_ONE_DESCRIPTOR = socket.CMSG_LEN(4)  # the kernel closes any more
-
-_encoder = msgspec.msgpack.Encoder()
+encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Frame)
 
 
@@ -169,52 +147,10 @@ class Broken(Exception):
     """The other end closed the connection, or sent bytes that are no frame."""
 
 
-class Closed(Broken):
-    """The other end closed the connection, as the end of its process does."""
-
-
-class Descriptor:
-    """A file descriptor, which is closed with the last reference to it.
-
-    A thread that reads the file keeps the descriptor open, also when its caller was cancelled.
-    """
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __del__(self) -> None:
-        os.close(self.number)
-
-
-def send(connection: socket.socket, frame: Frame, *descriptors: int) -> None:
-    """Send one frame; raises Closed where the other end is closed."""
+def decode(packet: bytes) -> Frame:
+    """Return the frame of a packet; raises Broken."""
     try:
-        if descriptors:
-            socket.send_fds(connection, [_encoder.encode(frame)], list(descriptors))
-        else:  # sendmsg(2), because the sandbox refuses sendto(2), which `send` calls
-            connection.sendmsg([_encoder.encode(frame)])
-    except (BrokenPipeError, ConnectionError) as error:
-        raise Closed("the connection is closed") from error
-
-
-def receive(connection: socket.socket) -> tuple[Frame, Descriptor | None]:
-    """Return the next frame and the descriptor that came with it.
-
-    Raises Broken, and BlockingIOError if the socket does not block and there is no frame.
-    """
-    try:
-        data, beside, _, _ = connection.recvmsg(
-            MAX_PACKET, _ONE_DESCRIPTOR, socket.MSG_CMSG_CLOEXEC
-        )
-    except ConnectionError as error:
-        raise Closed("the connection is closed") from error
-    # No credentials were asked for, so only descriptors can come beside a packet (unix(7)).
-    descriptor = Descriptor(int.from_bytes(beside[0][2][:4], sys.byteorder)) if beside else None
-    if not data:
-        raise Closed("the connection is closed")
-    try:
-        return _decoder.decode(data), descriptor
+        frame: Frame = _decoder.decode(packet)
     except msgspec.DecodeError as error:
         raise Broken("this is no frame") from error
+    return frame

@@ -20,22 +20,22 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from app.decoders.memory import AREA_SIZE, contents, mapped, memory_file
+from app.decoders.memory import KEPT, Bytes, release
 from app.decoders.messages import (
     Bounds,
     Broken,
     DecodeTask,
     Described,
-    Descriptor,
     Encode,
     Encoded,
+    Exited,
+    Frame,
     ImageFailed,
     Info,
     Pixels,
 )
-from app.decoders.process import Answer, DecoderProcess, ForkServer, Gone
+from app.decoders.process import DecoderProcess, ForkServer, Gone
 from models.codec import Decoded, Description, ImageInfo, decode_memory
 from models.domain.errors import (
     InvalidParameter,
@@ -51,9 +51,9 @@ from models.settings import Settings
 
 log = logging.getLogger("darkroom.decoders")
 
-Data = TypeVar("Data", bytes, NDArray[np.uint8])
+Data = TypeVar("Data", bytes, Bytes)
 
-File = bytes | memoryview | int
+File = bytes | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
 
 
@@ -66,8 +66,6 @@ INLINE = 1 << 20
 IMAGES_PER_PROCESS = 500
 """A process is replaced after this number, which bounds how long a hostile file has an effect."""
 
-EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process whose connection closed
-
 _ERRORS: dict[str, type[ServiceError]] = {
     each.code: each
     for each in (Undecodable, TooManyPixels, UnsupportedMedia, Unprocessable, InvalidParameter)
@@ -76,7 +74,6 @@ _ERRORS: dict[str, type[ServiceError]] = {
 _REASONS = {
     signal.SIGPROF: "cpu",
     signal.SIGXCPU: "cpu",
-    signal.SIGXFSZ: "memory",
     signal.SIGSYS: "sandbox",
     signal.SIGKILL: "killed",
 }
@@ -227,11 +224,11 @@ class DecoderPool:
         return found
 
     async def encode(
-        self, task: Encode, pixels: File, exif: bytes | None = None, *, slow: bool = False
+        self, task: Encode, pixels: Bytes, exif: bytes | None, *, slow: bool = False
     ) -> bytes:
         """Return the file that is asked for; raises as `decode` does.
 
-        A descriptor as `pixels` is a memory file of the pixels, and of the metadata behind them.
+        The pixels are C-contiguous. Large ones lose their memory while a process takes them.
         """
         found = await self._run(task, pixels, exif or b"", slow=slow)
         assert isinstance(found, bytes)
@@ -246,53 +243,56 @@ class DecoderPool:
         if server is not None:
             await server.close()
 
-    async def _run(self, task: Task, file: File, more: bytes = b"", *, slow: bool) -> Found:
+    async def _run(self, task: Task, file: File | Bytes, more: bytes = b"", *, slow: bool) -> Found:
         async with self._slow if slow else nullcontext(), self._free:
             self.busy += 1
             try:
                 return await self._in_process(task, file, more)
             except Killed:
-                if isinstance(task, Encode):  # its memory file may have lost its pixels
+                if isinstance(task, Encode):  # its pixels may be gone
                     raise
                 return await self._in_process(task, file, more)
             finally:
                 self.busy -= 1
 
-    async def _in_process(self, task: Task, file: File, more: bytes) -> Found:
-        decoder = await self._taken(task, file, more)
-        answer: Answer | None = None
+    async def _in_process(self, task: Task, file: File | Bytes, more: bytes) -> Found:
+        decoder = await self._ready(task, file, more)
+        answer: Frame | None = None
         try:
             answer = await decoder.receive()
-            if not isinstance(answer[0], ImageFailed):
+            if not isinstance(answer, Exited | ImageFailed):
                 found = await read(decoder, task, answer)
+                self._give_back(decoder)
+                return found
         except Broken:
             answer = None
-        except BaseException:
+        except BaseException:  # a thread may still read the area
             self._end(decoder, "cancelled")
             raise
-        if answer is None:  # outside of the handler: its error holds the file of the answer
-            raise await self._death(decoder, task)
-        if isinstance(failed := answer[0], ImageFailed):
-            self._end(decoder, "memory") if failed.last else self._give_back(decoder)
-            raise _ERRORS.get(failed.code, Undecodable)(failed.detail)
-        self._give_back(decoder)
-        return found
+        if isinstance(answer, ImageFailed):
+            self._end(decoder, "memory") if answer.last else self._give_back(decoder)
+            raise _ERRORS.get(answer.code, Undecodable)(answer.detail)
+        reason = "crash" if answer is None else _reason_of(answer.status)
+        log.info("a decoder process ended on an image: %s", reason)
+        self._end(decoder, reason)
+        raise _error_of(reason, task)
 
-    async def _taken(self, task: Task, file: File, more: bytes) -> DecoderProcess:
+    async def _ready(self, task: Task, file: File | Bytes, more: bytes) -> DecoderProcess:
         """Return a process that has been handed the file; raises Unavailable."""
         while True:
             # The process that was used last is taken first: its memory is in the caches.
             decoder = self._idle.pop() if self._idle else await self._new()
             try:
-                if not decoder.ended.done():
-                    await _hand_over(decoder, task, file, more)
-                    return decoder
-            except Broken:
-                pass
-            except BaseException:  # cancelled: a thread may still write into the area
+                await _hand_over(decoder, task, file, more)
+            except Broken:  # it ended while it waited, not because of this file
+                self._end(decoder, "crash")
+                if isinstance(task, Encode):  # its pixels may be gone
+                    raise Killed from None
+            except BaseException:  # a thread may still write into the area
                 self._end(decoder, "cancelled")
                 raise
-            self._end(decoder, "crash")  # it ended while it waited, not because of this file
+            else:
+                return decoder
 
     async def _new(self) -> DecoderProcess:
         try:
@@ -310,7 +310,11 @@ class DecoderPool:
             if self._server is None or not self._server.alive:
                 if self._server is not None:
                     await self._server.close()
-                self._server = await ForkServer.start(self.limits.max_pixels, self.limits.max_file)
+                limits = self.limits
+                try:
+                    self._server = ForkServer(limits.max_pixels, limits.max_file)
+                except OSError as error:
+                    raise Gone(f"the fork server cannot be started: {error}") from error
             server = self._server
         decoder, problem = await server.fork()
         if problem and not self._warned:
@@ -324,25 +328,6 @@ class DecoderPool:
             self._end(decoder, "replaced")
         else:
             self._idle.append(decoder)
-
-    async def _death(self, decoder: DecoderProcess, task: Task) -> ServiceError:
-        """Return the error of the image whose process ended, or sent what no decoder sends."""
-        decoder.kill()  # has no effect on one that has ended
-        try:
-            async with asyncio.timeout(EXIT_REPORT):
-                # The connection closes before the exit status can be read. The shield keeps a
-                # timeout here from cancelling the future that others read too.
-                reason = reason_of(await asyncio.shield(decoder.ended))
-        except TimeoutError:
-            reason = "crash"
-        except BaseException:
-            self._end(decoder, "cancelled")
-            raise
-        if not decoder.closed:  # it was killed above, for what it sent
-            reason = "crash"
-        log.info("a decoder process ended on an image: %s", reason)
-        self._end(decoder, reason)
-        return error_of(reason, task)
 
     def _end(self, decoder: DecoderProcess, reason: str) -> None:
         decoder.close()
@@ -364,14 +349,14 @@ class Killed(Unavailable):
         super().__init__("the system stopped the process of the image; send it again later")
 
 
-def reason_of(status: int | None) -> str:
-    """Return the reason in one word, by the exit status as waitpid(2) gives it; None: unknown."""
-    if status is None or not os.WIFSIGNALED(status):
+def _reason_of(status: int) -> str:
+    """Return the reason in one word, by the exit status as waitpid(2) gives it."""
+    if not os.WIFSIGNALED(status):
         return "crash"
     return _REASONS.get(signal.Signals(os.WTERMSIG(status)), "crash")
 
 
-def error_of(reason: str, task: Task) -> ServiceError:
+def _error_of(reason: str, task: Task) -> ServiceError:
     """Return the image's own error, or Killed."""
     if reason == "killed":
         return Killed()
@@ -381,35 +366,32 @@ def error_of(reason: str, task: Task) -> ServiceError:
     return Undecodable(f"{_TEXTS[reason]}; save it anew as a plain JPEG or PNG, or send it smaller")
 
 
-async def _hand_over(decoder: DecoderProcess, task: Task, file: File, more: bytes) -> None:
-    """Send a task with its file and the bytes `more` behind it.
+async def _hand_over(decoder: DecoderProcess, task: Task, file: File | Bytes, more: bytes) -> None:
+    """Put a file, or pixels and the bytes `more` behind them, into the area, and send the task.
 
-    They go through the shared area where they fit, or as a descriptor. Raises Broken where the
-    process has ended.
+    Raises Broken where the process has ended.
     """
+    area = decoder.area
     if isinstance(file, int):
-        decoder.send(task, file)
-    elif (size := len(file) + len(more)) > AREA_SIZE:
-        memory = await asyncio.to_thread(memory_file, file, more)
-        decoder.send(task, memory.number)
+        assert isinstance(task, DecodeTask)
+        await asyncio.to_thread(area.read, file, task.size)
+    elif isinstance(file, np.ndarray) and file.nbytes > KEPT:
+        await asyncio.to_thread(area.put, file, more, taken=release)
+    elif len(file) > INLINE or isinstance(file, np.ndarray):
+        await asyncio.to_thread(area.put, file, more)
     else:
-        if size > INLINE:
-            await asyncio.to_thread(decoder.area.put, file, more)
-        else:
-            decoder.area.put(file, more)
-        decoder.send(task)
+        area.put(file, more)
+    decoder.send(task)
 
 
-async def read(decoder: DecoderProcess, task: Task, answer: Answer) -> Found:
+async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
     """Return what a process answers to a task: an encoded file, a description, an image, or the
     header of an image beyond the bounds. Raises Broken for an answer that no decoder gives.
     """
-    frame, memory = answer
     if isinstance(task, Encode):
         if not isinstance(frame, Encoded):
             raise Broken("no encoded file")
-        take = decoder.area.contents if memory is None else contents
-        return await _taken(take, memory, frame.size)
+        return await _taken(decoder.area.contents, frame.size)
     if isinstance(frame, Info):
         # The process has read the whole file, so its estimate of memory may be larger than ours. It
         # is never smaller, unless a hostile file has taken the process over.
@@ -421,19 +403,15 @@ async def read(decoder: DecoderProcess, task: Task, answer: Answer) -> Found:
         return frame.description
     if not isinstance(frame, Pixels) or task.describe:
         raise Broken("an answer to another task")
-    size = pixels_size(frame, task)
-    data = await _taken(decoder.area.take if memory is None else mapped, memory, size)
+    data = await _taken(decoder.area.take, pixels_size(frame, task))
     return decoded_from(frame, data)
 
 
-async def _taken(take: Callable[..., Data], memory: Descriptor | None, size: int) -> Data:
-    """Return `size` bytes of an answer, which `take` takes out of the area or of a memory file."""
-    arguments = (size,) if memory is None else (memory, size)
+async def _taken(take: Callable[[int], Data], size: int) -> Data:
+    """Return `size` bytes of an answer, which `take` takes out of the area."""
     try:
-        if size <= INLINE:
-            return take(*arguments)
-        return await asyncio.to_thread(take, *arguments)
-    except (ValueError, OSError) as error:
+        return take(size) if size <= INLINE else await asyncio.to_thread(take, size)
+    except ValueError as error:
         raise Broken("an impossible size") from error
 
 
@@ -461,7 +439,7 @@ def pixels_size(frame: Pixels, task: DecodeTask) -> int:
     return height * width * channels + exif_size
 
 
-def decoded_from(frame: Pixels, data: NDArray[np.uint8]) -> Decoded:
+def decoded_from(frame: Pixels, data: Bytes) -> Decoded:
     """Return the image whose pixels, and then EXIF, are `data`; raises Broken."""
     height, width, channels = frame.shape
     size = height * width * channels

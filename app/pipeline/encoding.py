@@ -1,12 +1,11 @@
 """Encode the results of filters on threads, or in processes that can be killed."""
 
-import asyncio
 from functools import partial
 
 import numpy as np
 
 from app.decoders import DecoderPool, Encode
-from app.decoders.memory import AREA_SIZE, moved_to_file, release
+from app.decoders.memory import KEPT, release
 from app.intake.wanted import Version
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage
@@ -85,12 +84,7 @@ class Encoder:
         slow = background or cost > SLOW_ENCODING
         pixels = np.ascontiguousarray(image.pixels)
         del image
-        if pixels.nbytes <= AREA_SIZE:
-            return await self._decoders.encode(task, pixels.data.cast("B"), exif, slow=slow)
-        moving = asyncio.to_thread(moved_to_file, pixels, exif or b"")
-        del pixels
-        file = await moving
-        return await self._decoders.encode(task, file.number, slow=slow)
+        return await self._decoders.encode(task, pixels, exif, slow=slow)
 
 
 def _encoded(
@@ -101,5 +95,5 @@ def _encoded(
     exif: bytes | None,
 ) -> bytes:
     """Return a file with the pixels of an image, which nothing else needs, and its metadata."""
-    taken = release if image.pixels.nbytes > AREA_SIZE else lambda _rows: None
+    taken = release if image.pixels.nbytes > KEPT else lambda _rows: None
     return codec.encode(image, format_, encoding, copyright=notice, exif=exif, taken=taken)

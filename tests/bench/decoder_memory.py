@@ -22,11 +22,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from app.decoders.memory import Mapping, NewPixels, release
-from app.decoders.messages import Descriptor
+from app.decoders.memory import SharedArea, new_area, release
 from models import codec
 from models.codec import Encoding, ImageFormat, encode_memory
 from models.domain.image import Image
@@ -169,21 +167,23 @@ def measure(megapixels: float) -> dict[str, dict[str, float]]:
 
 
 def decode(memory: int) -> Any:
-    """Decode as a decoder process does; return the pixels if they are not in a memory file."""
+    """Decode as a decoder process does; return the pixels if they are not in the area."""
     data = os.pread(memory, os.fstat(memory).st_size, 0)
-    target = NewPixels()
     opened = codec.open_file(data, max_pixels=1 << 30)
-    image = opened.decode(writable=False, new_pixels=target).image
+    area = SharedArea(new_area(opened.info.n_pixels, 0))
+    image = opened.decode(
+        writable=False, new_pixels=lambda shape: area.view(math.prod(shape)).reshape(shape)
+    ).image
     assert isinstance(image, Image)
-    return image.pixels if target.file_of(image.pixels, b"") is None else b""
+    return b"" if np.shares_memory(image.pixels, area.view(1)) else image.pixels
 
 
 def encode(
     shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding, memory: int
 ) -> bytes:
-    """Return the file of the pixels in a memory file, as a decoder process makes it."""
+    """Return the file of the pixels in an area, as a decoder process makes it."""
     size = math.prod(shape)
-    pixels: NDArray[np.uint8] = np.asarray(Mapping(Descriptor(memory), size, populate=True))
+    pixels = SharedArea(memory).view(size)
     return codec.encode(Image(pixels.reshape(shape)), format_, encoding, taken=release)
 
 

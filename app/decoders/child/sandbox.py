@@ -6,9 +6,8 @@ alone, long before the machine is short of memory.
 
 Those of the process are set once and can never be raised again, so they hold even for code that a
 hostile file has smuggled in. They allow what the largest image needs: private memory
-(RLIMIT_DATA), and with it all mappings (RLIMIT_AS), those of memory files too. Memory files that
-are written and not mapped are bounded only by the size of one (RLIMIT_FSIZE) times the number of
-descriptors. If the host runs out of memory nevertheless, the kernel ends decoder processes first.
+(RLIMIT_DATA), and with it all mappings (RLIMIT_AS). If the host runs out of memory nevertheless,
+the kernel ends decoder processes first.
 """
 
 import ctypes
@@ -53,10 +52,9 @@ def enter(max_pixels: int, max_file: int) -> str:
         Path("/proc/self/oom_score_adj").write_text("1000")
     used, mapped = _memory(Path("/proc/self/statm").read_bytes())
     more = opening_bytes(max_file) + ENCODED_BYTES_PER_PIXEL * max_pixels
-    file = 4 * max_pixels + max_file + (1 << 20)
     _lower(resource.RLIMIT_DATA, used + more)
-    _lower(resource.RLIMIT_AS, mapped + more + 2 * file)  # one comes in, another one goes out
-    _lower(resource.RLIMIT_FSIZE, file)  # of memory files too, through which pixels leave
+    _lower(resource.RLIMIT_AS, mapped + 2 * more)  # anonymous shared memory counts here alone
+    _lower(resource.RLIMIT_FSIZE, 0)
     _lower(resource.RLIMIT_NOFILE, _DESCRIPTORS)
     _lower(resource.RLIMIT_CORE, 0)
     # Other processes of this user can neither trace this one nor read its memory (ptrace(2)).

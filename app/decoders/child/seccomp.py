@@ -1,12 +1,11 @@
 """A seccomp filter for decoder processes: the few system calls that decoding needs, no others.
 
-The filter is an allow-list. A decoder allocates and frees memory, reads the file that it was given,
-makes a memory file for large pixels, and answers on a socket that it has had from the start. It
-never opens a path, creates a socket, starts or signals a process or thread, or makes memory
-executable, so none of these calls is on the list. A call that is not on it fails with EPERM instead
-of killing the process: a C library of another version may try a call that it can do without
-(sched_getaffinity, madvise variants), and an image must not fail for that. Code that took the
-process over gains nothing from the difference: the call is refused either way.
+The filter is an allow-list. A decoder allocates and frees memory, and answers on a socket that it
+has had from the start. It never opens a path, creates a socket or a file, starts or signals a
+process or thread, or makes memory executable, so none of these calls is on the list. A call that is
+not on it fails with EPERM instead of killing the process: a C library of another version may try a
+call that it can do without (sched_getaffinity, madvise variants), and an image must not fail for
+that. Code that took the process over gains nothing from the difference: the call is refused.
 
 The program is classic BPF over `struct seccomp_data` (see seccomp(2)): load the architecture, which
 must be the one this table is for, then the number of the call, and compare. Of mmap and mprotect
@@ -22,15 +21,15 @@ _NUMBERS = {
         0xC000003E,
         *(0, 1, 3, 5, 8, 11, 12, 13, 14, 15),  # read write close fstat lseek munmap brk rt_sig*
         *(17, 18, 19, 20, 24, 25, 28, 35, 38, 39),  # pread… mremap madvise nanosleep setitimer
-        *(46, 47, 60, 77, 96, 98, 186, 202),  # sendmsg recvmsg exit ftruncate getrusage futex
-        *(228, 230, 231, 302, 318, 319),  # clock_* exit_group prlimit64 getrandom memfd_create
+        *(46, 47, 60, 96, 98, 186, 202),  # sendmsg recvmsg exit gettimeofday getrusage gettid futex
+        *(228, 230, 231, 302, 318),  # clock_* exit_group prlimit64 getrandom
     ),
     "aarch64": (
         0xC00000B7,
         *(63, 64, 57, 80, 62, 215, 214, 134, 135, 139),
         *(67, 68, 65, 66, 124, 216, 233, 101, 103, 172),
-        *(211, 212, 93, 46, 169, 165, 178, 98),
-        *(113, 115, 94, 261, 278, 279),
+        *(211, 212, 93, 169, 165, 178, 98),
+        *(113, 115, 94, 261, 278),
     ),
 }
 """Of each machine: the architecture as in linux/audit.h, then the allowed calls in one order."""

@@ -11,11 +11,9 @@ from tests.server import PATIENCE
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let processes take any time to start and to report their ends."""
-    monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
-    monkeypatch.setattr("app.decoders.process.STILL", PATIENCE)
+    """Let processes take any time to start and to end."""
     monkeypatch.setattr("app.decoders.process.START_WITHIN", PATIENCE)
-    monkeypatch.setattr("app.decoders.process.ANSWER_WITHIN", PATIENCE)
+    monkeypatch.setattr("app.decoders.process.END_WITHIN", PATIENCE)
 
 
 @pytest.fixture

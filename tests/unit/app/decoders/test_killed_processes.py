@@ -14,7 +14,6 @@ from app.decoders import DecoderPool, Encode
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Encoding, ImageFormat
 from models.domain.errors import Unavailable
-from tests.server import PATIENCE
 
 
 def drawn() -> bytes:
@@ -61,7 +60,7 @@ async def test_an_image_whose_fork_server_ends_is_decoded_by_another_one(pool: D
     stopped(pool)
     task = await begun(pool, decoded(pool))
     assert pool._server is not None
-    pool._server._process.kill()
+    pool._server.process.kill()
     await task
     assert pool.ended == {"killed": 1}
 
@@ -90,24 +89,12 @@ async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
     assert pool.ended == {"killed": 2}
 
 
-async def test_an_image_whose_process_is_stopped_is_decoded_in_another_one(
-    pool: DecoderPool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("app.decoders.process.STILL", 0.2)
-    await pool.start()
-    stopped(pool)
-    async with asyncio.timeout(PATIENCE):
-        await decoded(pool)
-    assert pool.ended["killed"] >= 1
-
-
 async def test_encoding_that_is_killed_is_not_the_fault_of_the_image(pool: DecoderPool) -> None:
     pixels = np.zeros((40, 50, 3), np.uint8)
     task = Encode(pixels.shape, ImageFormat.PNG, Encoding(), None, None, 10.0)
     await pool.start()
     idle = stopped(pool)
-    encoding = await begun(pool, pool.encode(task, pixels.tobytes()))
+    encoding = await begun(pool, pool.encode(task, pixels, None))
     os.kill(idle.pid, signal.SIGKILL)
     with pytest.raises(Unavailable, match="send it again"):
         await encoding

@@ -1,71 +1,76 @@
-"""Bytes move between processes in files, or in an area that shows nothing of other images."""
+"""Bytes move between processes in an area that shows nothing of other images."""
 
 import mmap
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from app.decoders.memory import (
-    AREA_SIZE,
-    SharedArea,
-    contents,
-    mapped,
-    memory_file,
-    moved_to_file,
-    new_area,
-)
+from app.decoders.memory import KEPT, SharedArea, new_area, release
 
-SIZE = 20 << 20
-
-
-def test_moved_pixels_are_in_the_file_and_their_own_memory_is_free() -> None:
-    pixels = np.full((SIZE // 1024, 256, 4), 7, np.uint8)
-    memory = moved_to_file(pixels, b"and metadata")
-    assert contents(memory, SIZE + 12) == bytes([7]) * SIZE + b"and metadata"
-    assert np.count_nonzero(pixels) < 4 * 8192  # at most the pages at the ends of pieces
-
-
-def test_pixels_that_lie_in_a_memory_file_are_moved_out_of_it() -> None:
-    before = memory_file(bytes([7]) * SIZE)
-    pixels = mapped(before, SIZE)
-    taken = os.fstat(before.number).st_blocks
-    assert contents(moved_to_file(pixels), SIZE) == bytes([7]) * SIZE
-    assert os.fstat(before.number).st_blocks < taken / 100
-
+LARGE = KEPT + (3 << 20) + 5
+"""Bytes of a large image, which do not end with a page."""
 
 Ends = tuple[SharedArea, SharedArea]
 
 
 @pytest.fixture
-def ends() -> Ends:
+def descriptor() -> Iterator[int]:
+    """Return the descriptor of the memory of an area."""
+    made = new_area(4 << 20, 1 << 20)
+    yield made
+    os.close(made)
+
+
+@pytest.fixture
+def ends(descriptor: int) -> Ends:
     """Return the service's end and the process's."""
-    area, descriptor = new_area()
-    return area, SharedArea(descriptor)
+    return SharedArea(descriptor), SharedArea(descriptor)
+
+
+def everything(end: SharedArea) -> np.ndarray:
+    return end.view(len(end._bytes))
 
 
 def test_what_one_end_puts_in_the_other_one_takes(ends: Ends) -> None:
     service, process = ends
-    service.put(b"pixels", b"", memoryview(b"exif"))
-    assert process.view(10).tobytes() == b"pixelsexif"
+    service.put(b"pixels", b"", np.frombuffer(b"exif", np.uint8))
+    assert process.contents(10) == process.take(10).tobytes() == b"pixelsexif"
 
 
-def test_a_file_comes_to_a_process_with_nothing_but_zeros_behind_it(ends: Ends) -> None:
+@pytest.mark.parametrize("size", [5, LARGE])
+def test_pixels_that_are_in_the_area_already_stay_there(ends: Ends, size: int) -> None:
     service, process = ends
-    service.put(b"a long file of the first client")
-    process.put(b"and the pixels of it, which are even longer")
-    service.take(43)
-    service.put(b"short")
-    assert process.view(AREA_SIZE).tobytes() == b"short".ljust(AREA_SIZE, b"\0")
+    made = process.view(size)
+    made[:] = 7
+    process.put(made, b"exif", taken=release)
+    assert service.contents(size + 4) == bytes([7]) * size + b"exif"
 
 
-def test_pixels_that_were_refused_are_wiped_too(ends: Ends) -> None:
+@pytest.mark.parametrize("before", [43, LARGE, LARGE + (1 << 20)])
+@pytest.mark.parametrize("size", [0, 5, LARGE])
+def test_a_file_comes_to_a_process_with_nothing_but_zeros_behind_it(
+    ends: Ends, before: int, size: int
+) -> None:
     service, process = ends
-    service.put(b"file")
-    process.put(bytes(range(1, 200)))
-    service.view(199)  # their size, as the answer told it
-    service.put(b"file")
-    assert not process.view(AREA_SIZE)[4:].any()
+    service.put(b"f" * before)
+    process.put(b"p" * before)
+    service.view(before)  # the size of pixels that were refused, as the answer told it
+    service.put(b"s" * size)
+    assert everything(process)[:size].tobytes() == b"s" * size
+    assert not everything(process)[size:].any()
+
+
+def test_large_pixels_are_moved_both_ways(descriptor: int, ends: Ends) -> None:
+    service, process = ends
+    pixels = np.full(LARGE, 7, np.uint8)
+    service.put(pixels, b"and metadata", taken=release)
+    assert np.count_nonzero(pixels) < 4 * mmap.PAGESIZE  # at most the pages at the ends of pieces
+    assert process.contents(LARGE + 12) == bytes([7]) * LARGE + b"and metadata"
+    process.put(np.full(LARGE, 8, np.uint8))
+    assert (service.take(LARGE) == 8).all()
+    assert os.fstat(descriptor).st_blocks * 512 < KEPT
 
 
 def test_a_process_cannot_change_pixels_that_were_taken(ends: Ends) -> None:
@@ -78,31 +83,15 @@ def test_a_process_cannot_change_pixels_that_were_taken(ends: Ends) -> None:
     assert process.view(3).tolist() == [9, 9, 9]
 
 
-def test_a_new_area_is_zeros_whatever_an_old_one_held() -> None:
-    for _ in range(2):
-        area, _ = new_area()
-        assert not area.view(AREA_SIZE).any()
-        area.put(b"\xff" * AREA_SIZE)
-
-
-@pytest.mark.parametrize("size", [-1, AREA_SIZE + 1])
+@pytest.mark.parametrize("size", [-1, 1 << 40])
 def test_sizes_beyond_the_area_are_refused(ends: Ends, size: int) -> None:
     with pytest.raises(ValueError, match="bytes"):
         ends[0].take(size)
 
 
-def test_a_process_can_neither_shorten_nor_seal_the_area() -> None:
-    area, descriptor = new_area()
-    for size in (0, AREA_SIZE + 1):
+def test_a_process_can_neither_shorten_nor_seal_the_area(descriptor: int, ends: Ends) -> None:
+    for size in (0, 1 << 40):
         with pytest.raises(PermissionError):
-            os.ftruncate(descriptor.number, size)
-    area.put(b"1")
-    with mmap.mmap(descriptor.number, AREA_SIZE) as mapping:
-        assert mapping[:1] == b"1"
-
-
-def test_an_area_keeps_no_descriptor_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    areas = [new_area()[0] for _ in range(3)]
-    assert len(os.listdir("/proc/self/fd")) <= before
-    assert np.array_equal(areas[0].take(4), np.zeros(4, np.uint8))
+            os.ftruncate(descriptor, size)
+    ends[0].put(b"1")
+    assert ends[1].contents(1) == b"1"
