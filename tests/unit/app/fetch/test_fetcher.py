@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
@@ -54,10 +54,27 @@ class World:
     """An origin, a fetcher that may ask it, and what the fetcher did besides."""
 
     origin: Origin
-    fetcher: Fetcher
-    wires: Wires
+    fetcher: Fetcher = field(init=False)
+    wires: Wires = field(init=False)
     slept: list[float] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
+
+    def limit(self, wires: Wires | None = None, **limits: Any) -> None:
+        """Make the fetcher anew, with other limits."""
+        names = {name: [["127.0.0.1"]] for name in ("one.example", "one.example.", "two.example")}
+        self.wires = wires or Wires()
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+
+        self.fetcher = Fetcher(
+            replace(LOCAL, **limits),
+            lambda outcome, _seconds: self.outcomes.append(outcome),
+            Names(names),
+            self.wires,
+            sleep,
+            lambda: 1.0,
+        )
 
     async def get(self, path: str = "/", deadline: Deadline = NEVER) -> bytes:
         blob = await self.fetcher.fetch(self.origin.url(path), deadline)
@@ -67,84 +84,56 @@ class World:
             blob.close()
 
 
-def run(
-    scenario: Callable[[World], Awaitable[None]], wires: Wires | None = None, **limits: Any
-) -> None:
-    async def main() -> None:
-        async with origin() as there:
-            names = {
-                name: [["127.0.0.1"]] for name in ("one.example", "one.example.", "two.example")
-            }
-            slept, outcomes = list[float](), list[str]()
-
-            async def sleep(seconds: float) -> None:
-                slept.append(seconds)
-
-            below = wires or Wires()
-            fetcher = Fetcher(
-                replace(LOCAL, **limits),
-                lambda outcome, _seconds: outcomes.append(outcome),
-                Names(names),
-                below,
-                sleep,
-                lambda: 1.0,
-            )
-            async with asyncio.timeout(100):
-                await scenario(World(there, fetcher, below, slept, outcomes))
-            await fetcher.aclose()
-
-    asyncio.run(main())
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Return an origin and a fetcher with the limits `LOCAL`."""
+    async with origin() as there, asyncio.timeout(100):
+        found = World(there)
+        found.limit()
+        yield found
+        await found.fetcher.aclose()
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 1001, 100_000])
-def test_a_body_arrives_whole_in_memory_or_on_disk(
-    monkeypatch: pytest.MonkeyPatch, size: int
+async def test_a_body_arrives_whole_in_memory_or_on_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(spool, "THRESHOLD", 1000)
 
-    async def scenario(world: World) -> None:
-        data = bytes(range(256)) * (size // 256 + 1)
-        world.origin.answers["/"] = body(data[:size])
-        blob = await world.fetcher.fetch(world.origin.url(), NEVER)
-        assert blob.read() == data[:size]
-        assert blob.on_disk == (size > 1000)
-        assert world.outcomes == ["ok"]
-        blob.close()
-
-    run(scenario)
+    data = bytes(range(256)) * (size // 256 + 1)
+    world.origin.answers["/"] = body(data[:size])
+    blob = await world.fetcher.fetch(world.origin.url(), NEVER)
+    assert blob.read() == data[:size]
+    assert blob.on_disk == (size > 1000)
+    assert world.outcomes == ["ok"]
+    blob.close()
 
 
-def test_an_origin_sees_who_asks_and_for_what_and_nothing_else() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/cat"] = body(b"image")
-        await world.get("/cat?size=2#secret")
-        [request] = world.origin.requests
-        assert request.target == "/cat?size=2"
-        assert request.headers == {
-            "host": f"127.0.0.1:{world.origin.port}",
-            "user-agent": f"darkroom/{version('darkroom')}",
-            "accept": "image/*",
-            "accept-encoding": "identity",
-        }
-
-    run(scenario)
+async def test_an_origin_sees_who_asks_and_for_what_and_nothing_else(world: World) -> None:
+    world.origin.answers["/cat"] = body(b"image")
+    await world.get("/cat?size=2#secret")
+    [request] = world.origin.requests
+    assert request.target == "/cat?size=2"
+    assert request.headers == {
+        "host": f"127.0.0.1:{world.origin.port}",
+        "user-agent": f"darkroom/{version('darkroom')}",
+        "accept": "image/*",
+        "accept-encoding": "identity",
+    }
 
 
-def test_cookies_are_not_kept() -> None:
-    async def scenario(world: World) -> None:
-        cookie = {"Set_Cookie": "id=1; Path=/"}
-        world.origin.answers["/"] = status(302, Location="/next", **cookie)
-        world.origin.answers["/next"] = body(b"image", **cookie)
-        await world.get()
-        await world.get()
-        assert len(world.origin.requests) == 4
-        assert not any("cookie" in request.headers for request in world.origin.requests)
-
-    run(scenario)
+async def test_cookies_are_not_kept(world: World) -> None:
+    cookie = {"Set_Cookie": "id=1; Path=/"}
+    world.origin.answers["/"] = status(302, Location="/next", **cookie)
+    world.origin.answers["/next"] = body(b"image", **cookie)
+    await world.get()
+    await world.get()
+    assert len(world.origin.requests) == 4
+    assert not any("cookie" in request.headers for request in world.origin.requests)
 
 
-def test_proxies_and_credentials_of_the_environment_are_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+async def test_proxies_and_credentials_of_the_environment_are_not_used(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     netrc = tmp_path_factory.mktemp("home") / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password secret\n")
@@ -152,70 +141,55 @@ def test_proxies_and_credentials_of_the_environment_are_not_used(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://192.0.2.1:9")
 
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = body(b"image")
-        assert await world.get() == b"image"
-        assert "authorization" not in world.origin.requests[0].headers
-        assert world.wires.connected == ["127.0.0.1"]
-
-    run(scenario)
+    world.origin.answers["/"] = body(b"image")
+    assert await world.get() == b"image"
+    assert "authorization" not in world.origin.requests[0].headers
+    assert world.wires.connected == ["127.0.0.1"]
 
 
-def test_urls_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = sequence(status(503), body(b"image"))
-        await world.get("/?token=secret")
-
+async def test_urls_are_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.origin.answers["/"] = sequence(status(503), body(b"image"))
     with caplog.at_level(logging.DEBUG):
-        run(scenario)
+        await world.get("/?token=secret")
     assert "secret" not in caplog.text
 
 
-def test_a_connection_is_used_again() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = body(b"image")
-        for _ in range(3):
-            await world.get()
-        assert (world.origin.connections, len(world.origin.requests)) == (1, 3)
-
-    run(scenario)
+async def test_a_connection_is_used_again(world: World) -> None:
+    world.origin.answers["/"] = body(b"image")
+    for _ in range(3):
+        await world.get()
+    assert (world.origin.connections, len(world.origin.requests)) == (1, 3)
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("location", ["/cat", "cat", "//127.0.0.1:{port}/cat", "/a/../cat#top"])
-def test_redirects_are_followed(code: int, location: str) -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = redirect(location.format(port=world.origin.port), code)
-        world.origin.answers["/cat"] = body(b"image")
-        assert await world.get() == b"image"
-
-    run(scenario)
+async def test_redirects_are_followed(world: World, code: int, location: str) -> None:
+    world.origin.answers["/"] = redirect(location.format(port=world.origin.port), code)
+    world.origin.answers["/cat"] = body(b"image")
+    assert await world.get() == b"image"
 
 
-def test_redirects_are_followed_up_to_the_limit_and_no_further() -> None:
-    async def scenario(world: World) -> None:
-        for n in range(4):
-            world.origin.answers[f"/{n}"] = redirect(f"/{n + 1}")
-        world.origin.answers["/4"] = body(b"image")
-        assert await world.get("/1") == b"image"
-        with pytest.raises(OriginFailed, match="more than 3 redirects"):
-            await world.get("/0")
-        assert [request.target for request in world.origin.requests[4:]] == ["/0", "/1", "/2", "/3"]
-
-    run(scenario, max_redirects=3)
+async def test_redirects_are_followed_up_to_the_limit_and_no_further(world: World) -> None:
+    world.limit(max_redirects=3)
+    for n in range(4):
+        world.origin.answers[f"/{n}"] = redirect(f"/{n + 1}")
+    world.origin.answers["/4"] = body(b"image")
+    assert await world.get("/1") == b"image"
+    with pytest.raises(OriginFailed, match="more than 3 redirects"):
+        await world.get("/0")
+    assert [request.target for request in world.origin.requests[4:]] == ["/0", "/1", "/2", "/3"]
 
 
-def test_a_redirect_to_a_private_address_is_refused_in_the_middle_of_a_chain() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = redirect("/next")
-        world.origin.answers["/next"] = redirect("http://169.254.169.254/latest/meta-data/")
-        with pytest.raises(AddressRefused):
-            await world.get()
-        assert set(world.wires.connected) == {"127.0.0.1"}
-        assert [request.target for request in world.origin.requests] == ["/", "/next"]
-        assert world.outcomes == ["refused"]
-
-    run(scenario)
+async def test_a_redirect_to_a_private_address_is_refused_in_the_middle_of_a_chain(
+    world: World,
+) -> None:
+    world.origin.answers["/"] = redirect("/next")
+    world.origin.answers["/next"] = redirect("http://169.254.169.254/latest/meta-data/")
+    with pytest.raises(AddressRefused):
+        await world.get()
+    assert set(world.wires.connected) == {"127.0.0.1"}
+    assert [request.target for request in world.origin.requests] == ["/", "/next"]
+    assert world.outcomes == ["refused"]
 
 
 DATES = {"Retry_After": "Wed, 21 Oct 2015 07:28:07 GMT", "Date": "Wed, 21 Oct 2015 07:28:00 GMT"}
@@ -236,16 +210,14 @@ IMAGE = body(b"image")
         ([announced(5, b"image and more")], []),
     ],
 )
-def test_a_failure_that_may_pass_is_tried_again_after_a_pause(
-    answers: list[Answer], slept: list[float]
+async def test_a_failure_that_may_pass_is_tried_again_after_a_pause(
+    world: World, answers: list[Answer], slept: list[float]
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = sequence(*answers)
-        assert await world.get() == b"image"
-        assert world.slept == slept
-        assert world.outcomes == ["ok"]
-
-    run(scenario, retries=2)
+    world.limit(retries=2)
+    world.origin.answers["/"] = sequence(*answers)
+    assert await world.get() == b"image"
+    assert world.slept == slept
+    assert world.outcomes == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -264,19 +236,17 @@ def test_a_failure_that_may_pass_is_tried_again_after_a_pause(
         (gzip_bomb(10_000_000), "more than 100000 bytes", []),
     ],
 )
-def test_a_failure_is_named_and_tried_again_while_time_is_left(
-    answer: Answer, match: str, slept: list[float]
+async def test_a_failure_is_named_and_tried_again_while_time_is_left(
+    world: World, answer: Answer, match: str, slept: list[float]
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = answer
-        with pytest.raises((OriginFailed, TooLarge), match=match) as failed:
-            await world.get()
-        assert len(world.origin.requests) == 1 + len(slept)
-        assert world.slept == slept
-        too_large = isinstance(failed.value, TooLarge)
-        assert world.outcomes == ["too_large" if too_large else "origin_failed"]
-
-    run(scenario, retries=2, total_timeout=10)
+    world.limit(retries=2, total_timeout=10)
+    world.origin.answers["/"] = answer
+    with pytest.raises((OriginFailed, TooLarge), match=match) as failed:
+        await world.get()
+    assert len(world.origin.requests) == 1 + len(slept)
+    assert world.slept == slept
+    too_large = isinstance(failed.value, TooLarge)
+    assert world.outcomes == ["too_large" if too_large else "origin_failed"]
 
 
 @pytest.mark.parametrize(
@@ -289,163 +259,132 @@ def test_a_failure_is_named_and_tried_again_while_time_is_left(
     ],
     ids=["silent", "stalled", "drip", "hops"],
 )
-def test_an_origin_that_takes_too_long_is_not_asked_again(
-    answer: Answer, match: str, limits: dict[str, Any]
+async def test_an_origin_that_takes_too_long_is_not_asked_again(
+    world: World, answer: Answer, match: str, limits: dict[str, Any]
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = answer
-        with pytest.raises(OriginTimedOut, match=match):
-            await world.get()
-        assert world.slept == []
-        assert world.outcomes == ["timed_out"]
-
-    run(scenario, max_redirects=20, **limits)
+    world.limit(max_redirects=20, **limits)
+    world.origin.answers["/"] = answer
+    with pytest.raises(OriginTimedOut, match=match):
+        await world.get()
+    assert world.slept == []
+    assert world.outcomes == ["timed_out"]
 
 
-def test_a_pause_beyond_the_deadline_is_not_begun() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = status(503, Retry_After=8)
-        now = asyncio.get_running_loop().time()
-        with pytest.raises(OriginFailed, match="answered 503"):
-            await world.get(deadline=Deadline.after(5, now))
-        assert world.slept == []
-
-    run(scenario)
+async def test_a_pause_beyond_the_deadline_is_not_begun(world: World) -> None:
+    world.origin.answers["/"] = status(503, Retry_After=8)
+    now = asyncio.get_running_loop().time()
+    with pytest.raises(OriginFailed, match="answered 503"):
+        await world.get(deadline=Deadline.after(5, now))
+    assert world.slept == []
 
 
-def test_a_failed_connection_is_tried_again() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = body(b"image")
-        assert await world.get() == b"image"
-        assert len(world.wires.connected) == 3
-
-    run(scenario, Wires(failures=2), retries=2)
+async def test_a_failed_connection_is_tried_again(world: World) -> None:
+    world.limit(Wires(failures=2), retries=2)
+    world.origin.answers["/"] = body(b"image")
+    assert await world.get() == b"image"
+    assert len(world.wires.connected) == 3
 
 
-def test_an_unknown_name_is_the_origins_failure() -> None:
-    async def scenario(world: World) -> None:
-        with pytest.raises(OriginFailed, match=r"unknown\.example"):
-            await world.fetcher.fetch("http://unknown.example/", NEVER)
-        assert world.wires.connected == []
-
-    run(scenario)
+async def test_an_unknown_name_is_the_origins_failure(world: World) -> None:
+    with pytest.raises(OriginFailed, match=r"unknown\.example"):
+        await world.fetcher.fetch("http://unknown.example/", NEVER)
+    assert world.wires.connected == []
 
 
-def test_an_endless_body_is_cut_at_the_limit_and_its_connection_closed() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = endless()
-        with pytest.raises(TooLarge, match="100000"):
-            await world.get()
-        await world.origin.gone.wait()
-        assert world.outcomes == ["too_large"]
-
-    run(scenario)
+async def test_an_endless_body_is_cut_at_the_limit_and_its_connection_closed(world: World) -> None:
+    world.origin.answers["/"] = endless()
+    with pytest.raises(TooLarge, match="100000"):
+        await world.get()
+    await world.origin.gone.wait()
+    assert world.outcomes == ["too_large"]
 
 
-def test_an_address_that_does_not_answer_times_out_after_every_retry() -> None:
-    async def scenario(world: World) -> None:
-        with pytest.raises(OriginTimedOut, match="connected"):
-            await world.get()
-        assert len(world.wires.connected) == 2
-
-    run(scenario, Wires(deaf=["127.0.0.1"]), connect_timeout=0.1, retries=1)
+async def test_an_address_that_does_not_answer_times_out_after_every_retry(world: World) -> None:
+    world.limit(Wires(deaf=["127.0.0.1"]), connect_timeout=0.1, retries=1)
+    with pytest.raises(OriginTimedOut, match="connected"):
+        await world.get()
+    assert len(world.wires.connected) == 2
 
 
-def test_the_requests_deadline_comes_first_when_it_is_the_nearest() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = silent()
-        now = asyncio.get_running_loop().time()
-        with pytest.raises(DeadlineExceeded):
-            await world.get(deadline=Deadline.after(0.05, now))
-        await world.origin.gone.wait()
-        assert world.outcomes == ["timed_out"]
-
-    run(scenario)
+async def test_the_requests_deadline_comes_first_when_it_is_the_nearest(world: World) -> None:
+    world.origin.answers["/"] = silent()
+    now = asyncio.get_running_loop().time()
+    with pytest.raises(DeadlineExceeded):
+        await world.get(deadline=Deadline.after(0.05, now))
+    await world.origin.gone.wait()
+    assert world.outcomes == ["timed_out"]
 
 
-def test_a_deadline_that_has_passed_makes_no_connection() -> None:
-    async def scenario(world: World) -> None:
-        with pytest.raises(DeadlineExceeded):
-            await world.get(deadline=Deadline(asyncio.get_running_loop().time()))
-        assert world.wires.connected == []
-
-    run(scenario)
+async def test_a_deadline_that_has_passed_makes_no_connection(world: World) -> None:
+    with pytest.raises(DeadlineExceeded):
+        await world.get(deadline=Deadline(asyncio.get_running_loop().time()))
+    assert world.wires.connected == []
 
 
-def test_one_host_gets_its_limit_and_keeps_no_other_host_waiting() -> None:
-    async def scenario(world: World) -> None:
-        release = asyncio.Event()
-        world.origin.answers["/held"] = held(release, b"held")
-        world.origin.answers["/free"] = body(b"free")
-        crowd = [
-            asyncio.create_task(world.fetcher.fetch(world.origin.url("/held", host), NEVER))
-            for host in ("one.example", "ONE.example", "one.example.", "one.example") * 2
-        ]
-        await world.origin.asked(2)
-        for _ in range(3):  # each a whole exchange, in which a third would have come as well
-            other = await world.fetcher.fetch(world.origin.url("/free", "two.example"), NEVER)
-            assert other.read() == b"free"
-        assert len(world.origin.requests) == 2 + 3
-        release.set()
-        for blob in await asyncio.gather(*crowd):
-            assert blob.read() == b"held"
-        assert len(world.origin.requests) == 8 + 3
-
-    run(scenario, per_host=2)
+async def test_one_host_gets_its_limit_and_keeps_no_other_host_waiting(world: World) -> None:
+    world.limit(per_host=2)
+    release = asyncio.Event()
+    world.origin.answers["/held"] = held(release, b"held")
+    world.origin.answers["/free"] = body(b"free")
+    crowd = [
+        asyncio.create_task(world.fetcher.fetch(world.origin.url("/held", host), NEVER))
+        for host in ("one.example", "ONE.example", "one.example.", "one.example") * 2
+    ]
+    await world.origin.asked(2)
+    for _ in range(3):  # each a whole exchange, in which a third would have come as well
+        other = await world.fetcher.fetch(world.origin.url("/free", "two.example"), NEVER)
+        assert other.read() == b"free"
+    assert len(world.origin.requests) == 2 + 3
+    release.set()
+    for blob in await asyncio.gather(*crowd):
+        assert blob.read() == b"held"
+    assert len(world.origin.requests) == 8 + 3
 
 
-def test_waiting_for_a_turn_does_not_count_as_the_origins_time() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = sequence(silent(), body(b"image"))
-        first = asyncio.create_task(world.get())
-        await world.origin.asked(1)
-        second = asyncio.create_task(world.get())
-        with pytest.raises(OriginTimedOut):
-            await first
-        assert await second == b"image"
-
-    run(scenario, per_host=1, total_timeout=0.3)
+async def test_waiting_for_a_turn_does_not_count_as_the_origins_time(world: World) -> None:
+    world.limit(per_host=1, total_timeout=0.3)
+    world.origin.answers["/"] = sequence(silent(), body(b"image"))
+    first = asyncio.create_task(world.get())
+    await world.origin.asked(1)
+    second = asyncio.create_task(world.get())
+    with pytest.raises(OriginTimedOut):
+        await first
+    assert await second == b"image"
 
 
-def test_a_cancelled_fetch_closes_its_connection_and_gives_back_its_turn() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = sequence(silent(), body(b"image"))
-        task = asyncio.create_task(world.get())
-        await world.origin.asked(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await world.origin.gone.wait()
-        assert await world.get() == b"image"
-        assert world.outcomes == ["ok"]
+async def test_a_cancelled_fetch_closes_its_connection_and_gives_back_its_turn(
+    world: World,
+) -> None:
+    world.limit(per_host=1, concurrency=1)
+    world.origin.answers["/"] = sequence(silent(), body(b"image"))
+    task = asyncio.create_task(world.get())
+    await world.origin.asked(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await world.origin.gone.wait()
+    assert await world.get() == b"image"
+    assert world.outcomes == ["ok"]
 
-    run(scenario, per_host=1, concurrency=1)
 
-
-def test_a_fetch_cancelled_in_the_middle_of_a_spooled_body_closes_its_connection(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_fetch_cancelled_in_the_middle_of_a_spooled_body_closes_its_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool, "THRESHOLD", 0)
 
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = drip(0.001)
-        task = asyncio.create_task(world.get())
-        await world.origin.asked(1)
-        await asyncio.wait([task], timeout=0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await world.origin.gone.wait()
-
-    run(scenario)
+    world.origin.answers["/"] = drip(0.001)
+    task = asyncio.create_task(world.get())
+    await world.origin.asked(1)
+    await asyncio.wait([task], timeout=0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await world.origin.gone.wait()
 
 
-def test_closing_the_fetcher_closes_idle_connections() -> None:
-    async def scenario(world: World) -> None:
-        world.origin.answers["/"] = body(b"image")
-        await world.get()
-        assert not world.origin.gone.is_set()
-        await world.fetcher.aclose()
-        await world.origin.gone.wait()
-
-    run(scenario)
+async def test_closing_the_fetcher_closes_idle_connections(world: World) -> None:
+    world.origin.answers["/"] = body(b"image")
+    await world.get()
+    assert not world.origin.gone.is_set()
+    await world.fetcher.aclose()
+    await world.origin.gone.wait()

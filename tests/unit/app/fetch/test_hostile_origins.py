@@ -1,11 +1,15 @@
 """Origins and names that want to cost more than an image: each ends soon, and is tried once."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
+import httpx
 import pytest
 
 from app.fetch.fetcher import Fetcher, FetchLimits
+from app.fetch.pinned_network import PinnedTransport, asking
 from app.urls import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed, ServiceError
@@ -109,21 +113,18 @@ def test_a_switch_of_protocols_is_the_origin_s_error() -> None:
 
 
 @pytest.mark.parametrize("target", ["http://image.example:22/", "http://other.example/"])
-def test_ports_and_hosts_are_checked_at_each_redirect(target: str) -> None:
-    async def scenario() -> None:
-        async with origin() as there:
-            there.answers["/"] = redirect(target)
-            ports = Settings.model_validate(
-                {"fetch_ports": f"80,{there.port}", "fetch_allowed_hosts": "image.example"}
-            )
-            wires = Wires()
-            names = Names({"image.example": [[PUBLIC]], "other.example": [[PUBLIC]]})
-            fetcher = Fetcher(FetchLimits.from_settings(ports), resolve=names, network=wires)
-            assert isinstance(await one(fetcher, there), AddressRefused)
-            assert wires.connected == [PUBLIC]
-            await fetcher.aclose()
-
-    asyncio.run(scenario())
+async def test_ports_and_hosts_are_checked_at_each_redirect(target: str) -> None:
+    async with origin() as there:
+        there.answers["/"] = redirect(target)
+        ports = Settings.model_validate(
+            {"fetch_ports": f"80,{there.port}", "fetch_allowed_hosts": "image.example"}
+        )
+        wires = Wires()
+        names = Names({"image.example": [[PUBLIC]], "other.example": [[PUBLIC]]})
+        fetcher = Fetcher(FetchLimits.from_settings(ports), resolve=names, network=wires)
+        assert isinstance(await one(fetcher, there), AddressRefused)
+        assert wires.connected == [PUBLIC]
+        await fetcher.aclose()
 
 
 @pytest.mark.parametrize(
@@ -136,21 +137,20 @@ def test_ports_and_hosts_are_checked_at_each_redirect(target: str) -> None:
         [[PUBLIC], ["::ffff:127.0.0.1"]],
     ],
 )
-def test_a_name_that_turns_inward_between_two_hops_is_refused(answers: list[list[str]]) -> None:
-    async def scenario() -> None:
-        async with origin() as there:
-            there.answers["/"] = redirect("/next")
-            there.answers["/next"] = body(b"secret", Connection="close")
-            wires, names = Wires(), Names({"image.example": answers})
-            fetcher = Fetcher(LIMITS, resolve=names, network=wires)
-            first = await one(fetcher, there, "/next")
-            assert first == b"secret"
-            assert isinstance(await one(fetcher, there), AddressRefused)
-            assert wires.connected == [PUBLIC]
-            assert names.asked == ["image.example"] * 2
-            await fetcher.aclose()
-
-    asyncio.run(scenario())
+async def test_a_name_that_turns_inward_between_two_hops_is_refused(
+    answers: list[list[str]],
+) -> None:
+    async with origin() as there:
+        there.answers["/"] = redirect("/next")
+        there.answers["/next"] = body(b"secret", Connection="close")
+        wires, names = Wires(), Names({"image.example": answers})
+        fetcher = Fetcher(LIMITS, resolve=names, network=wires)
+        first = await one(fetcher, there, "/next")
+        assert first == b"secret"
+        assert isinstance(await one(fetcher, there), AddressRefused)
+        assert wires.connected == [PUBLIC]
+        assert names.asked == ["image.example"] * 2
+        await fetcher.aclose()
 
 
 def test_a_name_with_hundreds_of_addresses_is_refused() -> None:
@@ -158,3 +158,85 @@ def test_a_name_with_hundreds_of_addresses_is_refused() -> None:
     found, asked = fetched(body(b"x"), many)
     assert isinstance(found, AddressRefused)
     assert asked == 0
+
+
+NAMES = {f"{name}.example": [[PUBLIC]] for name in ("one", "two", "three")}
+
+
+async def test_requests_that_are_cancelled_at_any_moment_cost_no_connection() -> None:
+    async with origin() as there:
+        there.answers["/"] = redirect("/image")
+        there.answers["/image"] = body(b"image" * 30_000)
+        limits = replace(LIMITS, concurrency=2)
+        fetcher = Fetcher(limits, resolve=Names(NAMES), network=Wires())
+        url = there.url(host="one.example")
+        for steps in range(0, 100, 3):
+            task = asyncio.create_task(fetcher.fetch(url, NEVER))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result().close()
+        async with asyncio.timeout(15):
+            found = await fetcher.fetch(url, NEVER)
+        assert found.size == 150_000
+        found.close()
+        await fetcher.aclose()
+
+
+async def test_a_handshake_that_is_cancelled_closes_its_connection() -> None:
+    came, gone = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        came.set()
+        while await reader.read(4096):
+            pass
+        gone.set()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    tls = ssl.create_default_context()
+    transport = PinnedTransport((), 2, Names(NAMES), Wires(), tls)
+    request = httpx.Request("GET", f"https://one.example:{port}/")
+    task = asyncio.create_task(transport.handle_async_request(request))
+    async with asyncio.timeout(60):
+        await came.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await gone.wait()
+    del task
+    server.close()
+
+
+DEAF = "93.184.216.35"
+
+
+async def test_a_client_with_many_slow_hosts_leaves_fetches_to_others() -> None:
+    async with origin() as there:
+        there.answers["/"] = body(b"image")
+        slow = [f"slow{n}.example" for n in range(100)]
+        names = Names({"good.example": [[PUBLIC]], **{name: [[DEAF]] for name in slow}})
+        wires, asked_by = Wires(deaf=[DEAF]), list[str]()
+
+        async def resolve(host: str, port: int) -> Sequence[Address]:
+            asked_by.append(asking.get())
+            return await names(host, port)
+
+        limits = replace(LIMITS, concurrency=8, connect_timeout=100, total_timeout=100)
+        fetcher = Fetcher(limits, resolve=resolve, network=wires)
+        urls = [there.url(host=name) for name in slow]
+        tasks = [asyncio.create_task(fetcher.fetch(url, NEVER, "a")) for url in urls]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert wires.connected == [DEAF] * 6
+        async with asyncio.timeout(30):
+            found = await fetcher.fetch(there.url(host="good.example"), NEVER, "b")
+        assert found.read() == b"image"
+        assert asked_by == [*"aaaaaab"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await fetcher.aclose()

@@ -57,17 +57,14 @@ def test_all_addresses_together_get_the_connect_timeout() -> None:
     assert 0.09 < asyncio.run(scenario()) < 1
 
 
-def test_a_silent_name_server_counts_as_a_connect_timeout() -> None:
+async def test_a_silent_name_server_counts_as_a_connect_timeout() -> None:
     async def never(_host: str, _port: int) -> list[Address]:
         await asyncio.Event().wait()
         return []
 
-    async def scenario() -> None:
-        backend = PinnedBackend((), never, Wires())
-        with pytest.raises(httpcore.ConnectTimeout, match="resolved"):
-            await backend.connect_tcp("good.example", 80, 0.05)
-
-    asyncio.run(scenario())
+    backend = PinnedBackend((), never, Wires())
+    with pytest.raises(httpcore.ConnectTimeout, match="resolved"):
+        await backend.connect_tcp("good.example", 80, 0.05)
 
 
 @pytest.mark.parametrize("answers", [{}, {"good.example": [[]]}], ids=["unknown", "no address"])
@@ -99,42 +96,38 @@ def server_side(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-def test_tls_asks_for_and_verifies_the_name_although_the_address_is_pinned(
+async def test_tls_asks_for_and_verifies_the_name_although_the_address_is_pinned(
     certificate: Path,
 ) -> None:
-    async def scenario() -> None:
-        asked_for: list[str | None] = []
-        tls = server_side(certificate)
-        tls.sni_callback = lambda _, name, __: asked_for.append(name)
-        trusting = ssl.create_default_context(cafile=str(certificate))
-        names = Names({"good.example": [[FIRST]], "other.example": [[FIRST]]})
-        async with origin(tls) as there:
-            there.answers["/"] = body(b"image")
-            transport = PinnedTransport((), 4, names, Wires(), trusting)
-            request = httpx.Request("GET", there.url(host="good.example", scheme="https"))
-            reply = await transport.handle_async_request(request)
-            assert await reply.aread() == b"image"
-            request = httpx.Request("GET", there.url(host="other.example", scheme="https"))
-            with pytest.raises(httpx.ConnectError, match=r"other\.example"):
-                await transport.handle_async_request(request)
-            assert asked_for == ["good.example", "other.example"]
-            assert there.requests[0].headers["host"] == f"good.example:{there.port}"
-            assert len(there.requests) == 1
-            await transport.aclose()
-
-    asyncio.run(scenario())
+    asked_for: list[str | None] = []
+    tls = server_side(certificate)
+    tls.sni_callback = lambda _, name, __: asked_for.append(name)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    names = Names({"good.example": [[FIRST]], "other.example": [[FIRST]]})
+    async with origin(tls) as there:
+        there.answers["/"] = body(b"image")
+        transport = PinnedTransport((), 4, names, Wires(), trusting)
+        request = httpx.Request("GET", there.url(host="good.example", scheme="https"))
+        reply = await transport.handle_async_request(request)
+        assert await reply.aread() == b"image"
+        request = httpx.Request("GET", there.url(host="other.example", scheme="https"))
+        with pytest.raises(httpx.ConnectError, match=r"other\.example"):
+            await transport.handle_async_request(request)
+        assert asked_for == ["good.example", "other.example"]
+        assert there.requests[0].headers["host"] == f"good.example:{there.port}"
+        assert len(there.requests) == 1
+        await transport.aclose()
 
 
-def test_an_origin_without_a_trusted_certificate_is_not_asked_again(certificate: Path) -> None:
-    async def scenario() -> None:
-        async with origin(server_side(certificate)) as there:
-            names, wires = Names({"good.example": [[FIRST]]}), Wires()
-            limits = FetchLimits.from_settings(Settings(fetch_ports="1-65535"))
-            fetcher = Fetcher(limits, resolve=names, network=wires)
-            with pytest.raises(OriginFailed, match="certificate"):
-                await fetcher.fetch(there.url(host="good.example", scheme="https"), NEVER)
-            assert wires.connected == [FIRST]
-            assert there.requests == []
-            await fetcher.aclose()
-
-    asyncio.run(scenario())
+async def test_an_origin_without_a_trusted_certificate_is_not_asked_again(
+    certificate: Path,
+) -> None:
+    async with origin(server_side(certificate)) as there:
+        names, wires = Names({"good.example": [[FIRST]]}), Wires()
+        limits = FetchLimits.from_settings(Settings(fetch_ports="1-65535"))
+        fetcher = Fetcher(limits, resolve=names, network=wires)
+        with pytest.raises(OriginFailed, match="certificate"):
+            await fetcher.fetch(there.url(host="good.example", scheme="https"), NEVER)
+        assert wires.connected == [FIRST]
+        assert there.requests == []
+        await fetcher.aclose()

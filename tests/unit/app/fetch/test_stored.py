@@ -112,31 +112,22 @@ class Reading:
         await self.fetcher.aclose()
 
 
-def test_a_client_with_slow_files_leaves_turns_to_others() -> None:
-    async def scenario() -> None:
-        reading = Reading(4)
-        assert await reading.begin("abcdef", "one") == list("abc")
-        assert await reading.begin("xy", "two") == list("abcx")
-        await reading.end()
-
-    asyncio.run(scenario())
+async def test_a_client_with_slow_files_leaves_turns_to_others() -> None:
+    reading = Reading(4)
+    assert await reading.begin("abcdef", "one") == list("abc")
+    assert await reading.begin("xy", "two") == list("abcx")
+    await reading.end()
 
 
-def test_the_command_line_has_no_share() -> None:
-    async def scenario() -> None:
-        reading = Reading(4)
-        assert await reading.begin("abcdef", LOCAL) == list("abcd")
-        await reading.end()
-
-    asyncio.run(scenario())
+async def test_the_command_line_has_no_share() -> None:
+    reading = Reading(4)
+    assert await reading.begin("abcdef", LOCAL) == list("abcd")
+    await reading.end()
 
 
-def test_a_change_of_the_concurrency_is_one_of_files_too() -> None:
-    async def scenario() -> None:
-        reading = Reading(1)
-        assert await reading.begin("abc", LOCAL) == ["a"]
-        reading.fetcher.set_concurrency(2)
-        assert await reading.begun() == ["a", "b"]
-        await reading.end()
-
-    asyncio.run(scenario())
+async def test_a_change_of_the_concurrency_is_one_of_files_too() -> None:
+    reading = Reading(1)
+    assert await reading.begin("abc", LOCAL) == ["a"]
+    reading.fetcher.set_concurrency(2)
+    assert await reading.begun() == ["a", "b"]
+    await reading.end()

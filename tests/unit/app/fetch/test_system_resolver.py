@@ -52,28 +52,22 @@ def run(scenario: Callable[[], Awaitable[None]], server: NameServer) -> None:
     asyncio.run(main())
 
 
-def test_addresses_have_no_zones_and_errors_are_os_errors() -> None:
-    async def scenario() -> None:
-        resolver = SystemResolver()
-        assert [str(found) for found in await resolver("127.0.0.1", 80)] == ["127.0.0.1"]
-        with pytest.raises(OSError, match=r"\d"):
-            await resolver("no-such-name.invalid", 80)
-        with pytest.raises(OSError, match="label"):
-            await resolver("a" * 64, 80)
-
-    asyncio.run(scenario())
+async def test_addresses_have_no_zones_and_errors_are_os_errors() -> None:
+    resolver = SystemResolver()
+    assert [str(found) for found in await resolver("127.0.0.1", 80)] == ["127.0.0.1"]
+    with pytest.raises(OSError, match=r"\d"):
+        await resolver("no-such-name.invalid", 80)
+    with pytest.raises(OSError, match="label"):
+        await resolver("a" * 64, 80)
 
 
-def test_no_more_addresses_are_read_than_show_that_there_are_too_many(
+async def test_no_more_addresses_are_read_than_show_that_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = [(10, 1, 6, "", (f"2606:4700::{number:x}", 0)) for number in range(10_000)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*given, *given])
 
-    async def scenario() -> None:
-        assert len(await SystemResolver()("many.example", 80)) == MOST_ADDRESSES + 1
-
-    asyncio.run(scenario())
+    assert len(await SystemResolver()("many.example", 80)) == MOST_ADDRESSES + 1
 
 
 def test_other_clients_find_threads_while_one_has_names_that_are_never_answered(
@@ -118,21 +112,18 @@ def test_a_name_without_a_waiting_caller_is_not_looked_up(
     run(scenario, server)
 
 
-def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
+async def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    async def scenario() -> None:
-        resolver = SystemResolver(1)
-        with monkeypatch.context() as patched:
-            patched.setattr(Thread, "start", fails)
-            with pytest.raises(OSError, match="no thread"):
-                await resolver("good.example", 80)
-        assert await resolver("127.0.0.1", 80)
-
-    asyncio.run(scenario())
+    resolver = SystemResolver(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", fails)
+        with pytest.raises(OSError, match="no thread"):
+            await resolver("good.example", 80)
+    assert await resolver("127.0.0.1", 80)
 
 
 ENDING = """

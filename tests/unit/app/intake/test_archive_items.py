@@ -138,7 +138,7 @@ def test_an_xz_may_take_the_memory_of_a_usual_one() -> None:
         collected(large)
 
 
-def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """One place: the second archive is opened after the first was closed."""
     monkeypatch.setattr(archive_items, "PLACES", places := FairSemaphore(1))
     opened = 0
@@ -150,18 +150,15 @@ def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(archive_items, "open_archive", counting)
 
-    async def scenario() -> None:
-        admission = Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
-        with admitted(admission, 1, 0, "client") as permit:
-            async with places.hold("other"):
-                blob = Blob.of(zipped(FILES))
-                reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
-                await asyncio.sleep(0)
-                assert (places.waiting, opened) == (1, 0)
-            assert len(await reading) == len(FILES)
-            assert (places.used, opened) == (0, 1)
-
-    asyncio.run(scenario())
+    admission = Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
+    with admitted(admission, 1, 0, "client") as permit:
+        async with places.hold("other"):
+            blob = Blob.of(zipped(FILES))
+            reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
+            await asyncio.sleep(0)
+            assert (places.waiting, opened) == (1, 0)
+        assert len(await reading) == len(FILES)
+        assert (places.used, opened) == (0, 1)
 
 
 class Watched(Departure):

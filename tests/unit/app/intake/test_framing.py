@@ -85,21 +85,18 @@ def test_images_are_the_same_however_the_body_is_cut(files: list[bytes], step: i
     assert images(body, step) == files
 
 
-def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
+async def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
     async def endless() -> AsyncGenerator[bytes, None]:
         while True:
             yield b"x" * 100
 
-    async def scenario() -> None:
-        found = Framing(1000).lines(endless())
-        with pytest.raises(TooLarge, match="a line has more than 1000 bytes"):
-            await anext(found)
-
-    asyncio.run(scenario())
+    found = Framing(1000).lines(endless())
+    with pytest.raises(TooLarge, match="a line has more than 1000 bytes"):
+        await anext(found)
 
 
 @pytest.mark.parametrize("error", [Cancelled("the client left"), None])
-def test_a_body_that_fails_inside_a_line_gives_its_memory_back(
+async def test_a_body_that_fails_inside_a_line_gives_its_memory_back(
     error: Cancelled | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool, "MEMORY", memory := MemoryUse())
@@ -110,12 +107,9 @@ def test_a_body_that_fails_inside_a_line_gives_its_memory_back(
             raise error
         yield b"x" * 1000
 
-    async def scenario() -> None:
-        found = Framing(1500).lines(cut_off())
-        with pytest.raises((Cancelled, TooLarge)):
-            await anext(found)
-
-    asyncio.run(scenario())
+    found = Framing(1500).lines(cut_off())
+    with pytest.raises((Cancelled, TooLarge)):
+        await anext(found)
     assert memory.held == 0
 
 

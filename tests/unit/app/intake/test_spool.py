@@ -79,20 +79,17 @@ def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(memory: Memor
     assert memory.held == 0
 
 
-def test_bodies_that_still_arrive_fill_the_budget_too(memory: MemoryUse) -> None:
+async def test_bodies_that_still_arrive_fill_the_budget_too(memory: MemoryUse) -> None:
     memory.limit = PART * SMALL + SMALL
 
-    async def scenario() -> None:
-        async with Spool(1 << 20) as arriving:
-            await arriving.write(bytes(SMALL))
-            await arriving.write(bytes(1))
-            assert memory.held == 0, "it went to disk"
-        async with Spool(1 << 20) as arriving:
-            await arriving.write(bytes(SMALL))
-            assert memory.held == SMALL
-        assert memory.held == 0
-
-    asyncio.run(scenario())
+    async with Spool(1 << 20) as arriving:
+        await arriving.write(bytes(SMALL))
+        await arriving.write(bytes(1))
+        assert memory.held == 0, "it went to disk"
+    async with Spool(1 << 20) as arriving:
+        await arriving.write(bytes(SMALL))
+        assert memory.held == SMALL
+    assert memory.held == 0
 
 
 def test_the_largest_body_in_memory_and_the_free_part_of_it() -> None:
@@ -206,14 +203,11 @@ def test_the_digest_of_a_file_holds_one_piece_of_it_and_leaves_its_position() ->
 
 @needs_proc
 @pytest.mark.usefixtures("to_disk")
-def test_a_file_has_no_name_from_the_start() -> None:
-    async def scenario() -> None:
-        async with Spool(100) as spool:
-            await spool.write(b"on disk")
-            assert all("(deleted)" in new for new in open_files() - before)
-
+async def test_a_file_has_no_name_from_the_start() -> None:
     before = open_files()
-    asyncio.run(scenario())
+    async with Spool(100) as spool:
+        await spool.write(b"on disk")
+        assert all("(deleted)" in new for new in open_files() - before)
 
 
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no /dev/full")

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
@@ -44,15 +44,11 @@ async def read(storage: Storage, location: Location, limit: int) -> bytes:
     return b"".join([piece async for piece in storage.pieces(location, limit)])
 
 
-def run(root: str, scenario: Callable[[Storage], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def storage_of(root: str) -> AsyncIterator[Storage]:
     settings = Settings(storage_allow=(root,), storage_allow_write=(f"{root}/out/",))
-
-    async def main() -> None:
-        storage = Storage.from_settings(settings)
-        await scenario(storage)
-        storage.close()
-
-    asyncio.run(main())
+    with closing(Storage.from_settings(settings)) as storage:
+        yield storage
 
 
 async def pieces(total: int) -> AsyncIterator[bytes]:
@@ -60,10 +56,10 @@ async def pieces(total: int) -> AsyncIterator[bytes]:
         yield bytes([start // 1_000_000 % 256]) * min(1_000_000, total - start)
 
 
-def test_what_was_written_is_read_and_listed(root: str) -> None:
+async def test_what_was_written_is_read_and_listed(root: str) -> None:
     names = ["plain.jpg", "a b%20#?.jpg", "ü/deep/er.png"]
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(root) as storage:
         for name in names:
             await storage.write(storage.writable(f"{root}/out/one/{name}"), name.encode())
         await storage.write(storage.writable(f"{root}/out/one/.hidden"), b"")
@@ -74,11 +70,9 @@ def test_what_was_written_is_read_and_listed(root: str) -> None:
         for name in names:
             assert await read(storage, folder.below(name), 100) == name.encode()
 
-    run(root, scenario)
 
-
-def test_a_large_object_goes_in_parts_and_comes_in_pieces(root: str) -> None:
-    async def scenario(storage: Storage) -> None:
+async def test_a_large_object_goes_in_parts_and_comes_in_pieces(root: str) -> None:
+    async with storage_of(root) as storage:
         target = storage.writable(f"{root}/out/large")
         await storage.write(target, pieces(12_345_678))
         sizes = [len(piece) async for piece in storage.pieces(target, 20_000_000)]
@@ -89,35 +83,29 @@ def test_a_large_object_goes_in_parts_and_comes_in_pieces(root: str) -> None:
         with pytest.raises(TooLarge, match="one image has at most 12345677"):
             await read(storage, target, 12_345_677)
 
-    run(root, scenario)
 
-
-def test_a_write_that_fails_makes_no_object(root: str) -> None:
+async def test_a_write_that_fails_makes_no_object(root: str) -> None:
     async def broken() -> AsyncIterator[bytes]:
         async for piece in pieces(7_000_000):
             yield piece
         raise ZeroDivisionError
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(root) as storage:
         target = storage.writable(f"{root}/out/broken")
         with pytest.raises(ZeroDivisionError):
             await storage.write(target, broken())
         with pytest.raises(NotFound, match="there is no such object"):
             await read(storage, target, 100)
 
-    run(root, scenario)
 
-
-def test_more_than_a_page_is_listed(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_a_page_is_listed(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buckets, "AT_ONCE", 10)
     names = [f"{number:02}" for number in range(25)]
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(root) as storage:
         folder = storage.writable(f"{root}/out/many")
         await asyncio.gather(*(storage.write(folder.below(name), b"") for name in names))
         assert [each.name async for each in storage.list(folder)] == names
-
-    run(root, scenario)
 
 
 def test_a_missing_bucket_is_an_error_of_its_item(root: str) -> None:

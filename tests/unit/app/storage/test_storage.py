@@ -3,7 +3,8 @@
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,12 @@ from models.domain.errors import (
 from models.settings import Settings
 
 
-def run(folder: Path, scenario: Callable[[Storage], Awaitable[None]]) -> None:
-    """Run a scenario with a storage that may read and write below `folder`."""
+@asynccontextmanager
+async def storage_of(folder: Path) -> AsyncIterator[Storage]:
+    """Provide a storage that may read and write below `folder`."""
     settings = Settings(storage_allow=(folder.as_uri(),), storage_allow_write=(folder.as_uri(),))
-
-    async def main() -> None:
-        storage = Storage.from_settings(settings)
-        try:
-            await scenario(storage)
-        finally:
-            storage.close()
-
-    asyncio.run(main())
+    with closing(Storage.from_settings(settings)) as storage:
+        yield storage
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -52,46 +47,42 @@ async def listed(storage: Storage, path: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_from_other_failures_and_nothing_is_left(
+async def test_a_full_disk_is_told_from_other_failures_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    async def scenario(storage: Storage) -> None:
+    monkeypatch.setattr(os, "fsync", full)
+    async with storage_of(tmp_path) as storage:
         target = storage.writable((tmp_path / "a").as_uri())
         with pytest.raises(StorageFull, match="a: its disk, or the quota on it, is full"):
             await storage.write(target, b"content")
-
-    monkeypatch.setattr(os, "fsync", full)
-    run(tmp_path, scenario)
     until(lambda: not [*tmp_path.iterdir()])
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 5 << 20])
-def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
+async def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
     (tmp_path / "a%20 b#?.bin").write_bytes(os.urandom(size))
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         found = await read(storage, tmp_path / "a%20 b#?.bin", limit=size)
         assert found == (tmp_path / "a%20 b#?.bin").read_bytes()
-
-    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
     ("name", "error", "match"),
     [
-        ("none.jpg", NotFound, "there is no such file"),
-        ("link.jpg", OriginFailed, "only regular files"),
-        ("pipe", OriginFailed, "a link, a device or a pipe; only regular files"),
-        ("folder", OriginFailed, "is a folder"),
-        ("", OriginFailed, "is a folder"),
-        ("large", TooLarge, "1001 bytes or more; one image has at most 1000"),
-        ("../in2/a", AddressRefused, "the operator allows prefixes with DARKROOM_STORAGE_ALLOW"),
+        ("in/none.jpg", NotFound, "there is no such file"),
+        ("in/link.jpg", OriginFailed, "only regular files"),
+        ("in/pipe", OriginFailed, "a link, a device or a pipe; only regular files"),
+        ("in/folder", OriginFailed, "is a folder"),
+        ("in", OriginFailed, "is a folder"),
+        ("in/large", TooLarge, "1001 bytes or more; one image has at most 1000"),
+        ("in2/a", AddressRefused, "the operator allows prefixes with DARKROOM_STORAGE_ALLOW"),
     ],
 )
-def test_any_other_address_is_refused(
+async def test_any_other_address_is_refused(
     tmp_path: Path, name: str, error: type[ServiceError], match: str
 ) -> None:
     allowed, beside = tmp_path / "in", tmp_path / "in2"
@@ -101,22 +92,20 @@ def test_any_other_address_is_refused(
     (allowed / "large").write_bytes(bytes(1001))
     (allowed / "link.jpg").symlink_to(beside / "a")
     os.mkfifo(allowed / "pipe")
-    path = Path(os.path.normpath(allowed / name))
+    path = tmp_path / name
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(allowed) as storage:
         with pytest.raises(error, match=match):
             await read(storage, path, limit=1000)
 
-    run(allowed, scenario)
 
-
-def test_a_link_to_a_folder_outside_is_not_followed(tmp_path: Path) -> None:
+async def test_a_link_to_a_folder_outside_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a.jpg").write_bytes(b"secret")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path / "in") as storage:
         with pytest.raises(OriginFailed, match="not followed"):
             await read(storage, tmp_path / "in" / "link" / "a.jpg")
         assert await listed(storage, tmp_path / "in") == {}
@@ -125,21 +114,17 @@ def test_a_link_to_a_folder_outside_is_not_followed(tmp_path: Path) -> None:
             await storage.write(target, b"x")
         assert [each.name for each in (tmp_path / "out").iterdir()] == ["a.jpg"]
 
-    run(tmp_path / "in", scenario)
 
-
-def test_the_allowed_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+async def test_the_allowed_folder_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "a").write_bytes(b"image")
     (tmp_path / "data").symlink_to(tmp_path / "disk")
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path / "data") as storage:
         assert await read(storage, tmp_path / "data" / "a") == b"image"
 
-    run(tmp_path / "data", scenario)
 
-
-def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
+async def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "1.jpg").write_bytes(b"1")
     (tmp_path / "a" / "b" / "2.jpg").write_bytes(b"22")
@@ -150,7 +135,7 @@ def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
     for number in range(600):
         (tmp_path / "many" / f"{number}").touch()
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         found = await listed(storage, tmp_path)
         assert len(found) == 602
         assert found["1.jpg"] == 1
@@ -158,14 +143,12 @@ def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
         assert found["many/599"] == 0
         assert await listed(storage, tmp_path / "a") == {"b/2.jpg": 2}
 
-    run(tmp_path, scenario)
 
-
-def test_a_listing_that_is_given_up_leaves_no_descriptor(tmp_path: Path) -> None:
+async def test_a_listing_that_is_given_up_leaves_no_descriptor(tmp_path: Path) -> None:
     for number in range(600):
         (tmp_path / f"{number}").touch()
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         before = len(os.listdir("/proc/self/fd"))
         entries = storage.list(storage.readable(tmp_path.as_uri()))
         await anext(entries)
@@ -173,72 +156,62 @@ def test_a_listing_that_is_given_up_leaves_no_descriptor(tmp_path: Path) -> None
         await entries.aclose()
         await asyncio.to_thread(until, lambda: len(os.listdir("/proc/self/fd")) <= before)
 
-    run(tmp_path, scenario)
 
-
-def test_names_that_are_not_utf_8_are_listed_and_read(tmp_path: Path) -> None:
+async def test_names_that_are_not_utf_8_are_listed_and_read(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.jpg")).write_bytes(b"image")
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         folder = storage.readable(tmp_path.as_uri())
         [entry] = [each async for each in storage.list(folder)]
         assert str(folder.below(entry.name)).endswith("/%FF.jpg")
         pieces = storage.pieces(folder.below(entry.name), 100)
         assert [piece async for piece in pieces] == [b"image"]
 
-    run(tmp_path, scenario)
 
-
-def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
+async def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for number in range(3):
             yield bytes([number]) * 1000
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         target = storage.writable((tmp_path / "a" / "b.bin").as_uri())
         await storage.write(target, b"old")
         await storage.write(target, pieces())
         assert (tmp_path / "a" / "b.bin").read_bytes() == b"\0" * 1000 + b"\1" * 1000 + b"\2" * 1000
         assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.bin"]
 
-    run(tmp_path, scenario)
 
-
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+async def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"half"
         raise ZeroDivisionError
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         target = storage.writable((tmp_path / "a.bin").as_uri())
         await storage.write(target, b"old")
         with pytest.raises(ZeroDivisionError):
             await storage.write(target, broken())
-
-    run(tmp_path, scenario)  # closing the storage waits for nothing, so look until it is removed
     until(lambda: len(list(tmp_path.iterdir())) == 1)
     assert (tmp_path / "a.bin").read_bytes() == b"old"
 
 
-def test_a_link_at_the_place_of_a_written_file_is_replaced_not_followed(tmp_path: Path) -> None:
+async def test_a_link_at_the_place_of_a_written_file_is_replaced_not_followed(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "precious").write_bytes(b"old")
     (tmp_path / "in" / "a").symlink_to(tmp_path / "precious")
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path / "in") as storage:
         await storage.write(storage.writable((tmp_path / "in" / "a").as_uri()), b"new")
-
-    run(tmp_path / "in", scenario)
     assert (tmp_path / "precious").read_bytes() == b"old"
     assert (tmp_path / "in" / "a").read_bytes() == b"new"
 
 
-def test_the_allowed_folder_itself_is_never_written_to(tmp_path: Path) -> None:
-    async def scenario(storage: Storage) -> None:
+async def test_the_allowed_folder_itself_is_never_written_to(tmp_path: Path) -> None:
+    async with storage_of(tmp_path) as storage:
         with pytest.raises(InvalidParameter, match="not a file below it"):
             await storage.write(storage.writable(tmp_path.as_uri()), b"x")
-
-    run(tmp_path, scenario)
 
 
 def test_what_may_be_read_may_not_be_written(tmp_path: Path) -> None:
@@ -274,17 +247,15 @@ def test_a_folder_beside_that_of_jobs_can_be_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"a file", b"no text \xff"])
-def test_a_file_is_no_folder_to_write_to(tmp_path: Path, name: bytes) -> None:
+async def test_a_file_is_no_folder_to_write_to(tmp_path: Path, name: bytes) -> None:
     """Its name is told to clients, and so is text."""
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path = tmp_path / os.fsdecode(name)
     path.write_bytes(b"content")
 
-    async def scenario(storage: Storage) -> None:
+    async with storage_of(tmp_path) as storage:
         for inner in ("", "/deeper"):
             with pytest.raises(InvalidParameter, match="is no folder") as caught:
                 await storage.check_folder(storage.writable(path.as_uri() + inner))
             caught.value.detail.encode()
         await storage.check_folder(storage.writable((tmp_path / "new" / "one").as_uri()))
         assert not (tmp_path / "new").exists()
-
-    run(tmp_path, scenario)
