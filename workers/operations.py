@@ -14,7 +14,6 @@ from models.networks.registry import DEFAULT
 from workers.filters import bands
 from workers.filters.base import Filter
 from workers.filters.lookup_tables import steps
-from workers.filters.registry import AnyFilter
 from workers.kernels.items import Shape
 
 
@@ -86,7 +85,7 @@ class FilterChain:
     of the steps; parameters may differ within a batch.
     """
 
-    filters: tuple[AnyFilter, ...]
+    filters: tuple[Filter, ...]
     jpeg: DeviceJpeg | None = None
     steps: tuple[Filter, ...] = field(init=False, repr=False, compare=False)
     batch_key: Hashable = field(init=False, repr=False, compare=False)

@@ -1,7 +1,7 @@
 """Apply filters to large images band by band, which bounds their memory for any image size.
 
 Most filters compute a pixel of their result from few rows and columns around it
-(`Filter.rows_around`, `Filter.columns_around`). A band of rows, with these rows above and below it,
+(`Filter.around`). A band of rows, with these rows above and below it,
 then gives the same bytes as the whole image. If the caller needs the input no longer, the result
 takes its place.
 
@@ -11,7 +11,7 @@ rows would take more than `BAND_BYTES` and a band of columns takes less. The sho
 image of 50 megapixels has at most 7,071 pixels, so a band across it is never large.
 
 Filters that depend on the whole image, or on the place of a pixel, are not divided here. Some write
-their results piece by piece (`Filter.in_pieces`), and may then overwrite the input as well.
+their results piece by piece (`PieceFilter`), and may then overwrite the input as well.
 `memory` counts all of this, and images for which it is too much are refused before the work begins.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.domain.image import Pixels
-from workers.filters.base import Filter
+from workers.filters.base import CountingFilter, Filter, PieceFilter
 from workers.filters.interruption import stop_if_late
 from workers.kernels.items import Shape
 
@@ -67,11 +67,11 @@ def apply(step: Filter, pixels: Pixels, *, overwrite: bool) -> Pixels:
     overwrite = overwrite and pixels.flags.writeable and pixels.flags.c_contiguous
     in_place = overwrite and overwrites(step, pixels.shape)
     if (division := _division(step, pixels.shape)) is None:
-        if not in_place:
+        if not (in_place and isinstance(step, PieceFilter)):
             return step.apply(pixels)
         step.write(pixels, pixels)
         return pixels
-    by_band: Filter = step.counted(pixels) if step.counts_first else step
+    by_band = step.counted(pixels) if isinstance(step, CountingFilter) else step
     result = pixels if in_place else np.empty(step.shape_after(pixels.shape), np.uint8)
     _apply_in_bands(by_band, division, pixels, result)
     return result
@@ -86,7 +86,7 @@ def memory(step: Filter, shape: Shape, *, overwrite: bool) -> int:
     rows, columns, channels = step.shape_after(shape)
     result = 0 if overwrite and overwrites(step, shape) else rows * columns * channels
     if (division := _division(step, shape)) is not None:
-        counting = _COUNTING * height * width if step.counts_first else 0
+        counting = _COUNTING * height * width if isinstance(step, CountingFilter) else 0
         return max(division.memory, counting) + result
     longest = max(height, width)
     whole = step.memory(shape) + (_LINE * longest if longest > WIDEST else 0)
@@ -95,7 +95,7 @@ def memory(step: Filter, shape: Shape, *, overwrite: bool) -> int:
 
 def overwrites(step: Filter, shape: Shape) -> bool:
     """Return whether `apply` puts the result in the place of an input that may be overwritten."""
-    if step.in_pieces:
+    if isinstance(step, PieceFilter):
         return _is_large(shape)
     return _division(step, shape) is not None and step.shape_after(shape) == shape
 
@@ -128,8 +128,8 @@ def _is_large(shape: Shape) -> bool:
 
 def _division(step: Filter, shape: Shape) -> _Division | None:
     """Return the bands of an image, or None where the whole image is filtered at once."""
-    around = (0, 0) if step.counts_first else (step.rows_around, step.columns_around)
-    if not _is_large(shape) or around[0] is None or around[1] is None:
+    around = (0, 0) if isinstance(step, CountingFilter) else step.around
+    if not _is_large(shape) or around is None:
         return None
     rows = _bands(step, shape, 0, around[0])
     if shape[1] <= WIDEST and rows.memory <= BAND_BYTES:

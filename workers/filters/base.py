@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import TABLE_PASSES, through_table
+from workers.filters.arithmetic.colour import TABLE_PASSES, join_alpha, split_alpha, through_table
 from workers.kernels.items import Pass, Shape
 
 HexColour = Annotated[str, StringConstraints(pattern="^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$")]
@@ -96,9 +96,7 @@ class Filter(BaseModel):
       that is a table takes its result only.
     - `row_reach`: how many rows above and below its own, and columns beside it, a pixel of the
       result depends on, where that does not depend on parameters; None for more, and for filters
-      that override `rows_around`.
-    - `counts_first`: `counted` reduces the filter to a filter that computes each pixel by itself.
-    - `in_pieces`: `write` is defined, and the result has the shape of the input.
+      that override `around`.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
@@ -113,21 +111,15 @@ class Filter(BaseModel):
     device_tolerance: ClassVar[float] = 0
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
     row_reach: ClassVar[int | None] = None
-    counts_first: ClassVar[bool] = False
-    in_pieces: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return the filtered image, uint8 (H, W, C), from uint8 (H, W, C). This is the
-        specification.
-        """
+        """Return the filtered image, uint8 (H, W, C) both ways. This is the specification."""
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return the launches that these parameters need; jobs with equal launches share a
-        batch.
-        """
+        """Return the launches that these parameters need; equal launches share a batch."""
         return self.passes
 
     def device_data(self, shape: Shape, /) -> bytes:
@@ -152,32 +144,14 @@ class Filter(BaseModel):
         return pixels * (with_alpha if shape[2] == 4 else opaque)
 
     @property
-    def rows_around(self) -> int | None:
-        """Return how many rows above and below its own a row of the result depends on.
+    def around(self) -> tuple[int, int] | None:
+        """Return how many rows above and below its own, and columns beside it, a pixel depends on.
 
-        None means that it depends on the whole image, or on the place of the row. Large images are
-        filtered in bands with these rows around them (see `bands.py`).
+        None means that it depends on the whole image, or on its place. Large images are filtered in
+        bands with these rows or columns around them (see `bands.py`).
         """
-        return self.row_reach if self.table() is None else 0
-
-    @property
-    def columns_around(self) -> int | None:
-        """Return the same of columns, which is as many, unless a filter overrides it."""
-        return self.rows_around
-
-    def counted(self, _pixels: Pixels) -> "Filter":
-        """Return a filter with the same result for this image that computes each pixel by itself.
-
-        The image is read in bands, which `counts_first` announces.
-        """
-        return self
-
-    def write(self, pixels: Pixels, result: Pixels) -> None:
-        """Write the result into an array of the same shape, which may be `pixels` itself.
-
-        Filters with `in_pieces` define it.
-        """
-        result[:] = self.apply(pixels)
+        reach = self.row_reach if self.table() is None else 0
+        return None if reach is None else (reach, reach)
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.
@@ -188,9 +162,7 @@ class Filter(BaseModel):
         return None
 
     def device_scratch(self, shape: Shape) -> int:
-        """Return the bytes of device memory that the passes need besides the image and its
-        result.
-        """
+        """Return the bytes of device memory that the passes need beside image and result."""
         return 4 * math.prod(shape)
 
     def shape_after(self, shape: Shape) -> Shape:
@@ -230,3 +202,49 @@ class TableFilter(Filter):
     def device_scratch(self, _shape: Shape) -> int:
         """Return 0 bytes: a look-up needs no scratch memory."""
         return 0
+
+
+class ColourFilter(Filter):
+    """Base class of filters that compute the colours without regard to alpha, which is copied."""
+
+    alpha_rule: ClassVar[str] = "keep"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the result of `recoloured` with the alpha of the image, uint8 (H, W, C)."""
+        colour, alpha = split_alpha(pixels)
+        return join_alpha(self.recoloured(colour), alpha)
+
+    @abstractmethod
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return new colours, uint8 (H, W, 1 or 3) both ways. This is the specification."""
+
+
+class CountingFilter(Filter):
+    """Base class of filters that count the image first, and then compute each pixel by itself."""
+
+    alpha_rule: ClassVar[str] = "point"
+
+    @abstractmethod
+    def counted(self, pixels: Pixels) -> Filter:
+        """Return a filter of single pixels with the same result for this image, read in pieces."""
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the result of the filter that `counted` returns."""
+        return self.counted(pixels).apply(pixels)
+
+
+class PieceFilter(Filter):
+    """Base class of filters that write a result of the shape of the input piece by piece."""
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the result of `write` in a new array."""
+        result = np.empty(pixels.shape, np.uint8)
+        self.write(np.ascontiguousarray(pixels), result)
+        return result
+
+    @abstractmethod
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result into an array of the same shape, which may be `pixels` itself.
+
+        Both arrays are uint8 (H, W, C), C-contiguous. This is the specification.
+        """

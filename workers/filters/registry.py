@@ -1,13 +1,13 @@
-"""The registry of all filters: an explicit union of their classes, and the parser for requests."""
+"""The registry of all filters: an explicit list of their classes, and the parser for requests."""
 
 import copy
 import functools
 import itertools
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from models.api.numbers import is_plain
 from models.did_you_mean import hint
@@ -36,9 +36,7 @@ _SPOKEN = ("px", "%")
 
 
 def wrong_name(given: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown filter: all known names, and the name closest to
-    `given`.
-    """
+    """Return the message for an unknown filter: all known names, and the closest name."""
     names = list(known)
     if not isinstance(given, str):
         return f'a filter\'s "name" is needed, not {reprlib.repr(given)}: {", ".join(names)}'
@@ -80,9 +78,7 @@ def allowed(schema: Schema) -> str:
 
 
 def is_number(schema: Schema) -> bool:
-    """Return whether the parameter is a number. Numbers accept neither `true` nor, in JSON,
-    text.
-    """
+    """Return whether the parameter is a number, which is neither `true` nor text in JSON."""
     return _variants(schema)[0].get("type") in ("number", "integer")
 
 
@@ -90,62 +86,58 @@ def _variants(schema: Schema) -> list[Any]:
     return schema.get("anyOf") or [schema]
 
 
-__all__ = ["FILTERS", "SPEC_VERSION", "AnyFilter", "describe", "parse_chain", "parse_one"]
+__all__ = ["FILTERS", "SPEC_VERSION", "describe", "parse_chain", "parse_one"]
 
-AnyFilter = Annotated[
-    Grayscale
-    | Invert
-    | Brightness
-    | Contrast
-    | Saturation
-    | Hue
-    | Gamma
-    | Levels
-    | Posterize
-    | Solarize
-    | Threshold
-    | Otsu
-    | Sepia
-    | ColorMatrix
-    | Colorize
-    | Autocontrast
-    | Equalize
-    | Clahe
-    | GaussianBlur
-    | BoxBlur
-    | MotionBlur
-    | Median
-    | Rank
-    | Bilateral
-    | Guided
-    | NlMeans
-    | UnsharpMask
-    | Sharpen
-    | Preset
-    | Convolve
-    | Sobel
-    | Scharr
-    | Prewitt
-    | Laplacian
-    | Dog
-    | Canny
-    | Morphology
-    | AdaptiveThreshold
-    | Pixelate
-    | Vignette
-    | Noise
-    | Flip
-    | Rotate90
-    | Resize
-    | Crop
-    | Pad
-    | Composite,
-    Field(discriminator="name"),
-]
-
-FILTERS: dict[str, type[Filter]] = {
-    each.model_fields["name"].default: each for each in get_args(get_args(AnyFilter)[0])
-}
+_CLASSES: tuple[type[Filter], ...] = (
+    Grayscale,
+    Invert,
+    Brightness,
+    Contrast,
+    Saturation,
+    Hue,
+    Gamma,
+    Levels,
+    Posterize,
+    Solarize,
+    Threshold,
+    Otsu,
+    Sepia,
+    ColorMatrix,
+    Colorize,
+    Autocontrast,
+    Equalize,
+    Clahe,
+    GaussianBlur,
+    BoxBlur,
+    MotionBlur,
+    Median,
+    Rank,
+    Bilateral,
+    Guided,
+    NlMeans,
+    UnsharpMask,
+    Sharpen,
+    Preset,
+    Convolve,
+    Sobel,
+    Scharr,
+    Prewitt,
+    Laplacian,
+    Dog,
+    Canny,
+    Morphology,
+    AdaptiveThreshold,
+    Pixelate,
+    Vignette,
+    Noise,
+    Flip,
+    Rotate90,
+    Resize,
+    Crop,
+    Pad,
+    Composite,
+)
+FILTERS = {each.model_fields["name"].default: each for each in _CLASSES}
 
 MAX_CHAIN = 32
 """The largest number of filters in one chain."""
@@ -154,10 +146,8 @@ MOST_WRONG = 20
 """The largest number of wrong parameters that one error reports for a filter, and the number of
 errors after which the other filters of a chain are not checked: each takes 60 to 120 µs."""
 
-_ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
 
-
-def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
+def parse_chain(ops: object) -> tuple[Filter, ...]:
     """Parse `[{"name": …, parameter: …}, …]` into filters.
 
     Raises InvalidParameter, which lists the paths and the messages of the first wrong values.
@@ -165,7 +155,7 @@ def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
     if not isinstance(ops, list | tuple) or not 1 <= len(ops) <= MAX_CHAIN:
         message = f'a list of 1 to {MAX_CHAIN} filters is needed: [{{"name": "invert"}}, …]'
         raise InvalidParameter(f"ops: {message}", [FieldError("ops", message, ops)])
-    chain: list[AnyFilter] = []
+    chain: list[Filter] = []
     errors: list[FieldError] = []
     for index, op in enumerate(ops):
         try:
@@ -179,7 +169,7 @@ def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
     return tuple(chain)
 
 
-def parse_one(name: str, parameters: Mapping[str, Any]) -> AnyFilter:
+def parse_one(name: str, parameters: Mapping[str, Any]) -> Filter:
     """Parse a filter by its name.
 
     Numbers may be text, because queries and forms have no further type. Raises InvalidParameter.
@@ -188,9 +178,7 @@ def parse_one(name: str, parameters: Mapping[str, Any]) -> AnyFilter:
 
 
 def describe(filter_: type[Filter]) -> dict[str, Any]:
-    """Describe a filter for people and programs: schema, units, defaults, ranges, rules, an
-    example.
-    """
+    """Describe a filter: schema with units, defaults and ranges, rules, and an example."""
     return {
         "name": filter_.model_fields["name"].default,
         "description": (filter_.__doc__ or "").strip(),
@@ -210,7 +198,7 @@ def _parameters(filter_: type[Filter]) -> dict[str, Any]:
     return {name: schema for name, schema in properties.items() if name != "name"}
 
 
-def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
+def _parse(op: object, path: str, *, text: bool) -> Filter:
     """Parse a filter; `text` states whether numbers may be written as text."""
     prefix = f"{path}." if path else ""
     if not isinstance(op, Mapping):
@@ -228,11 +216,10 @@ def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
     known = {key: given for key, given in op.items() if key in parameters or key == "name"}
     unknown = itertools.islice((key for key in op if key not in known), MOST_WRONG)
     try:
-        parsed = _ADAPTER.validate_python(known | {key: op[key] for key in unknown})
+        parsed = FILTERS[name].model_validate(known | {key: op[key] for key in unknown})
     except ValidationError as error:
         found = itertools.islice(error.errors(include_url=False), MOST_WRONG)
-        keys = (str(e["loc"][1]) for e in found)  # [0] is the filter
-        wrong |= {key: op.get(key) for key in keys}
+        wrong |= {key: op.get(key) for key in (str(e["loc"][0]) for e in found)}
     if wrong:
         raise _invalid(
             [

@@ -37,9 +37,7 @@ def join_alpha(colour: Pixels, alpha: Pixels | None) -> Pixels:
 
 
 def repeated(plane: NDArray[Sample], channels: int) -> NDArray[Sample]:
-    """Return a plane (H, W) as an image (H, W, channels) of equal channels; `channels` is 1
-    or 3.
-    """
+    """Return a plane (H, W) as an image (H, W, channels) of equal channels, 1 or 3."""
     if channels == 1:
         return plane[..., None]
     return np.asarray(cv2.cvtColor(plane, cv2.COLOR_GRAY2RGB), plane.dtype)
@@ -161,9 +159,7 @@ THROUGH_TABLES = Pass("apply_tables")
 
 
 def counted(*parameters: int) -> bytes:
-    """Return `struct HistogramData` of histogram.cuh: four uint32 parameters and room for counts
-    and tables.
-    """
+    """Return `struct HistogramData`: four uint32 parameters and room for counts and tables."""
     return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)
 
 

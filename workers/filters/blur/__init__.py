@@ -67,8 +67,7 @@ class GaussianBlur(Filter):
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return the two fixed-point passes of `workers.filters.separable.gaussian`, rounded half
-        up.
+        """Return the two fixed-point passes of `workers.filters.separable`, rounded half up.
 
         uint8 (H, W, C) to uint8 (H, W, C); with alpha, colours are filtered times alpha.
         """
@@ -82,14 +81,9 @@ class GaussianBlur(Filter):
         return result
 
     @property
-    def rows_around(self) -> int:
-        """Return the vertical radius of the window."""
-        return int(4 * self._down + 0.5)
-
-    @property
-    def columns_around(self) -> int:
-        """Return the horizontal radius of the window."""
-        return int(4 * self.sigma + 0.5)
+    def around(self) -> tuple[int, int]:
+        """Return the vertical and the horizontal radius of the window."""
+        return int(4 * self._down + 0.5), int(4 * self.sigma + 0.5)
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -169,9 +163,9 @@ class BoxBlur(Filter):
         return filtered(pixels, sums, rounded)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the radius of the square."""
-        return self.radius
+        return self.radius, self.radius
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -228,14 +222,10 @@ class MotionBlur(Filter):
         return filtered(pixels, sums, partial(half_up, bits=BITS))
 
     @property
-    def rows_around(self) -> int:
-        """Return half of the rows of the kernel."""
-        return len(self.fixed()) // 2
-
-    @property
-    def columns_around(self) -> int:
-        """Return half of the columns of the kernel."""
-        return len(self.fixed()[0]) // 2
+    def around(self) -> tuple[int, int]:
+        """Return half of the rows and half of the columns of the kernel."""
+        rows, columns = self.fixed().shape
+        return rows // 2, columns // 2
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Motion`: the weights that are not 0, each with its offset in pixels."""

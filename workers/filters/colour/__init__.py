@@ -16,14 +16,12 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import (
     LEVELS,
     blend,
-    join_alpha,
     lumas,
     mixed,
     repeated,
-    split_alpha,
 )
 from workers.filters.arithmetic.sums import bands
-from workers.filters.base import Filter, HexColour, colour, number, rgba
+from workers.filters.base import ColourFilter, HexColour, colour, number, rgba
 from workers.kernels.items import Pass, Shape
 
 BITS = 16
@@ -38,27 +36,29 @@ TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
 Entry = Annotated[float, Field(ge=-8, le=8, strict=True)]
 
 
-class _Mixing(Filter):
-    """Base class of filters that mix red, green and blue by a matrix."""
+class _Point(ColourFilter):
+    """Base class of filters that mix the colours of each pixel by itself."""
 
     alpha_rule: ClassVar = "point"
     row_reach: ClassVar = 0
+
+
+class _Mixing(_Point):
+    """Base class of filters that mix red, green and blue by a matrix."""
+
     result_shape: ClassVar = "colour"
     passes: ClassVar = (Pass("color_matrix"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
+    def recoloured(self, colour: Pixels) -> Pixels:
         """Return colours times a 3 × 4 matrix in 16-bit fixed point, rounded half up, uint8.
 
-        The shape is (H, W, 3 or 4): a grey image becomes RGB. Integers give the same bytes on any
+        The shape is (H, W, 3): a grey image becomes RGB. Integers give the same bytes on any
         device.
         """
-        colour, alpha = split_alpha(pixels)
-        return join_alpha(mixed(colour, self._fixed(), BITS), alpha)
+        return mixed(colour, self._fixed(), BITS)
 
     def device_data(self, _shape: Shape) -> bytes:
-        """Return the matrix as int32 (3, 4) in units of 2**-16; the last column includes half a
-        level.
-        """
+        """Return the matrix as int32 (3, 4) in units of 2**-16, with half a level added."""
         matrix = self._fixed().astype("<i4")
         matrix[:, 3] += 1 << (BITS - 1)
         return matrix.tobytes()
@@ -73,9 +73,7 @@ class _Mixing(Filter):
 
 
 def _entries(given: object) -> object:
-    """Return a list of numbers from text that separates them by commas; return anything else
-    unchanged.
-    """
+    """Return a list of numbers from text with commas; return anything else unchanged."""
     if not isinstance(given, str):
         return given
     return [plain_float(each) for each in given.split(",", 12)]
@@ -117,7 +115,7 @@ class Sepia(_Mixing):
         return np.pad(weights, ((0, 0), (0, 1)))
 
 
-class Colorize(Filter):
+class Colorize(_Point):
     """Map tones to two or three colours (a duotone); a grey image becomes RGB."""
 
     name: Literal["colorize"] = "colorize"
@@ -127,28 +125,20 @@ class Colorize(Filter):
     intensity: float = number(1, 0, 1, "ratio", "0 keeps the colours, 1 replaces them")
 
     example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
-    alpha_rule: ClassVar = "point"
-    row_reach: ClassVar = 0
     result_shape: ClassVar = "colour"
     passes: ClassVar = (Pass("colorize"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `ImageOps.colorize` of the luma, blended with the original: uint8 (H, W,
-        3 or 4).
-        """
-        colour, alpha = split_alpha(pixels)
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return Pillow's `ImageOps.colorize` of the luma, blended with the original: (H, W, 3)."""
         if colour.shape[2] == 1:
             colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
         toned = np.asarray(cv2.LUT(lumas(colour), self._table()), np.uint8).reshape(colour.shape)
-        return join_alpha(toned if self.intensity == 1 else self._faded(colour, toned), alpha)
+        return toned if self.intensity == 1 else blend(colour, toned, self.intensity)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the colour of every level in four bytes each, then the intensity as float32."""
         table = np.pad(self._table()[0], ((0, 0), (0, 1)))
         return table.tobytes() + np.float32(self.intensity).tobytes()
-
-    def _faded(self, colour: Pixels, toned: Pixels) -> Pixels:
-        return blend(colour, toned, self.intensity)
 
     def _table(self) -> Pixels:
         """Return the colour of every level, uint8 (1, 256, 3)."""
@@ -168,19 +158,17 @@ Plane = cv2.typing.MatLike
 """One channel, uint8 (H, W)."""
 
 
-class Hue(Filter):
+class Hue(_Point):
     """Turn all colours around the colour wheel; grey stays grey."""
 
     name: Literal["hue"] = "hue"
     degrees: float = number(0, -180, 180, "degree", "angle, from red towards green")
 
     example: ClassVar = {"name": "hue", "degrees": 90}
-    alpha_rule: ClassVar = "point"
-    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("hue"),)
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
-    def apply(self, pixels: Pixels) -> Pixels:
+    def recoloured(self, colour: Pixels) -> Pixels:
         """Turn hues and keep saturation and value of HSV, in integers, half up: uint8 (H, W, C).
 
         With V and m the largest and smallest colour, C = V - m, and h the turned hue from 0 to 6 in
@@ -188,7 +176,6 @@ class Hue(Filter):
         clipped to 0…1, and red is m + C·f(3). HSV is that of A. R. Smith, "Color gamut transform
         pairs", 1978.
         """
-        colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1:
             return np.array(colour, order="C")
         sixths = (self._angle() + SIXTH // 2) // SIXTH
@@ -196,7 +183,7 @@ class Hue(Filter):
         result = np.empty(colour.shape, np.uint8)
         for rows in bands(len(colour), colour[0].size):
             result[rows] = _turned(colour[rows], sixths, rest)
-        return join_alpha(result, alpha)
+        return result
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the angle as int32, in steps of 1 / 65,536 of a sixth of the circle."""
@@ -224,9 +211,7 @@ def _turned(colour: Pixels, sixths: int, rest: int) -> Pixels:
 # both falls and rises. The saturating operations of OpenCV stop at 0 and 255, which lie beyond m
 # and V, so the final minimum and maximum repair them.
 def _turned_a_little(planes: Sequence[Plane], rest: int, opposite: int) -> list[Plane]:
-    """Return the three planes turned by `rest`; if `opposite`, V + m - c of each, rounded
-    half up.
-    """
+    """Return the three planes turned by `rest`; if `opposite`, V + m - c of each, half up."""
     value = cv2.max(cv2.max(planes[0], planes[1]), planes[2])
     least = cv2.min(cv2.min(planes[0], planes[1]), planes[2])
     chroma = cv2.subtract(value, least)
@@ -243,44 +228,36 @@ def _turned_a_little(planes: Sequence[Plane], rest: int, opposite: int) -> list[
     return turned
 
 
-class Saturation(Filter):
+class Saturation(_Point):
     """Move all colours away from their luma, or towards it."""
 
     name: Literal["saturation"] = "saturation"
     factor: float = number(1, 0, 8, "ratio", "0 gives grey, 1 the original")
 
     example: ClassVar = {"name": "saturation", "factor": 1.5}
-    alpha_rule: ClassVar = "point"
-    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("saturation"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `ImageEnhance.Color`: a blend of the luma and the image, uint8 (H,
-        W, C).
-        """
-        colour, alpha = split_alpha(pixels)
-        return join_alpha(blend(lumas(colour), colour, self.factor), alpha)
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return Pillow's `ImageEnhance.Color`: a blend of the luma and the image."""
+        return blend(lumas(colour), colour, self.factor)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the factor as float32, the type in which `blend` computes."""
         return struct.pack("<f", self.factor)
 
 
-class Grayscale(Filter):
+class Grayscale(_Point):
     """Fade colours to their luma; the number of channels stays."""
 
     name: Literal["grayscale"] = "grayscale"
     amount: float = number(1, 0, 1, "ratio", "0 keeps the colours, 1 removes them")
 
     example: ClassVar = {"name": "grayscale"}
-    alpha_rule: ClassVar = "point"
-    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("grayscale"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `convert("L")`, blended with the original: uint8 (H, W, C)."""
-        colour, alpha = split_alpha(pixels)
-        return join_alpha(blend(colour, lumas(colour), self.amount), alpha)
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return Pillow's `convert("L")`, blended with the original."""
+        return blend(colour, lumas(colour), self.amount)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the amount as float32, the type in which `blend` computes."""

@@ -3,7 +3,6 @@
 import functools
 import math
 import struct
-from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import cv2
@@ -41,9 +40,7 @@ OPERATORS = ("sobel", "scharr", "prewitt", "laplacian")
 
 
 def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
-    """Return `struct Edges` of edges.cu, then the tones up to the first white tone, padded to 16
-    bytes.
-    """
+    """Return `struct Edges` of edges.cu, then the tones up to the first white tone, padded."""
     white = np.flatnonzero(tones == 255)
     last = int(white[0]) if white.size else len(tones) - 1
     table = bytes(tones[: last + 1].data)
@@ -52,18 +49,14 @@ def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
 
 
 def wide_edge_data(scale: float, weights: NDArray[np.int64]) -> bytes:
-    """Return `struct WideEdges` of edges_wide.cu; `weights` is int64 (side, side), side at
-    most 7.
-    """
+    """Return `struct WideEdges` of edges_wide.cu; `weights` is int64 (side, side), at most 7."""
     room = np.zeros(7 * 7, "<i4")
     room[: weights.size] = weights.ravel()
     return struct.pack("<d2i", scale, len(weights), 0) + bytes(room.data)
 
 
 def tones(longest: int, scale: float) -> NDArray[np.uint8]:
-    """Return min(255, floor(scale · g + 0.5)) for each gradient length g from 0 to `longest`,
-    uint8.
-    """
+    """Return min(255, floor(scale · g + 0.5)) for each length g from 0 to `longest`, uint8."""
     edges = np.floor(np.arange(longest + 1) * scale + 0.5)
     return np.asarray(np.minimum(edges, 255), np.uint8)
 
@@ -97,6 +90,9 @@ def _toned_bytes(
     return np.asarray(cv2.LUT(lengths, table), np.uint8).reshape(shape)
 
 
+_SLOPE = np.array([-1.0, 0.0, 1.0])
+
+
 class Slope(Filter):
     """Base class of operators with a horizontal and a vertical gradient."""
 
@@ -107,12 +103,8 @@ class Slope(Filter):
     row_reach: ClassVar = 1
     border: ClassVar = "replicate"
     passes: ClassVar = EDGE_PASSES
-    longest: ClassVar[int]
-    """An upper bound of the length of a gradient."""
-
-    @abstractmethod
-    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
-        """Return the horizontal and the vertical gradient of uint8 (H, W), int16."""
+    smoothing: ClassVar[tuple[int, int, int]]
+    """The weights across the direction of a gradient, along which the weights are -1, 0, 1."""
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
@@ -120,9 +112,15 @@ class Slope(Filter):
 
         uint8 (H, W, C) both ways; alpha is copied.
         """
-        both = self.gradients(np.ascontiguousarray(luma(pixels)))
-        x, y = (np.asarray(each, np.int16) for each in both)
-        grey, table = np.empty(x.shape, np.uint8), tones(self.longest, self.scale)
+        light, smoothing = np.ascontiguousarray(luma(pixels)), np.array(self.smoothing, np.float64)
+        x, y = (
+            np.asarray(
+                cv2.sepFilter2D(light, cv2.CV_16S, across, down, borderType=cv2.BORDER_REPLICATE),
+                np.int16,
+            )
+            for across, down in ((_SLOPE, smoothing), (smoothing, _SLOPE))
+        )
+        grey, table = np.empty(light.shape, np.uint8), self._tones()
         for rows in bands(*x.shape):
             if self.axis == "mag":
                 grey[rows] = _magnitudes(x[rows], y[rows], table)
@@ -133,7 +131,11 @@ class Slope(Filter):
     def device_data(self, _shape: Shape) -> bytes:
         """Return the operator, the axis and the tones (`struct Edges`)."""
         part = ("x", "y", "mag").index(self.axis)
-        return edge_data(self.name, part, tones(self.longest, self.scale))
+        return edge_data(self.name, part, self._tones())
+
+    def _tones(self) -> NDArray[np.uint8]:
+        """Return the tones up to the longest gradient, that of a corner between black and white."""
+        return tones(round(255 * sum(self.smoothing) * math.sqrt(2)), self.scale)
 
 
 class Sobel(Slope):
@@ -143,13 +145,7 @@ class Sobel(Slope):
 
     example: ClassVar = {"name": "sobel", "axis": "mag"}
     cpu_bytes_per_pixel: ClassVar = (8, 16)
-    longest: ClassVar = 1442  # rint(sqrt(1020² + 1020²))
-
-    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
-        """Return the gradients of `cv2.Sobel` with aperture 3."""
-        border = cv2.BORDER_REPLICATE
-        x = cv2.Sobel(grey, cv2.CV_16S, 1, 0, borderType=border)
-        return x, cv2.Sobel(grey, cv2.CV_16S, 0, 1, borderType=border)
+    smoothing: ClassVar = (1, 2, 1)
 
 
 class Scharr(Slope):
@@ -159,17 +155,7 @@ class Scharr(Slope):
 
     example: ClassVar = {"name": "scharr", "scale": 0.25}
     cpu_bytes_per_pixel: ClassVar = (10, 18)
-    longest: ClassVar = 5770  # rint(sqrt(4080² + 4080²))
-
-    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
-        """Return the gradients of `cv2.Scharr` (H. Scharr, dissertation, 2000)."""
-        border = cv2.BORDER_REPLICATE
-        x = cv2.Scharr(grey, cv2.CV_16S, 1, 0, borderType=border)
-        return x, cv2.Scharr(grey, cv2.CV_16S, 0, 1, borderType=border)
-
-
-_PREWITT = np.array([[-1.0, 0.0, 1.0]] * 3)
-"""The horizontal operator, float64 (3, 3); the vertical one is its transpose."""
+    smoothing: ClassVar = (3, 10, 3)  # H. Scharr, dissertation, 2000
 
 
 class Prewitt(Slope):
@@ -179,13 +165,7 @@ class Prewitt(Slope):
 
     example: ClassVar = {"name": "prewitt"}
     cpu_bytes_per_pixel: ClassVar = (9, 17)
-    longest: ClassVar = 1082  # rint(sqrt(765² + 765²))
-
-    def gradients(self, grey: NDArray[np.uint8]) -> tuple[MatLike, MatLike]:
-        """Return the gradients of J. Prewitt, "Object enhancement and extraction", 1970."""
-        border = cv2.BORDER_REPLICATE
-        x = cv2.filter2D(grey, cv2.CV_16S, _PREWITT, borderType=border)
-        return x, cv2.filter2D(grey, cv2.CV_16S, _PREWITT.T, borderType=border)
+    smoothing: ClassVar = (1, 1, 1)  # J. Prewitt, "Object enhancement and extraction", 1970
 
 
 class Laplacian(Filter):
@@ -217,9 +197,9 @@ class Laplacian(Filter):
         return as_grey(grey, pixels)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the radius of the kernel."""
-        return self.ksize // 2 + 1
+        return (self.ksize // 2 + 1,) * 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -270,12 +250,7 @@ class Dog(Filter):
     example: ClassVar = {"name": "dog", "sigma1": 1, "sigma2": 2, "scale": 8}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = (
-        Pass("grey_plane"),
-        Pass("dog_rows"),
-        Pass("dog_rows"),
-        Pass("dog_columns"),
-    )
+    passes: ClassVar = (Pass("grey_plane"), *[Pass("dog_rows")] * 2, Pass("dog_columns"))
     tolerance: ClassVar = "within 1, for each unit of scale, of float64"
 
     # The blurs have the 24 fractional bits of their sums and scale has 16, so a product has 40 of
@@ -295,9 +270,9 @@ class Dog(Filter):
         return as_grey(grey[..., 0], pixels)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the radius of the larger window."""
-        return int(4 * max(self.sigma1, self.sigma2) + 0.5)
+        return (int(4 * max(self.sigma1, self.sigma2) + 0.5),) * 2
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Dog`: the scale in Q16, and the weights of both blurs."""
@@ -306,9 +281,7 @@ class Dog(Filter):
         return struct.pack("<Ii8x", self._fixed_scale(), len(first)) + first + second
 
     def device_scratch(self, shape: Shape) -> int:
-        """Return the bytes of the luma and of the row sums of both blurs, each rounded up to
-        256.
-        """
+        """Return the bytes of the luma and of the row sums of both blurs, in units of 256."""
         height, width, _ = shape
         parts = (height * width + 4, *[2 * (width + 3) * height] * 2)
         return sum(-(-part // 256) * 256 for part in parts)
@@ -319,17 +292,9 @@ class Dog(Filter):
 
 _SMALLEST_SIGMA = 0.1
 
-_BLURS = (
-    Pass("grey_plane"),
-    Pass("canny_blur_rows"),
-    Pass("canny_blur_columns"),
-)
+_BLURS = (Pass("grey_plane"), Pass("canny_blur_rows"), Pass("canny_blur_columns"))
 _IN_TILES = {NEAR: Pass("canny_blur_reach_8"), FAR: Pass("canny_blur_reach_24")}
-_EDGES = (
-    Pass("canny_edges"),
-    Pass("canny_join_tiles"),
-    Pass("canny_paint"),
-)
+_EDGES = (Pass("canny_edges"), Pass("canny_join_tiles"), Pass("canny_paint"))
 
 
 class Canny(Filter):
@@ -372,9 +337,7 @@ class Canny(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return a pass of blur for small windows, three for large windows, or none but the luma;
-        then edges.
-        """
+        """Return one pass of blur, or three for large windows, or that of the luma; then edges."""
         if not self._blurs:
             return (_BLURS[0], *_EDGES)
         far = reach(self.sigma, self.sigma)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, repeated, split_alpha
 from workers.filters.arithmetic.sums import STRIP_SAMPLES, bands
-from workers.filters.base import Filter, number
+from workers.filters.base import PieceFilter, number
 from workers.kernels.items import Pass, Shape
 
 
-class Pixelate(Filter):
+class Pixelate(PieceFilter):
     """Replace squares by their mean colour, for instance to make faces and plates unreadable."""
 
     name: Literal["pixelate"] = "pixelate"
@@ -25,20 +25,13 @@ class Pixelate(Filter):
     example: ClassVar = {"name": "pixelate", "size": 12}
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
-    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("pixelate"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return the mean of every square in integers, half up: uint8 (H, W, C).
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the mean of every square in integers, half up, row by row of squares.
 
         Colours are weighted by their alpha. The last row and the last column of squares may be cut.
         """
-        result = np.empty(pixels.shape, np.uint8)
-        self.write(pixels, result)
-        return result
-
-    def write(self, pixels: Pixels, result: Pixels) -> None:
-        """Write the result of `apply`, row by row of squares."""
         starts = np.arange(0, pixels.shape[1], self.size)
         widths = np.diff(starts, append=pixels.shape[1])[:, None]
         for top in range(0, len(pixels), self.size):
@@ -82,7 +75,7 @@ DISTANCE_BITS = 30
 """Bits of the fraction of a squared distance before it is cut to `LIGHT_BITS`."""
 
 
-class Vignette(Filter):
+class Vignette(PieceFilter):
     """Darken the corners, as a simple lens does."""
 
     name: Literal["vignette"] = "vignette"
@@ -94,22 +87,15 @@ class Vignette(Filter):
     example: ClassVar = {"name": "vignette", "amount": 0.8}
     alpha_rule: ClassVar = "point"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
-    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("vignette_light"), Pass("vignette"))
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return (c · light + 2**15) >> 16 for every colour sample c, uint8 (H, W, C).
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write (c · light + 2**15) >> 16 for every colour sample c.
 
         Light is 1 - amount · s(t) with s(t) = 3t² - 2t³ (smoothstep) and t from 0 at the radius to
         1 at a corner. It is looked up by the squared distance in 16 bits, which needs no square
-        root per pixel.
+        root per pixel. Some rows are written at a time, each with the row that mirrors it.
         """
-        result = np.empty(pixels.shape, np.uint8)
-        self.write(pixels, result)
-        return result
-
-    def write(self, pixels: Pixels, result: Pixels) -> None:
-        """Write the result of `apply` some rows at a time, each with the row that mirrors it."""
         height, width, channels = pixels.shape
         colours = min(channels, 3)
         down, across = _squares(height), _squares(width)[: (width + 1) // 2]
@@ -127,9 +113,7 @@ class Vignette(Filter):
                 _write_lit(pixels[mirrored], lights[:count][::-1], result[mirrored])
 
     def device_data(self, _shape: Shape) -> bytes:
-        """Return amount and radius as float64; the device makes the same table with the same
-        rounding.
-        """
+        """Return amount and radius as float64; the device makes the same table."""
         return struct.pack("<2d", self.amount, self.radius)
 
     def device_scratch(self, _shape: Shape) -> int:
@@ -252,7 +236,7 @@ QUANTILE_GROUP = 64
 """Numbers in a group of a kernel's table whose quantiles differ by at most one level."""
 
 
-class Noise(Filter):
+class Noise(PieceFilter):
     """Add normally distributed grain; a seed gives the same grain on every device."""
 
     name: Literal["noise"] = "noise"
@@ -264,23 +248,16 @@ class Noise(Filter):
     example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
     alpha_rule: ClassVar = "point"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
-    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("noise"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return clip(c + q[u]) for every colour sample c, uint8 (H, W, C); alpha is copied.
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write clip(c + q[u]) for every colour sample c; alpha is copied.
 
         u is number n of Philox's 16-bit numbers for colour sample n, and q holds the 65,536
         quantiles of the normal distribution times `amount`, rounded half up: the inversion method
         (L. Devroye, "Non-uniform random variate generation", 1986, II.2), with a table in place of
         a formula.
         """
-        result = np.empty(pixels.shape, np.uint8)
-        self.write(np.ascontiguousarray(pixels), result)
-        return result
-
-    def write(self, pixels: Pixels, result: Pixels) -> None:
-        """Write the result of `apply` piece by piece; both arrays are C-contiguous."""
         grain, channels = self._grain(), pixels.shape[2]
         line, written = (each.reshape(1, -1, channels) for each in (pixels, result))
         for start in range(0, line.shape[1], PIECE):
@@ -318,9 +295,7 @@ class Noise(Filter):
 
 @functools.cache
 def _quantiles() -> NDArray[np.float64]:
-    """Return the quantiles of the standard normal distribution at (n + 0.5) / 65,536, float64
-    (65536,).
-    """
+    """Return the quantiles of the normal distribution at (n + 0.5) / 65,536, float64 (65536,)."""
     inverse = NormalDist().inv_cdf
     lower = np.array([inverse((n + 0.5) / 65536) for n in range(32768)])
     return np.concatenate((lower, -lower[::-1]))

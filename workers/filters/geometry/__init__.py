@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 from pydantic import Field
 
 from models.codec.encoder import flatten
@@ -75,15 +75,11 @@ class Rotate90(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return the pass that turns for odd numbers of turns, else the pass that mirrors or
-        copies.
-        """
+        """Return the pass that turns for odd numbers of turns, else the one that mirrors."""
         return (self.passes[self.turns % 2],)
 
     def device_data(self, _shape: Shape) -> bytes:
-        """Return int32 flags: whether to turn clockwise, or whether columns and rows are
-        mirrored.
-        """
+        """Return int32 flags: to turn clockwise, or to mirror columns and rows."""
         if self.turns % 2:
             return struct.pack("<i", self.turns == 1)
         return struct.pack("<2i", self.turns == 2, self.turns == 2)
@@ -180,8 +176,7 @@ class Pad(Filter):
             OPENCV[self.border_mode],
             value=self._background(pixels.shape[2]).tolist(),
         )
-        shape = (*self.size_after(*pixels.shape[:2]), pixels.shape[2])
-        return np.asarray(padded, np.uint8).reshape(shape)
+        return np.asarray(padded, np.uint8).reshape(self.shape_after(pixels.shape))
 
     def device_data(self, shape: Shape) -> bytes:
         """Return `struct Window`, which is larger than the image."""
@@ -379,10 +374,7 @@ class Resize(Filter):
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "outside ignored"
     result_shape: ClassVar = "resized"
-    passes: ClassVar = (
-        Pass("resize_weights"),
-        Pass("resize", of_result=True),
-    )
+    passes: ClassVar = (Pass("resize_weights"), Pass("resize", of_result=True))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `Image.resize`, or `ImageOps.fit` to cover, of uint8 (H, W, C).
@@ -391,18 +383,13 @@ class Resize(Filter):
         `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
         shrinks. Large images are resized in stripes, with the same bytes.
         """
+        height, width = self.size_after(*pixels.shape[:2])
+        method, box = _METHODS[self.method], self._box(pixels.shape, height, width)
         if self._is_large(pixels.shape):
-            height, width = self.size_after(*pixels.shape[:2])
-            box = self._box(pixels.shape, height, width)
-            return resized(pixels, (height, width), _METHODS[self.method], box)
+            return resized(pixels, (height, width), method, box)
         source = np.ascontiguousarray(pixels)
         image = Image.fromarray(source[:, :, 0] if source.shape[2] == 1 else source)
-        height, width = self.size_after(image.height, image.width)
-        method = _METHODS[self.method]
-        if self.fit == "cover":
-            result = ImageOps.fit(image, (width, height), method)
-        else:
-            result = image.resize((width, height), method)
+        result = image.resize((width, height), method, box)
         return np.array(result).reshape(height, width, pixels.shape[2])
 
     def memory(self, shape: Shape) -> int:
@@ -414,9 +401,7 @@ class Resize(Filter):
         return memory_at_once(shape, size, box)
 
     def _is_large(self, shape: Shape) -> bool:
-        """Return whether the source or the result has more pixels than a single call should
-        take.
-        """
+        """Return whether source or result have more pixels than a single call should take."""
         return max(shape[0] * shape[1], math.prod(self.size_after(*shape[:2]))) > LARGE
 
     def device_data(self, shape: Shape) -> bytes:
@@ -430,9 +415,7 @@ class Resize(Filter):
         return struct.pack("<4d6i", *starts, *scales, width, height, *taps, method, by_columns)
 
     def device_scratch(self, shape: Shape) -> int:
-        """Return the bytes for each column's and row's first source pixel, count and weights (4
-        bytes each).
-        """
+        """Return the bytes of each column's and row's first pixel, count and weights, 4 each."""
         height, width = self.size_after(*shape[:2])
         _, _, (across, down) = self._seen(shape)
         return 4 * (width * (2 + across) + height * (2 + down))
@@ -452,10 +435,8 @@ class Resize(Filter):
         across, down = (math.ceil(support * max(scale, 1)) * 2 + 1 for scale in scales)
         return (float(left), float(top)), scales, (across, down)
 
-    def _box(self, shape: Shape, rows: int, columns: int) -> tuple[float, float, float, float]:
-        """Return the source box (left, top, right, bottom) in pixels: the image, or the part that
-        `ImageOps.fit` keeps.
-        """
+    def _box(self, shape: Shape, rows: int, columns: int) -> Box:
+        """Return the source box in pixels: the image, or the part that `ImageOps.fit` keeps."""
         (height, width), ratio = shape[:2], columns / rows
         seen_height, seen_width = float(height), float(width)
         if self.fit == "cover" and width / height > ratio:

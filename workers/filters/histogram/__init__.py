@@ -2,26 +2,25 @@
 
 import math
 import struct
-from collections.abc import Callable
-from functools import partial
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import (
     COUNTS,
     THROUGH_TABLES,
-    by_pillow,
     counted,
     join_alpha,
+    luma,
     split_alpha,
 )
 from workers.filters.arithmetic.sums import COUNTED, bands, pieces
-from workers.filters.base import Filter, number
+from workers.filters.base import CountingFilter, Filter, PieceFilter, number
 from workers.kernels.items import Pass, Shape
 from workers.kernels.launches import Grid
 
@@ -39,82 +38,43 @@ class ChannelTables(Filter):
         return np.asarray(mapped, np.uint8).reshape(pixels.shape)
 
 
-def tables_by_pillow(pixels: Pixels, function: Callable[[Image.Image], object]) -> ChannelTables:
-    """Return the tables that a function of `PIL.ImageOps` applies.
-
-    The function counts levels and ends with `image.point(tables)`. It is given an image that has
-    the counts alone, so that no copy of the pixels is made. Alpha keeps its levels.
-    """
-    n = min(pixels.shape[2], 3)
-    levels = np.asarray(function(cast(Image.Image, _Counted(pixels)))).reshape(n, 256)
-    tables = np.clip(levels, 0, 255).astype(np.uint8)  # as Pillow's own `point` does
-    alpha = bytes(range(256)) if pixels.shape[2] == 4 else b""
-    return ChannelTables(levels=tables.tobytes() + alpha)
+def _counts(pixels: Pixels, *, as_luma: bool = False) -> NDArray[np.int64]:
+    """Return the counts of all levels, of each colour or of the luma, int64 (colours or 1, 256)."""
+    counts = np.zeros((1 if as_luma else min(pixels.shape[2], 3), 256), np.int64)
+    for piece in pieces(pixels, COUNTED):
+        planes = [luma(piece)] if as_luma else [piece[..., n] for n in range(len(counts))]
+        counts += [np.bincount(plane.ravel(), minlength=256) for plane in planes]
+    return counts
 
 
-class _Counted:
-    """The part of an image that `PIL.ImageOps` uses: its mode, its histogram, and to apply
-    tables.
-    """
-
-    def __init__(self, pixels: Pixels, *, as_luma: bool = False) -> None:
-        self._pixels = pixels
-        self._as_luma = as_luma
-        self.mode = "L" if pixels.shape[2] == 1 or as_luma else "RGB"
-
-    def convert(self, mode: str) -> "_Counted":
-        """Return the same image, of which lumas are counted."""
-        assert mode == "L"
-        return _Counted(self._pixels, as_luma=True)
-
-    def histogram(self, mask: None = None) -> list[int]:
-        """Return the counts of 256 levels for each colour, or of lumas."""
-        assert mask is None
-        counts = sum(
-            np.array(self._picture(piece).histogram(), np.int64)
-            for piece in pieces(self._pixels, COUNTED)
-        )
-        return [int(count) for count in cast(Any, counts)]
-
-    def point(self, tables: list[int]) -> list[int]:
-        """Return the tables in place of an image that they were applied to."""
-        return tables
-
-    def _picture(self, pixels: Pixels) -> Image.Image:
-        colour = np.ascontiguousarray(pixels[:, :, :3])
-        picture = Image.fromarray(colour[:, :, 0] if colour.shape[2] == 1 else colour)
-        return picture.convert("L") if self._as_luma else picture
+def _tables(pixels: Pixels, levels: Sequence[NDArray[Any]]) -> ChannelTables:
+    """Return tables for all channels of an image, from a table for all colours or one for each."""
+    tables = np.clip(levels, 0, 255).astype(np.uint8)
+    colours = np.broadcast_to(tables, (min(pixels.shape[2], 3), 256)).tobytes()
+    return ChannelTables(levels=colours + bytes(range(256)) * (pixels.shape[2] == 4))
 
 
-class Equalize(Filter):
+class Equalize(CountingFilter):
     """Spread the tones of each colour so that all of them are about equally frequent."""
 
     name: Literal["equalize"] = "equalize"
 
     example: ClassVar = {"name": "equalize"}
-    alpha_rule: ClassVar = "point"
-    counts_first: ClassVar = True
-    cpu_bytes_per_pixel: ClassVar = (14, 17)
     passes: ClassVar = (COUNTS[0], Pass("equalize_tables"), THROUGH_TABLES)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `ImageOps.equalize` of uint8 (H, W, C), channel by channel; alpha is
-        copied.
+    def counted(self, pixels: Pixels) -> ChannelTables:
+        """Return the tables of Pillow's `ImageOps.equalize`, channel by channel; alpha is copied.
 
         OpenCV's equalizeHist differs from it by up to 27 levels.
         """
-        return by_pillow(pixels, ImageOps.equalize)
-
-    def counted(self, pixels: Pixels) -> ChannelTables:
-        """Return the tables that Pillow makes of the counts of this image."""
-        return tables_by_pillow(pixels, ImageOps.equalize)
+        return _tables(pixels, [_equalized(counts) for counts in _counts(pixels)])
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return room for counts and tables."""
         return counted()
 
 
-class Autocontrast(Filter):
+class Autocontrast(CountingFilter):
     """Stretch the tones of the image over the whole range."""
 
     name: Literal["autocontrast"] = "autocontrast"
@@ -126,40 +86,41 @@ class Autocontrast(Filter):
     )
 
     example: ClassVar = {"name": "autocontrast", "cutoff": 1}
-    alpha_rule: ClassVar = "point"
-    counts_first: ClassVar = True
-    cpu_bytes_per_pixel: ClassVar = (14, 17)
     passes: ClassVar = (*COUNTS, Pass("autocontrast_tables"), THROUGH_TABLES)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `ImageOps.autocontrast` of uint8 (H, W, C); alpha is copied."""
-        return by_pillow(
-            pixels,
-            lambda image: ImageOps.autocontrast(
-                image, self.cutoff, preserve_tone=self.preserve_tone
-            ),
-        )
-
     def counted(self, pixels: Pixels) -> ChannelTables:
-        """Return the tables that Pillow makes of the counts of this image."""
-        stretch = partial(
-            ImageOps.autocontrast, cutoff=self.cutoff, preserve_tone=self.preserve_tone
-        )
-        return tables_by_pillow(pixels, stretch)
+        """Return the tables of Pillow's `ImageOps.autocontrast`; alpha is copied."""
+        counts = _counts(pixels, as_luma=self.preserve_tone)
+        cut = self._cut(pixels.shape)
+        return _tables(pixels, [_stretched(each, cut) for each in counts])
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return the pass that counts levels or lumas, then the passes that make and apply the
-        tables.
-        """
+        """Return the pass that counts levels or lumas, then those of the tables."""
         return (COUNTS[self.preserve_tone], *self.passes[2:])
 
     def device_data(self, shape: Shape) -> bytes:
-        """Return the samples that may be lost at either end, as Pillow counts them, and
-        `preserve_tone`.
-        """
-        cut = int(shape[0] * shape[1] * self.cutoff // 100)
-        return counted(cut, self.preserve_tone)
+        """Return the samples that may be lost at either end, and `preserve_tone`."""
+        return counted(self._cut(shape), self.preserve_tone)
+
+    def _cut(self, shape: Shape) -> int:
+        """Return the samples that may be lost at either end, as Pillow counts them."""
+        return int(shape[0] * shape[1] * self.cutoff // 100)
+
+
+def _equalized(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the new value of each level, by the counts of all levels: int64 (256,)."""
+    step = (counts.sum() - counts[counts > 0][-1]) // 255
+    below = np.cumsum(counts) - counts
+    return (below + step // 2) // step if step else np.arange(256)
+
+
+def _stretched(counts: NDArray[np.int64], cut: int) -> NDArray[Any]:
+    """Return the same of stretching, float64 (256,); `cut` samples are lost at either end."""
+    low = int((np.cumsum(counts) > cut).argmax())
+    high = 255 - int((np.cumsum(counts[::-1]) > cut).argmax())
+    scale = 255.0 / (high - low) if high > low else 1.0
+    return np.arange(256) * scale - (low * scale if high > low else 0.0)
 
 
 # CLAHE, contrast limited adaptive histogram equalization, by `cv2.createCLAHE`.
@@ -183,7 +144,7 @@ class Autocontrast(Filter):
 #    in OpenCV's order, so the bytes are equal.
 
 
-class Clahe(Filter):
+class Clahe(PieceFilter):
     """Raise the contrast tile by tile, so that each part of the image gets its own."""
 
     name: Literal["clahe"] = "clahe"
@@ -193,22 +154,13 @@ class Clahe(Filter):
     example: ClassVar = {"name": "clahe"}
     alpha_rule: ClassVar = "point"
     border: ClassVar = "mirror"
-    in_pieces: ClassVar = True
     passes: ClassVar = (Pass("clahe_tables", own_grid=Grid(each=64)), Pass("clahe"))
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return `cv2.createCLAHE` of a grey image, or of Y of YCrCb: uint8 (H, W, C); alpha is
-        copied.
-        """
-        result = np.empty(pixels.shape, np.uint8)
-        self.write(np.ascontiguousarray(pixels), result)
-        return result
-
     def write(self, pixels: Pixels, result: Pixels) -> None:
-        """Write the result of `apply`; both arrays are C-contiguous.
+        """Write `cv2.createCLAHE` of a grey image, or of Y of YCrCb; alpha is copied.
 
-        Beside them stands a plane, which `cv2.createCLAHE` overwrites. Colours are converted twice,
-        piece by piece, which saves three bytes per pixel.
+        Beside both arrays stands a plane, which `cv2.createCLAHE` overwrites. Colours are converted
+        twice, piece by piece, which saves three bytes per pixel.
         """
         height, width, channels = pixels.shape
         equalizer = cv2.createCLAHE(self.clip_limit, (self.tiles, self.tiles))
@@ -241,9 +193,7 @@ class Clahe(Filter):
         return (Pass("clahe_tables", own_grid=Grid(each=self.tiles**2)), self.passes[1])
 
     def device_data(self, shape: Shape) -> bytes:
-        """Return `struct Clahe`: tiles, tile size in pixels, clip limit in counts, and float32
-        scales.
-        """
+        """Return `struct Clahe`: tiles, tile size in pixels, clip limit in counts, scales."""
         height, width = self._tile(shape)
         clip = max(int(self.clip_limit * (width * height) / 256), 1)
         parts = np.array([width * height, width, height], np.float32)

@@ -61,16 +61,26 @@ _ORDERS: Mapping[str, tuple[Extreme, ...]] = {
 }
 
 
-def by_tiles(pixels: Pixels, op: str, kernel: NDArray[np.uint8], iterations: int) -> Pixels:
+def by_tiles(
+    pixels: Pixels, op: str, kernel: NDArray[np.uint8], iterations: int, *, at_once: bool = False
+) -> Pixels:
     """Return the result of `cv2.morphologyEx` for uint8 (H, W, C), in this shape.
 
-    Raises DeadlineExceeded soon after the deadline of the image that is filtered.
+    `at_once`: OpenCV makes one rectangle of all iterations. Raises DeadlineExceeded soon after the
+    deadline of the image that is filtered.
     """
+    turns = [iterations] if at_once else [1] * iterations
+
+    def repeated(extreme: Extreme, source: Pixels) -> Pixels:
+        for each in turns:
+            source = _tiled(extreme, kernel, each, source)
+        return source
+
     source = made = np.ascontiguousarray(pixels)
     for extreme in _ORDERS[op]:
-        made = _repeated(extreme, kernel, iterations, made)
+        made = repeated(extreme, made)
     if op == "gradient":
-        _subtract(made, _repeated(cv2.erode, kernel, iterations, source), into=made)
+        _subtract(made, repeated(cv2.erode, source), into=made)
     elif op == "tophat":
         _subtract(source, made, into=made)
     elif op == "blackhat":
@@ -83,25 +93,18 @@ def _subtract(larger: Pixels, smaller: Pixels, *, into: Pixels) -> None:
     cv2.subtract(larger.reshape(rows, -1), smaller.reshape(rows, -1), into.reshape(rows, -1))
 
 
-def _repeated(
-    extreme: Extreme, kernel: NDArray[np.uint8], iterations: int, source: Pixels
-) -> Pixels:
-    for _ in range(iterations):
-        source = _once(extreme, kernel, source)
-    return source
-
-
-def _once(extreme: Extreme, kernel: NDArray[np.uint8], source: Pixels) -> Pixels:
-    """Return an erosion or dilation, each tile of it computed with the samples around it."""
+def _tiled(extreme: Extreme, kernel: NDArray[np.uint8], iterations: int, source: Pixels) -> Pixels:
+    """Return erosions or dilations, each tile of them computed with the samples around it."""
     height, width, channels = source.shape
-    reach = len(kernel) // 2
+    reach = len(kernel) // 2 * iterations
     points = int(np.count_nonzero(kernel))
     if points == kernel.size:
-        points = _RECTANGLE * len(kernel)
+        points = _RECTANGLE * len(kernel) * iterations
     most = max(1, WORK // (channels * points))
     if height * width <= most:
         stop_if_late()
-        return np.asarray(extreme(source, kernel), np.uint8).reshape(source.shape)
+        made = extreme(source, kernel, iterations=iterations)
+        return np.asarray(made, np.uint8).reshape(source.shape)
     rows = min(height, max(reach, math.isqrt(most)))
     columns = min(width, max(reach, most // rows))
     result = np.empty_like(source)
@@ -110,22 +113,14 @@ def _once(extreme: Extreme, kernel: NDArray[np.uint8], source: Pixels) -> Pixels
             stop_if_late()
             first, start = max(0, top - reach), max(0, left - reach)
             seen = source[first : top + rows + reach, start : left + columns + reach]
-            made = extreme(np.ascontiguousarray(seen), kernel).reshape(seen.shape)
+            made = extreme(np.ascontiguousarray(seen), kernel, iterations=iterations)
+            made = made.reshape(seen.shape)
             tile = result[top : top + rows, left : left + columns]
             down, right = top - first, left - start
             tile[:] = made[down : down + len(tile), right : right + tile.shape[1]]
     return result
 
 
-_OPERATIONS = {
-    "erode": cv2.MORPH_ERODE,
-    "dilate": cv2.MORPH_DILATE,
-    "open": cv2.MORPH_OPEN,
-    "close": cv2.MORPH_CLOSE,
-    "gradient": cv2.MORPH_GRADIENT,
-    "tophat": cv2.MORPH_TOPHAT,
-    "blackhat": cv2.MORPH_BLACKHAT,
-}
 _SHAPES = {"rect": cv2.MORPH_RECT, "cross": cv2.MORPH_CROSS, "ellipse": cv2.MORPH_ELLIPSE}
 
 ROWS, COLUMNS = Pass("morphology_rows"), Pass("morphology_columns")
@@ -192,26 +187,19 @@ class Morphology(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.morphologyEx` of uint8 (H, W, C), channel by channel.
 
-        Operations that show a difference copy alpha. Raises DeadlineExceeded for all but small
-        rectangles soon after the deadline.
+        Operations that show a difference copy alpha. Raises DeadlineExceeded soon after the
+        deadline.
         """
         differs = self.op in ("gradient", "tophat", "blackhat")
         source, alpha = split_alpha(pixels) if differs else (pixels, None)
-        if self.shape != "rect" or self._reach > LONGEST:
-            found = by_tiles(source, self.op, self._kernel(), self.iterations)
-            return join_alpha(found, alpha)
-        rectangles = cv2.morphologyEx(
-            np.ascontiguousarray(source),
-            _OPERATIONS[self.op],
-            self._kernel(),
-            iterations=self.iterations,
-        )
-        return join_alpha(np.asarray(rectangles, np.uint8).reshape(source.shape), alpha)
+        at_once = self.shape == "rect" and self._reach <= LONGEST
+        found = by_tiles(source, self.op, self._kernel(), self.iterations, at_once=at_once)
+        return join_alpha(found, alpha)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the reach of two operations."""
-        return 2 * self.size * self.iterations
+        return (2 * self.size * self.iterations,) * 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -238,9 +226,8 @@ class Morphology(Filter):
         if self.op == "gradient":
             steps = [*self._chain([True], RESULT), *self._chain([False], SPARE)]
             return [*steps, Stroke(DIFFERENCE, RESULT, SPARE)]
-        dilations = {"erode": [False], "dilate": [True], "open": [False, True]}
-        dilations |= {"close": [True, False], "tophat": [False, True], "blackhat": [True, False]}
-        steps = list(self._chain(dilations[self.op], RESULT))
+        dilations = [extreme is cv2.dilate for extreme in _ORDERS[self.op]]
+        steps = list(self._chain(dilations, RESULT))
         if self.op == "tophat":
             steps.append(Stroke(DIFFERENCE, SOURCE, RESULT))
         elif self.op == "blackhat":
@@ -248,9 +235,7 @@ class Morphology(Filter):
         return steps
 
     def _chain(self, dilations: list[bool], target: int) -> Iterator[Stroke]:
-        """Yield erosions and dilations (True) in order; the result of the last stroke is in
-        `target`.
-        """
+        """Yield erosions and dilations (True) in order; the last result is in `target`."""
         source = SOURCE
         if self.shape == "rect":
             for left, dilates in zip(range(len(dilations))[::-1], dilations, strict=True):
@@ -282,9 +267,7 @@ class Morphology(Filter):
 
     @property
     def _reach(self) -> int:
-        """Return the distance in samples from the first to the last sample of a rectangle's
-        side.
-        """
+        """Return the distance from the first to the last sample of a rectangle's side."""
         return (self.size - 1) * self.iterations
 
     @property

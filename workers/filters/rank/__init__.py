@@ -58,11 +58,6 @@ Step = tuple[int, int, bool, bool]
 """Two places of a network, and whether the smaller and the larger result are needed later."""
 
 
-def ranking_passes(size: int) -> tuple[Pass, ...]:
-    """Return the GPU pass for squares of a size, whatever the rank."""
-    return (next(pass_ for largest, pass_ in RANKING.items() if size <= largest),)
-
-
 def ranked(pixels: Pixels, size: int, rank: int) -> Pixels:
     """Return the `rank`-th smallest (from 0) of size × size samples around each, uint8 (H, W, C).
 
@@ -136,9 +131,7 @@ def _batcher(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
-    """Return the ranks of a tile, uint8, without its margins of size // 2, by binary search of
-    levels.
-    """
+    """Return the ranks of a tile, uint8, without its margins of size // 2, by binary search."""
     reach = size // 2
     inside = (slice(reach, -reach), slice(reach, -reach))
     result = np.zeros(tile[inside].shape, np.uint8)
@@ -170,48 +163,72 @@ _SMALL = {
 """The passes for small squares, by side in pixels; other sizes use those of any rank."""
 
 
-class Median(Filter):
-    """Replace every sample by the median of the square around it."""
+class _Ranking(Filter):
+    """Base class of filters that replace every sample by the one of a rank in its square."""
 
-    name: Literal["median"] = "median"
     size: Odd = odd(3, 3, 101, "side of the square, odd")
 
-    example: ClassVar = {"name": "median", "size": 3}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "replicate"
     passes: ClassVar = (*_SMALL.values(), *RANKING.values())
 
+    # OpenCV exchanges vectors for medians of the sides 3 and 5 and keeps histograms for larger
+    # sides (S. Perreault, P. Hébert, "Median filtering in constant time", 2007); a median is exact,
+    # so the method does not show.
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return `cv2.medianBlur` of uint8 (H, W, C).
+        """Return the sample of this rank of the square in order, uint8 (H, W, C).
 
-        It equals scipy.ndimage.median_filter with mode="nearest". OpenCV exchanges vectors for
-        sides 3 and 5 and keeps histograms for larger sides (S. Perreault, P. Hébert, "Median
-        filtering in constant time", 2007); a median is exact, so the method does not show.
+        Extremes are erosions and dilations, and the median is `cv2.medianBlur`, which are faster.
+        This equals the filters of scipy.ndimage with mode="nearest".
         """
-        source = np.ascontiguousarray(pixels)
-        return np.ascontiguousarray(cv2.medianBlur(source, self.size).reshape(pixels.shape))
+        source, rank = np.ascontiguousarray(pixels), self._rank()
+        if rank in (0, self.size**2 - 1):
+            square = np.ones((self.size, self.size), np.uint8)
+            extreme = cv2.erode if rank == 0 else cv2.dilate
+            found = extreme(source, square, borderType=cv2.BORDER_REPLICATE)
+        elif rank == self._middle:
+            found = cv2.medianBlur(source, self.size)
+        else:
+            found = ranked(source, self.size, rank)
+        return np.ascontiguousarray(found, np.uint8).reshape(pixels.shape)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the radius of the square."""
-        return self.size // 2
+        return self.size // 2, self.size // 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return the pass for this size."""
-        own = _SMALL.get(self.size)
-        return ranking_passes(self.size) if own is None else (own,)
+        """Return the pass of the median of a small square, else the pass of any rank."""
+        if self.size in _SMALL and self._rank() == self._middle:
+            return (_SMALL[self.size],)
+        return (next(pass_ for largest, pass_ in RANKING.items() if self.size <= largest),)
 
     def device_data(self, _shape: Shape) -> bytes:
-        """Return the side in pixels and the rank of the median, int32 each."""
-        return struct.pack("<2i", self.size, self.size * self.size // 2)
+        """Return the side in pixels and the rank, int32 each."""
+        return struct.pack("<2i", self.size, self._rank())
+
+    @property
+    def _middle(self) -> int:
+        return self.size**2 // 2
+
+    def _rank(self) -> int:
+        """Return the rank from 0 to size² - 1."""
+        return self._middle
 
 
-class Rank(Filter):
+class Median(_Ranking):
+    """Replace every sample by the median of the square around it."""
+
+    name: Literal["median"] = "median"
+
+    example: ClassVar = {"name": "median", "size": 3}
+
+
+class Rank(_Ranking):
     """Replace every sample by the one of a given rank in the square around it."""
 
     name: Literal["rank"] = "rank"
-    size: Odd = odd(3, 3, 101, "side of the square, odd")
     percentile: float = number(
         50,
         0,
@@ -221,48 +238,8 @@ class Rank(Filter):
     )
 
     example: ClassVar = {"name": "rank", "size": 5, "percentile": 80}
-    alpha_rule: ClassVar = "plane"
-    border: ClassVar = "replicate"
-    passes: ClassVar = Median.passes
-
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return the sample at int(size² · percentile / 100) of the square in order, the last
-        sample for 100.
-
-        This equals `scipy.ndimage.percentile_filter` with mode="nearest". uint8 (H, W, C) both
-        ways. Extremes are erosions and dilations, and the median is `cv2.medianBlur`, which are
-        faster.
-        """
-        source, area, rank = np.ascontiguousarray(pixels), self.size**2, self._rank()
-        if rank in (0, area - 1):
-            square = np.ones((self.size, self.size), np.uint8)
-            extreme = cv2.erode if rank == 0 else cv2.dilate
-            found = extreme(source, square, borderType=cv2.BORDER_REPLICATE)
-        elif rank == area // 2:
-            found = cv2.medianBlur(source, self.size)
-        else:
-            found = ranked(source, self.size, rank)
-        return np.ascontiguousarray(found, np.uint8).reshape(pixels.shape)
-
-    @property
-    def rows_around(self) -> int:
-        """Return the radius of the square."""
-        return self.size // 2
-
-    @property
-    def device_passes(self) -> tuple[Pass, ...]:
-        """Return the pass of the median if the rank is that of the median, else the pass of any
-        rank.
-        """
-        if self._rank() == self.size**2 // 2:
-            return Median(size=self.size).device_passes
-        return ranking_passes(self.size)
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the side in pixels and the rank, int32 each."""
-        return struct.pack("<2i", self.size, self._rank())
 
     def _rank(self) -> int:
-        """Return the rank from 0 to size² - 1."""
+        """Return int(size² · percentile / 100), or the last rank for 100."""
         area = self.size * self.size
         return min(int(float(area) * self.percentile / 100), area - 1)

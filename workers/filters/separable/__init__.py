@@ -36,16 +36,12 @@ next.
 
 
 def reach_of(radius: int) -> int | None:
-    """Return the smallest of both reaches that covers a radius in pixels, or None if neither
-    does.
-    """
+    """Return the smallest of both reaches that covers a radius in pixels, or None."""
     return next((reach for reach in (NEAR, FAR) if radius <= reach), None)
 
 
 def wide_reach_of(radius: int) -> int | None:
-    """Return the smallest reach of gaussian_two_pass_mma.cu that covers a radius in pixels, or
-    None.
-    """
+    """Return the smallest reach of gaussian_two_pass_mma.cu that covers a radius, or None."""
     return -(-(radius + 8) // 16) * 16 - 8 if radius <= WIDEST else None
 
 
@@ -129,10 +125,8 @@ def tiles(shape: Shape, across: int) -> Iterator[Place]:
             yield slice(top, min(top + down, height)), slice(left, min(left + across, width))
 
 
-def around(part: slice, radius: int) -> tuple[slice, slice]:
-    """Return the slice of a line that windows of `radius` samples to either side of `part` read,
-    and `part` relative to that slice.
-    """
+def with_margins(part: slice, radius: int) -> tuple[slice, slice]:
+    """Return a part of a line with `radius` samples on each side, and its place in that slice."""
     first = max(part.start - radius, 0)
     return slice(first, part.stop + radius), slice(part.start - first, part.stop - first)
 
@@ -222,9 +216,7 @@ def reach(sigma_x: float, sigma_y: float) -> int | None:
 
 
 def wide_reach(sigma_x: float, sigma_y: float) -> int | None:
-    """Return the same for the two passes of blur/gaussian_two_pass_mma.cu, which take larger
-    windows.
-    """
+    """Return the same for the two passes of gaussian_two_pass_mma.cu, for larger windows."""
     return wide_reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
 
 
@@ -290,7 +282,7 @@ def _two_passes(
     held = _rows(planes, across, more)
     for place in tiles(planes.shape, NARROW):
         rows, columns = place
-        seen, inside = around(rows, len(down) // 2)
+        seen, inside = with_margins(rows, len(down) // 2)
         yield place, correlated_down(held[seen, columns], down * 1.0, inside)
 
 
@@ -299,7 +291,7 @@ def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
     scaled = across * 2.0 ** (MIDDLE_BITS - ROW_BITS)
     held = np.empty(planes.shape, np.uint16 if planes.dtype == np.uint8 else np.int32)
     for rows, columns in tiles(planes.shape, ACROSS):
-        seen, inside = around(columns, len(across) // 2)
+        seen, inside = with_margins(columns, len(across) // 2)
         sums = correlated_down(transposed(planes[rows, seen]), scaled, inside)
         # The conversion to integers truncates; together with the half it rounds half up, because no
         # sum is negative.
@@ -339,9 +331,7 @@ def device_weights(
 
 
 def to_byte(sums: Sums) -> Sums:
-    """Round sums in units of 2**-24 half up to 0…255; weights that sum to 1 cannot leave that
-    range.
-    """
+    """Round sums in units of 2**-24 half up to 0…255, which weights that sum to 1 keep."""
     return half_up(sums, SUM_BITS)
 
 

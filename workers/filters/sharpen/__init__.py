@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.api.numbers import plain_float
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import blend, by_pillow, join_alpha, split_alpha
+from workers.filters.arithmetic.colour import blend, by_pillow
 from workers.filters.arithmetic.sums import OPENCV, Border, correlated_bytes, fits_single
-from workers.filters.base import Filter, number
+from workers.filters.base import ColourFilter, number
 from workers.filters.separable import FAR, NEAR, ROWS, blurred_levels, device_taps, reach, tile_taps
 from workers.kernels.items import Pass, Shape
 
@@ -23,7 +23,7 @@ _IN_TILES = {NEAR: Pass("unsharp_reach_8"), FAR: Pass("unsharp_reach_24")}
 _COLUMNS = Pass("unsharp_columns")
 
 
-class UnsharpMask(Filter):
+class UnsharpMask(ColourFilter):
     """Sharpen by adding the details that a Gaussian blur removes."""
 
     name: Literal["unsharp_mask"] = "unsharp_mask"
@@ -32,7 +32,6 @@ class UnsharpMask(Filter):
     threshold: int = number(0, 0, 255, "levels", "smallest difference that is changed")
 
     example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
-    alpha_rule: ClassVar = "keep"
     cpu_bytes_per_pixel: ClassVar = (10, 15)
     border: ClassVar = "replicate"
     passes: ClassVar = (ROWS, _COLUMNS, *_IN_TILES.values())
@@ -41,12 +40,11 @@ class UnsharpMask(Filter):
     # G has the 24 fractional bits of its sums, amount has 16, and 12 bits are before the point:
     # float64 holds all 52. `level` and `levels` both include the half that rounds, so it cancels in
     # their difference and stays in the result, which is then truncated.
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return x + amount · (x - G) where |x - G| >= threshold, half up, else x: uint8 (H, W, C).
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return x + amount · (x - G) where |x - G| >= threshold, half up, else x.
 
         G is the Gaussian blur; G and amount are in fixed point.
         """
-        colour, alpha = split_alpha(pixels)
         amount = self._amount() / (1 << 16)
         result = np.empty(colour.shape, np.uint8)
         for place, levels in blurred_levels(colour, self.sigma, self.sigma):
@@ -59,18 +57,16 @@ class UnsharpMask(Filter):
             result[place] = np.clip(difference, 0, 255, out=difference)
             if weak is not None:
                 np.copyto(result[place], colour[place], where=weak)
-        return join_alpha(result, alpha)
+        return result
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the radius of the window."""
-        return int(4 * self.sigma + 0.5)
+        return (int(4 * self.sigma + 0.5),) * 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return a single pass for small windows, else a pass along rows and a pass along
-        columns.
-        """
+        """Return a single pass for small windows, else a pass along rows and along columns."""
         far = reach(self.sigma, self.sigma)
         return (ROWS, _COLUMNS) if far is None else (_IN_TILES[far],)
 
@@ -122,9 +118,7 @@ def small_float_data(
 def small_int_data(
     weights: NDArray[np.int64], added: int, divisor: int, border: Border
 ) -> bytes | None:
-    """Return `struct CorrelateInt` for floor((sum + added) / divisor), or None if the weights do
-    not suit it.
-    """
+    """Return `struct CorrelateInt` for floor((sum + added) / divisor), None for other weights."""
     if border != "replicate" or square_side(weights) != 3:
         return None
     least = added + 255 * int(weights.clip(max=0).sum())
@@ -172,7 +166,7 @@ With the divisors 1, 2 and 16 all float32 sums are exact; with 13 none comes nea
 """
 
 
-class Preset(Filter):
+class Preset(ColourFilter):
     """Apply one of Pillow's predefined small kernels: emboss, contour, detail and others."""
 
     name: Literal["preset"] = "preset"
@@ -190,33 +184,28 @@ class Preset(Filter):
     ] = Field("emboss", description="name of the kernel in Pillow")
 
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
-    alpha_rule: ClassVar = "keep"
     row_reach: ClassVar = 2
     border: ClassVar = "replicate"
     passes: ClassVar = (*SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `Image.filter` (libImaging/Filter.c), but with filtered margins: uint8
-        (H, W, C).
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return Pillow's `Image.filter` (libImaging/Filter.c), but with filtered margins.
 
         Sums are float32 in Pillow's order: for each row, the lowest first, w0·x0 + w1·x1 + … from
         left to right; then the sums of rows are added in turn to offset + 0.5. The result is
         truncated. Pillow leaves a margin of 1 or 2 pixels unfiltered; here the border mode is
         replicate.
         """
-        colour, alpha = split_alpha(pixels)
         source = np.ascontiguousarray(colour)
         found = self._by_pillow(source) if self.kernel in _TIED else self._by_opencv(source)
-        return join_alpha(found.reshape(colour.shape), alpha)
+        return found.reshape(colour.shape)
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the passes of 3 × 3 or of 5 × 5 weights."""
-        return (
-            SMALL_INT_PASSES
-            if _preset_in_pairs(self.kernel) is not None
-            else SMALL_FLOAT_PASSES[len(self._weights())]
-        )
+        if _preset_in_pairs(self.kernel) is not None:
+            return SMALL_INT_PASSES
+        return SMALL_FLOAT_PASSES[len(self._weights())]
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the weights, the offset, and whether the order of summation matters."""
@@ -260,26 +249,22 @@ def _preset_in_pairs(kernel: str) -> bytes | None:
     return small_int_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
 
 
-class Sharpen(Filter):
+class Sharpen(ColourFilter):
     """Blend the image with a smoothed version, towards it or away from it."""
 
     name: Literal["sharpen"] = "sharpen"
     factor: float = number(2, 0, 10, "ratio", "0 smooths, 1 changes nothing, above 1 sharpens")
 
     example: ClassVar = {"name": "sharpen", "factor": 2}
-    alpha_rule: ClassVar = "keep"
     row_reach: ClassVar = 1
     border: ClassVar = "copied"
     passes: ClassVar = (Pass("sharpen"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `ImageEnhance.Sharpness` of uint8 (H, W, C); the outermost pixels are not
-        smoothed.
-        """
-        colour, alpha = split_alpha(pixels)
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return Pillow's `ImageEnhance.Sharpness`; the outermost pixels are not smoothed."""
         smooth = Preset(kernel="smooth").apply(colour)
         smooth[[0, -1]], smooth[:, [0, -1]] = colour[[0, -1]], colour[:, [0, -1]]
-        return join_alpha(blend(smooth, colour, self.factor), alpha)
+        return blend(smooth, colour, self.factor)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the factor as float32, the type in which Pillow computes."""
@@ -331,7 +316,7 @@ _ANY = (Pass("correlate"),)
 """The pass for weights of any number and size."""
 
 
-class Convolve(Filter):
+class Convolve(ColourFilter):
     """Sum neighbours with weights of your own; the kernel is not turned around."""
 
     name: Literal["convolve"] = "convolve"
@@ -349,41 +334,31 @@ class Convolve(Filter):
     )
 
     example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
-    alpha_rule: ClassVar = "keep"
     border: ClassVar = "border_mode"
     passes: ClassVar = (*_ANY, *SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
     tolerance: ClassVar = (
         "within 1 of cv2.filter2D in float64, if the weights' absolute values sum to 2048 at most"
     )
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return the correlation, as `cv2.filter2D`, with integer weights in units of 2**-bits,
-        half up.
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return the correlation, as `cv2.filter2D`, with weights in units of 2**-bits, half up.
 
         The definition is our own: (sum(w · x) + floor((bias + 0.5) · 2**bits)) >> bits, clipped to
-        0…255. uint8 (H, W, C) to uint8 (H, W, C); alpha is copied.
+        0…255.
         """
-        colour, alpha = split_alpha(pixels)
         weights, bits = self.fixed()
         shift = _shift(self.bias, bits)
         source = np.ascontiguousarray(colour)
-        return join_alpha(correlated_bytes(source, weights, self.border_mode, bits, shift), alpha)
+        return correlated_bytes(source, weights, self.border_mode, bits, shift)
 
     @property
-    def rows_around(self) -> int | None:
-        """Return the rows of the kernel; None where the last rows border on the first."""
-        return None if self.border_mode == "wrap" else len(self.kernel)
-
-    @property
-    def columns_around(self) -> int | None:
-        """Return the columns of the kernel, in the same way."""
-        return None if self.border_mode == "wrap" else len(self.kernel[0])
+    def around(self) -> tuple[int, int] | None:
+        """Return the sides of the kernel; None where the last rows border on the first."""
+        return None if self.border_mode == "wrap" else (len(self.kernel), len(self.kernel[0]))
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Return a pass for few small weights whose sums float32 holds, else the pass for any
-        weights.
-        """
+        """Return a pass for few small weights, else the pass for any weights."""
         if self._in_pairs() is not None:
             return SMALL_INT_PASSES
         weights, bits = self.fixed()
@@ -392,9 +367,7 @@ class Convolve(Filter):
         return SMALL_FLOAT_PASSES.get(square_side(weights), _ANY)
 
     def device_data(self, _shape: Shape) -> bytes:
-        """Return `struct Correlate` with the weights row by row, or the data of a pass for few
-        weights.
-        """
+        """Return `struct Correlate` with the weights by row, or data of a pass for few weights."""
         if (whole := self._in_pairs()) is not None:
             return whole
         weights, bits = self.fixed()
@@ -421,9 +394,7 @@ class Convolve(Filter):
 # have the other.
 @functools.lru_cache(64)
 def _fixed(kernel: tuple[Row, ...], divisor: float, bias: float) -> tuple[NDArray[np.int64], int]:
-    """Return the weights as int64 and the number of bits of their fraction; cached by the
-    parameters.
-    """
+    """Return the weights as int64, and the number of bits of their fraction."""
     exact = np.array(kernel, np.float64) / divisor
     bits = min(FINE_BITS, LARGEST_BITS - math.frexp(float(np.abs(exact).sum()))[1])
     weights = _whole(exact, bits)

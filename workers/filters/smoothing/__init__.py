@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import join_alpha, luma, repeated, split_alpha
-from workers.filters.arithmetic.sums import Place, device_box, places
-from workers.filters.base import Filter, Odd, number, odd
+from workers.filters.arithmetic.colour import luma, repeated
+from workers.filters.arithmetic.sums import Place, bands, device_box, places
+from workers.filters.base import ColourFilter, Odd, number, odd
 from workers.filters.interruption import stop_if_late
-from workers.filters.separable import half_up
+from workers.filters.separable import half_up, with_margins
 from workers.kernels.items import Pass, Shape
 
 # The bilateral filter: a mean of neighbours, weighted by nearness and by similarity.
@@ -39,7 +39,7 @@ MOST_REACH = 16
 """The radius of the largest diameter, in pixels."""
 
 
-class Bilateral(Filter):
+class Bilateral(ColourFilter):
     """Smooth surfaces and keep edges: weight neighbours by distance and similarity."""
 
     name: Literal["bilateral"] = "bilateral"
@@ -50,29 +50,26 @@ class Bilateral(Filter):
     sigma_space: float = number(50, 0.1, 100, "px", "standard deviation of the weights by distance")
 
     example: ClassVar = {"name": "bilateral", "diameter": 9}
-    alpha_rule: ClassVar = "keep"
     border: ClassVar = "mirror"
     tolerance: ClassVar = "exact; on a GPU within 1 on at most 0.01 % of samples"
     device_tolerance: ClassVar = 1e-4
     passes: ClassVar = (Pass("bilateral"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return `cv2.bilateralFilter` of uint8 (H, W, C); alpha is copied.
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return `cv2.bilateralFilter`.
 
         Grey images at diameters up to 5 are filtered as three equal channels with three times
         sigma_color, because OpenCV's IPP path for them truncates instead of rounding.
         """
-        colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1 and self.diameter <= 5:
-            return self._smoothed(repeated(colour[:, :, 0], 3), 3 * self.sigma_color)[
-                :, :, :1
-            ].copy()
-        return join_alpha(self._smoothed(colour, self.sigma_color), alpha)
+            wide = self._smoothed(repeated(colour[:, :, 0], 3), 3 * self.sigma_color)
+            return wide[:, :, :1].copy()
+        return self._smoothed(colour, self.sigma_color)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the radius of the window."""
-        return self.diameter // 2 + 1
+        return (self.diameter // 2 + 1,) * 2
 
     def _smoothed(self, colour: Pixels, sigma_color: float) -> Pixels:
         smooth = cv2.bilateralFilter(
@@ -127,7 +124,7 @@ Plane = NDArray[np.float64]
 """Float64 (h, w) that holds integers below 2**53, so that sums are exact in any order."""
 
 
-class Guided(Filter):
+class Guided(ColourFilter):
     """Smooth surfaces and keep edges of the luma, without a halo (He, Sun, Tang, 2013)."""
 
     name: Literal["guided"] = "guided"
@@ -137,34 +134,35 @@ class Guided(Filter):
     )
 
     example: ClassVar = {"name": "guided", "radius": 6, "eps": 0.02}
-    alpha_rule: ClassVar = "keep"
     cpu_bytes_per_pixel: ClassVar = (11, 15)
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
     passes: ClassVar = (*_FIRST, *_OTHER, *_OTHER)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return q = mean(a) · I + mean(b) for every colour sample, uint8 (H, W, C); alpha is
-        copied.
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return q = mean(a) · I + mean(b) for every colour sample.
 
         With I the luma, p a colour, n the area of the square, S sums over squares and F(x) =
         floor(x + 0.5): V = n · S(I·I) - S(I)² + F(eps · (255 · n)²), A = F((n · S(I·p) - S(I) ·
         S(p)) / V · 2**16), B = F((S(p) · 2**16 - A · S(I)) / n) and q = (floor((S(A) · I + S(B)) /
         n) + 2**15) >> 16, clipped to 0…255. Divisions are in float64; all integers are below 2**53.
         """
-        colour, alpha = split_alpha(pixels)
-        guide, result = luma(pixels), np.empty(colour.shape, np.uint8)
+        guide, result = luma(colour), np.empty(colour.shape, np.uint8)
         # With tiles of ten radii the margins, two radii on each side, at most double the work.
         most = max(GUIDED_TILE, 10 * self.radius)
-        for rows in _parts(guide.shape[0], most):
-            for columns in _parts(guide.shape[1], most):
-                result[rows, columns] = self._tile(guide, colour, (rows, columns))
-        return join_alpha(result, alpha)
+        for rows in bands(guide.shape[0], 1, most):
+            for columns in bands(guide.shape[1], 1, most):
+                # Each tile is computed with a margin, which is cut where the image ends.
+                ys, inner_ys = with_margins(rows, 2 * self.radius)
+                xs, inner_xs = with_margins(columns, 2 * self.radius)
+                inside = (inner_ys, inner_xs)
+                result[rows, columns] = self._smoothed(guide[ys, xs], colour[ys, xs], inside)
+        return result
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return two radii: sums of sums reach that far."""
-        return 2 * self.radius
+        return 2 * self.radius, 2 * self.radius
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Guided`: `struct Box`, and eps in units of V."""
@@ -179,14 +177,6 @@ class Guided(Filter):
         """Return F(eps · (255 · area)²), which V is at least."""
         return math.floor(self.eps * (255 * area) ** 2 + 0.5)
 
-    def _tile(self, guide: NDArray[np.uint8], colour: Pixels, place: Place) -> Pixels:
-        """Return the result of a tile, computed with a margin that is cut where the image ends."""
-        (ys, inner_ys), (xs, inner_xs) = (
-            _widened(part, 2 * self.radius, length)
-            for part, length in zip(place, guide.shape, strict=True)
-        )
-        return self._smoothed(guide[ys, xs], colour[ys, xs], (inner_ys, inner_xs))
-
     def _smoothed(self, light: NDArray[np.uint8], colour: Pixels, inside: Place) -> Pixels:
         """Return the result `inside` the margins, uint8 (h, w, channels)."""
         area = (2 * self.radius + 1) ** 2
@@ -198,10 +188,10 @@ class Guided(Filter):
             plane = np.ascontiguousarray(colour[:, :, channel])
             offset = self._sums(plane)
             slope = self._sums(_product(light, plane))
-            for rows in _parts(len(slope), max(1, STRIP // slope.shape[1])):
+            for rows in bands(len(slope), slope.shape[1], STRIP):
                 _fit(slope[rows], offset[rows], lights[rows], spread[rows], area)
             slopes, offsets = self._sums(slope)[inside], self._sums(offset)[inside]
-            for rows in _parts(len(slopes), max(1, STRIP // slopes.shape[1])):
+            for rows in bands(len(slopes), slopes.shape[1], STRIP):
                 both = slopes[rows] * light[inside][rows]
                 both += offsets[rows]
                 both /= area
@@ -241,19 +231,6 @@ def _nearest(plane: Plane, factor: int) -> None:
     plane *= factor
     plane += 0.5
     np.floor(plane, out=plane)
-
-
-def _parts(length: int, most: int) -> Iterator[slice]:
-    """Yield slices of a line in about equal parts of at most `most` samples."""
-    step = -(-length // -(-length // most))
-    for start in range(0, length, step):
-        yield slice(start, min(start + step, length))
-
-
-def _widened(part: slice, margin: int, length: int) -> tuple[slice, slice]:
-    """Return a part of a line with its margins, and the position of the part in that."""
-    first, last = max(part.start - margin, 0), min(part.stop + margin, length)
-    return slice(first, last), slice(part.start - first, part.stop - first)
 
 
 # Non-local means in integers: means over neighbours, weighted by the similarity of their patches.
@@ -327,9 +304,7 @@ class PatchDistances:
         return struct.pack("<4i", self._near, self._far, self._shift, last) + weights.tobytes()
 
     def _tile(self, planes: list[Pixels]) -> Pixels:
-        """Return the result for planes with margins, without the margins; compare every pair
-        once.
-        """
+        """Return the result for planes with margins, without them; compare every pair once."""
         margin = self._near + self._far
         height, width = (n - 2 * margin for n in planes[0].shape)
         levels = [plane.astype(np.float32) for plane in planes]
@@ -352,9 +327,7 @@ class PatchDistances:
         return np.stack(means, 2).astype(np.uint8)
 
     def _offsets(self) -> Iterator[tuple[int, int]]:
-        """Yield half of the offsets (down, right); the second half are the same pairs in
-        reverse.
-        """
+        """Yield half of the offsets (down, right); the second half are the same pairs."""
         for down in range(self._far + 1):
             for right in range(-self._far if down else 1, self._far + 1):
                 yield down, right
@@ -394,7 +367,7 @@ def _weights_by_distance(scale: float) -> tuple[int, Weights]:
     return shift, np.floor(np.exp(-places / scale) * (1 << WEIGHT_BITS) + 0.5).astype(np.float32)
 
 
-class NlMeans(Filter):
+class NlMeans(ColourFilter):
     """Remove noise and keep detail: weight pixels by the similarity of their surroundings. Slow."""
 
     name: Literal["nl_means"] = "nl_means"
@@ -403,26 +376,24 @@ class NlMeans(Filter):
     search: Odd = odd(21, 3, 21, "side of the square of neighbours, odd")
 
     example: ClassVar = {"name": "nl_means", "h": 8, "patch": 5, "search": 15}
-    alpha_rule: ClassVar = "keep"
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
     passes: ClassVar = (Pass("nl_means"),)
 
-    def apply(self, pixels: Pixels) -> Pixels:
-        """Return means weighted by exp(-d / h²), half up: uint8 (H, W, C); alpha is copied.
+    def recoloured(self, colour: Pixels) -> Pixels:
+        """Return means weighted by exp(-d / h²), half up.
 
         Source: A. Buades, B. Coll, J.-M. Morel, 2005. d is the mean squared difference of two
         patches over all colours, as in OpenCV's fastNlMeansDenoising, from which this differs by at
         most 2 levels. The definition is our own, in integers: weights have 14 bits and come from a
         table indexed by the sum of squares.
         """
-        colour, alpha = split_alpha(pixels)
-        return join_alpha(self._distances(colour.shape[2]).denoised(colour), alpha)
+        return self._distances(colour.shape[2]).denoised(colour)
 
     @property
-    def rows_around(self) -> int:
+    def around(self) -> tuple[int, int]:
         """Return the reach of the search and of a patch."""
-        return self.search // 2 + self.patch // 2
+        return (self.search // 2 + self.patch // 2,) * 2
 
     def device_data(self, shape: Shape) -> bytes:
         """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import COUNTS, as_grey, counted, luma, repeated
 from workers.filters.arithmetic.sums import BAND_SAMPLES, device_box
-from workers.filters.base import Filter, Odd, number, odd
+from workers.filters.base import CountingFilter, Filter, Odd, number, odd
 from workers.filters.separable import (
     FAR,
     NEAR,
@@ -43,31 +43,25 @@ class Threshold(Filter):
 
         uint8 (H, W, C) to uint8 (H, W, C); alpha is copied.
         """
-        light = (luma(pixels) > self.value).astype("uint8")
-        return as_grey(light * self.max, pixels)
+        grey = np.ascontiguousarray(luma(pixels))
+        _, parted = cv2.threshold(grey, self.value, self.max, cv2.THRESH_BINARY)
+        return as_grey(np.asarray(parted, np.uint8), pixels)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return the threshold and the light tone, uint32 each."""
         return struct.pack("<2I", self.value, self.max)
 
 
-class Otsu(Filter):
+class Otsu(CountingFilter):
     """Make the image black and white at the luma that separates it best into two groups."""
 
     name: Literal["otsu"] = "otsu"
 
     example: ClassVar = {"name": "otsu"}
-    alpha_rule: ClassVar = "point"
-    counts_first: ClassVar = True
-    passes: ClassVar = (
-        COUNTS[1],
-        Pass("otsu_threshold"),
-        Pass("apply_threshold"),
-    )
+    passes: ClassVar = (COUNTS[1], Pass("otsu_threshold"), Pass("apply_threshold"))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return `cv2.threshold` with THRESH_OTSU on the luma, 0 or 255: uint8 (H, W, C); alpha is
-        copied.
+        """Return `cv2.threshold` with THRESH_OTSU on the luma, 0 or 255; alpha is copied.
 
         Source: N. Otsu, "A threshold selection method from gray-level histograms", 1979: the
         threshold maximises the variance between both classes.
@@ -89,11 +83,7 @@ class Otsu(Filter):
 _WEIGHT_BITS = 16
 """Bits of the fraction of a Gaussian weight."""
 
-_ANY = (
-    Pass("grey_plane"),
-    Pass("adaptive_rows"),
-    Pass("adaptive_columns"),
-)
+_ANY = (Pass("grey_plane"), Pass("adaptive_rows"), Pass("adaptive_columns"))
 _IN_TILES = {NEAR: Pass("adaptive_reach_8"), FAR: Pass("adaptive_reach_24")}
 
 
@@ -116,11 +106,7 @@ class AdaptiveThreshold(Filter):
     tolerance: ClassVar = "exact; gaussian: another tone on at most 0.01 % of pixels"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return `cv2.adaptiveThreshold` with THRESH_BINARY on the luma: uint8 (H, W, 1 or 3), 0 or
-        255.
-
-        The result has no alpha.
-        """
+        """Return `cv2.adaptiveThreshold` with THRESH_BINARY on the luma: uint8 (H, W, 1 or 3)."""
         grey = np.ascontiguousarray(luma(pixels))
         if self.method == "mean":
             mean, binary = cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY
@@ -130,15 +116,14 @@ class AdaptiveThreshold(Filter):
         return repeated(np.asarray(parted, np.uint8), min(pixels.shape[2], 3))
 
     @property
-    def rows_around(self) -> int | None:
+    def around(self) -> tuple[int, int] | None:
         """Return the radius of the block; None for float sums of a Gaussian."""
-        return self.block // 2 if self.method == "mean" else None
+        return (self.block // 2,) * 2 if self.method == "mean" else None
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return a single pass for plain means of small neighbourhoods, else three passes."""
-        reach = self._reach
-        return _ANY if reach is None else (_IN_TILES[reach],)
+        return _ANY if self._reach is None else (_IN_TILES[self._reach],)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Separable` for the single pass, else `struct Adaptive`.
@@ -184,9 +169,7 @@ class AdaptiveThreshold(Filter):
 
 @functools.lru_cache
 def _in_tiles(radius: int, ceiling: int) -> bytes:
-    """Return `struct Separable` for `Judged` of threshold/adaptive_threshold.cu; columns
-    weigh 2.
-    """
+    """Return `struct Separable` for `Judged` of adaptive_threshold.cu; columns weigh 2."""
     side, reach = 2 * radius + 1, reach_of(radius)
     assert reach is not None
     ones = np.ones(side, np.int64)

@@ -9,8 +9,9 @@ from models.domain.image import Image, Pixels
 from models.domain.job import Job
 from workers.engines.cpu.engine import _filtered
 from workers.filters import bands
+from workers.filters.base import Filter
 from workers.filters.lookup_tables import ComposedTables
-from workers.filters.registry import FILTERS, AnyFilter, parse_chain
+from workers.filters.registry import FILTERS, parse_chain
 from workers.operations import FilterChain
 
 WIDE: tuple[dict[str, Any], ...] = (
@@ -56,7 +57,7 @@ def noise(channels: int, height: int = 97, width: int = 71) -> Pixels:
     return (levels + 5).astype(np.uint8)
 
 
-def parsed(op: dict[str, Any]) -> AnyFilter:
+def parsed(op: dict[str, Any]) -> Filter:
     (found,) = parse_chain([op])
     return found
 
@@ -85,7 +86,7 @@ def test_bands_of_columns_have_the_bytes_of_the_whole(
     check_equal(parsed(op), noise(channels, *size))
 
 
-def check_equal(filter_: AnyFilter, pixels: Pixels) -> None:
+def check_equal(filter_: Filter, pixels: Pixels) -> None:
     """Compare the bands with the whole image, which keeps its pixels unless it may lose them."""
     before, whole = pixels.copy(), filter_.apply(pixels)
     assert np.array_equal(bands.apply(filter_, pixels, overwrite=False), whole)

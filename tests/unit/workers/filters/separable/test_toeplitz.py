@@ -8,11 +8,11 @@ from tests.unit.workers.filters.images import image
 from tests.unit.workers.filters.sums import slow_sums
 from workers.filters.separable import (
     LONG_FROM,
-    around,
     correlated_down,
     taps,
     tiles,
     transposed,
+    with_margins,
 )
 
 
@@ -48,7 +48,7 @@ def test_sums_of_some_rows_are_those_of_all_of_them(rows: slice, radius: int) ->
     band, weights = image(50, 6, 3, 4), np.arange(2.0 * radius + 1)
     whole = correlated_down(band, weights)
     assert np.array_equal(correlated_down(band, weights, rows), whole[rows])
-    seen, inside = around(rows, radius)
+    seen, inside = with_margins(rows, radius)
     assert np.array_equal(correlated_down(band[seen], weights, inside), whole[rows])
 
 
