@@ -124,15 +124,17 @@ _BRADFORD = np.array(
 
 @lru_cache(maxsize=16)
 def cicp_profile(primaries: int, transfer: int, *, grey: bool) -> bytes | None:
-    """Return an ICC profile of these colours; None for sRGB, and for code points without clear
-    colours.
+    """Return an ICC profile of these colours; no bytes for sRGB, and None for code points without
+    clear colours.
     """
+    if primaries == transfer == _UNSPECIFIED:
+        return None
     curve = _curve(transfer)
     primaries = _SRGB if primaries == _UNSPECIFIED or grey else primaries
     if curve is None or primaries not in _PRIMARIES:
         return None
     if primaries == _SRGB and transfer in _LIKE_SRGB:
-        return None
+        return b""
     name = f"CICP {primaries}/{transfer}".encode("utf-16-be")
     tags = {
         b"desc": struct.pack(">4sIII2s2sII", b"mluc", 0, 1, 12, b"en", b"US", len(name), 28) + name

@@ -28,7 +28,7 @@ from models.codec.stripes import (
     loaded,
     upright,
 )
-from models.codec.tiff import layout_of
+from models.codec.tiff import check_jpegs, layout_of
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
 
 _PNG_DEPTH = 24
@@ -203,6 +203,8 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
                 rows = with_wide_transparency(image, open_image(data, format_))
             else:
                 scale_transparency(image, depth=data[_PNG_DEPTH])
+        if format_ is ImageFormat.TIFF:
+            check_jpegs(data, image)
         # Pillow turns TIFFs while loading, unless their samples are unpacked here.
         turned = format_ is ImageFormat.TIFF and layout_of(image) is None
         orientation = 1 if turned else metadata.orientation

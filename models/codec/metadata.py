@@ -89,7 +89,7 @@ XMP = "darkroom XMP"
 MAX_XMP = 1 << 20
 """Bytes of XMP that are searched, from its beginning."""
 
-_IPTC_RESOURCE = 0x0404
+_IPTC_RESOURCE, _IPTC_OF_TIFF = 0x0404, 33723
 _DATASETS = 1000
 _NOTICE = b"\x1c\x02\x74"
 
@@ -100,7 +100,8 @@ _FIRST = rb">\s*([^<\s][^<]*)<"
 
 def notices(image: PillowImage.Image) -> Iterator[str]:
     """Yield the notices of an image, IPTC first; some may be empty."""
-    yield _iptc(_resources(image).get(_IPTC_RESOURCE))
+    tags = getattr(image, "tag_v2", {})
+    yield _iptc(_resources(image).get(_IPTC_RESOURCE) or tags.get(_IPTC_OF_TIFF))
     yield _rights(image.info.get(XMP))
     if image.format == "PNG":
         text = image.info.get("Copyright")

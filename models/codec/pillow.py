@@ -32,8 +32,9 @@ from models.codec.channels import is_grey
 from models.codec.colour import cicp_profile
 from models.codec.formats import ImageFormat
 from models.codec.png import cicp, without_damaged_chunks
-from models.codec.rows import SHOWN
+from models.codec.rows import FRAME, SHOWN
 from models.codec.tiff import bytes_for_pillow, prepare
+from models.codec.webp import first_frame
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 
 _Filter = tuple[str, None, type[Warning], re.Pattern[str], int]
@@ -82,8 +83,12 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
         case ImageFormat.TIFF:
             prepare(image, layout)
         case ImageFormat.PNG:
-            if points := cicp(data):  # they count before iCCP
-                image.info["icc_profile"] = cicp_profile(*points, grey=is_grey(image.mode))
+            grey = is_grey(image.mode)
+            if (points := cicp(data)) and (named := cicp_profile(*points, grey=grey)) is not None:
+                image.info["icc_profile"] = named  # before iCCP
+        case ImageFormat.WEBP:
+            if image.mode == "RGB" and (frame := first_frame(data)):
+                image.info[FRAME] = frame
         case ImageFormat.AVIF:
             found = properties(data)
             if shown := clean_aperture(found, *image.size):

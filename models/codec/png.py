@@ -34,7 +34,20 @@ def png_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
     return twice + _ROWS * -(-width * depth * _SAMPLES.get(colour, 4) // 8)
 
 
-# Ancillary chunks with a wrong checksum are left out, as browsers do.
+# Ancillary chunks with a wrong checksum, or too short for their content, are left out, as browsers
+# do.
+
+_SHORTEST = {
+    b"gAMA": 4,
+    b"cHRM": 32,
+    b"sRGB": 1,
+    b"pHYs": 9,
+    b"iCCP": 4,
+    b"tRNS": 1,
+    b"acTL": 8,
+    b"fcTL": 26,
+}
+"""Bytes of the content, at least, of chunks that Pillow reads; an empty chunk stops it."""
 
 _RGB = 2
 _PASSES = (
@@ -67,13 +80,12 @@ def _chunks(data: bytes) -> Iterator[Chunk]:
 
 
 def without_damaged_chunks(data: bytes) -> bytes:
-    """Return the file without the ancillary chunks before its pixels whose checksum is wrong."""
+    """Return the file without its damaged ancillary chunks."""
     kept, at = [], 0
     for name, start, end in _chunks(data):
-        if name == b"IDAT":
-            break
-        if name[0] & 0x20 and zlib.crc32(data[start - 4 : end]) != int.from_bytes(
-            data[end : end + 4], "big"
+        if name[0] & 0x20 and (
+            end - start < _SHORTEST.get(name, 0)
+            or zlib.crc32(data[start - 4 : end]) != int.from_bytes(data[end : end + 4], "big")
         ):
             kept.append(data[at : start - 8])
             at = end + 4

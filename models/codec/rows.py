@@ -50,6 +50,10 @@ SHOWN = "darkroom part"
 """The key of the part of a picture that is shown, a Box, in the `info` of Pillow's images."""
 
 
+FRAME = "darkroom frame"
+"""The key of the first frame of an animated WebP without alpha, a Box, as above."""
+
+
 class Cropped(NamedTuple):
     """The rows of a part of a picture."""
 

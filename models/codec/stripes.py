@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from PIL import Image as PillowImage
+from PIL import ImageOps
 from PIL.ImageFile import ImageFile
 
 from models.codec.channels import float_scale, is_grey, simplified
 from models.codec.colour import to_srgb
-from models.codec.rows import SHOWN, Box, Cropped, Framed, PictureRows, boxes
-from models.codec.tiff import Unpacked, layout_of
+from models.codec.rows import FRAME, SHOWN, Box, Cropped, Framed, PictureRows, boxes
+from models.codec.tiff import INVERTED, Unpacked, layout_of
 from models.domain.image import Pixels
 
 STRIPE = 1 << 20
@@ -68,7 +69,8 @@ def loaded(image: ImageFile) -> PictureRows:
             raise EOFError("failed to decode the first frame of a WebP file")
         image._decoder = None  # type: ignore[attr-defined]  # as above
         raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
-        return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
+        canvas = _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
+        return Framed(canvas, image.info[FRAME]) if FRAME in image.info else canvas
     frame = frame_of(image)
     image.load()
     if image.format == "BMP" and image.mode == "RGBA":
@@ -81,9 +83,11 @@ def loaded(image: ImageFile) -> PictureRows:
 
 
 def frame_of(image: ImageFile) -> Box | None:
-    """Return the first frame of a GIF that leaves pixels open, None for images of any further
-    kind.
+    """Return the first frame of an animation that leaves pixels open, None for images of any
+    further kind.
     """
+    if isinstance(first := image.info.get(FRAME), Box):
+        return first
     if image.format != "GIF" or not image.tile or "transparency" in image.info:
         return None
     left, top, right, bottom = image.tile[0].extents or (0, 0, *image.size)
@@ -108,7 +112,10 @@ def converted(
             part = rows  # without a copy
         else:
             part = rows.crop(box)
-        return plain(to_srgb(simplified(part, scale), icc_profile, grey=grey))
+        plain_part = simplified(part, scale)
+        if INVERTED in part.info:
+            plain_part = ImageOps.invert(plain_part)
+        return plain(to_srgb(plain_part, icc_profile, grey=grey))
 
     target: Pixels | None = None
     for box in boxes(width, height, STRIPE):

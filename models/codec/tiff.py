@@ -6,7 +6,7 @@ Layout: TIFF 6.0, sections 2, 8, 14, 15 and 18.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from PIL import ImagePalette
 from PIL.ImageFile import ImageFile
 
 from models.codec.exif import MAX_ENTRIES, first_directory
+from models.codec.jpeg import whole
 from models.codec.rows import Box, PictureRows, boxes
 from models.domain.errors import Undecodable
 
@@ -22,7 +23,7 @@ MAX_SAMPLES = 32
 """Samples of a pixel, at most, that are looked at; images have up to 5."""
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
-_ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
+_ROWS, _STRIP_BYTES, _TILE_WIDTH, _TILE_HEIGHT, _TILES, _TILE_BYTES = 278, 279, 322, 323, 324, 325
 _OFFSETS = (_STRIPS, _TILES)
 _JPEGS = (6, 7)
 _INTEGERS = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 13: 4, 16: 8, 17: 8}
@@ -100,7 +101,7 @@ def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
 # undo strips, tiles and compression. The bytes become samples here.
 
 _PHOTOMETRIC, _ORIENTATION, _PLANAR, _PREDICTOR, _COLOUR_MAP = 262, 274, 284, 317, 320
-_EXTRA, _SAMPLE_FORMAT = 338, 339
+_EXTRA, _SAMPLE_FORMAT, _JPEG_TABLES = 338, 339, 347
 
 _LOSSLESS = frozenset({1, 5, 8, 32773, 32946, 34925, 50000})
 """None, LZW, Deflate, PackBits, the older Deflate, LZMA and Zstandard."""
@@ -124,6 +125,9 @@ MAX_ROW = 1 << 20
 """Pixels of a row, at most."""
 
 _LAYOUT = "darkroom layout"
+
+INVERTED = "darkroom inverted"
+"""The key in the `info` of Pillow's images by which the white of floats is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +183,37 @@ def bytes_for_pillow(data: bytes) -> tuple[bytes, SampleLayout | None]:
 
 
 def prepare(image: ImageFile, layout: SampleLayout | None) -> None:
-    """Note the layout of an opened TIFF, and mend a colour map of 8 bits."""
+    """Note the layout of an opened TIFF, and mend a colour map of 8 bits and planes of 16 bits.
+
+    Raises EOFError for a file without all its strips or tiles, which Pillow leaves black.
+    """
     if layout is not None:
         image.info[_LAYOUT] = layout
-    colours = getattr(image, "tag_v2", {}).get(_COLOUR_MAP, ())
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for each in image.tile if (box := each.extents)]
+    if sum(areas) < image.width * image.height:
+        raise EOFError("the TIFF has fewer strips or tiles than its size needs")
+    tags: Any = getattr(image, "tag_v2", {})
+    if tags.get(_PLANAR) == 2 and 16 in tags.get(_BITS, ()) and image.tile[0].codec_name == "raw":
+        suffix = ";16L" if tags.prefix == b"II" else ";16B"  # without it, Pillow reads bytes
+        for n, each in enumerate(image.tile):
+            band, *others = cast(Any, each.args)
+            image.tile[n] = each._replace(args=(band + suffix, *others))
+    if image.mode == "F" and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        image.info[INVERTED] = True
+    colours = tags.get(_COLOUR_MAP, ())
     if image.mode in ("P", "PA") and max(colours, default=256) < 256:
         image.palette = ImagePalette.raw("RGB;L", bytes(colours))
+
+
+def check_jpegs(data: bytes, image: ImageFile) -> None:
+    """Raise Undecodable if a strip or tile that is a JPEG lacks pixels, which libtiff fills up."""
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(_COMPRESSION) == _JPEGS[1]:
+        tables = tags.get(_JPEG_TABLES, b"\xff\xd8\xff\xd9")[:-2]
+        places = tags.get(_STRIPS) or tags.get(_TILES, ())
+        sizes = tags.get(_STRIP_BYTES) or tags.get(_TILE_BYTES, ())
+        for start, size in zip(places, sizes, strict=False):
+            whole(tables + data[start + 2 : start + size], image.mode)
 
 
 def layout_of(image: ImageFile) -> SampleLayout | None:
@@ -215,15 +244,15 @@ def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | N
     ):
         return None
     depth = bits.pop()
-    whole = depth in (8, 16, 32)
-    grey_alpha = samples == 2 and (photometric == _WHITE_IS_ZERO or depth == 16)
     inverted = photometric == _WHITE_IS_ZERO
-    needed = (
-        (whole and grey_alpha and depth < 32)
-        or (samples == 1 and (depth == 32 or (depth == 16 and inverted)))
-        or depth in (3, 5, 6, 7, *range(9, 16))
+    read_by_pillow = (
+        (samples == 1 and (depth in (1, 2, 4, 8) or (depth == 16 and not inverted)))
+        or (samples == 2 and depth == 8 and not inverted)
+        or (colours > 1 and depth in (8, 16))
     )
-    if not needed or (predictor == _DIFFERENCES and not whole):
+    if read_by_pillow or not (depth <= 16 or depth == 32):
+        return None
+    if predictor == _DIFFERENCES and depth not in (8, 16, 32):
         return None
     width, tile = value(_WIDTH, 0), value(_TILE_WIDTH, 0)
     if max(width, tile) > MAX_ROW:

@@ -1,4 +1,12 @@
-"""WebP: the canvas, which libwebp allocates when a file is opened."""
+"""WebP: the canvas, which libwebp allocates when a file is opened, and the first frame.
+
+Layout: RFC 9649, sections 2.7.1.1 and 2.7.1.2.
+"""
+
+from models.codec.rows import Box
+
+_VP8X = 30
+"""Bytes up to the end of the first chunk of an animation."""
 
 
 def canvas(data: bytes) -> tuple[int, int]:
@@ -22,3 +30,14 @@ def size_in_chunk(name: bytes, head: bytes) -> tuple[int, int]:
             int.from_bytes(height, "little") & 0x3FFF,
         )
     return 0, 0
+
+
+def first_frame(data: bytes) -> Box | None:
+    """Return the first frame of an animation that is smaller than the canvas, else None."""
+    at = data.find(b"ANMF", _VP8X)
+    if data[12:16] != b"VP8X" or not data[20] & 2 or at < 0:
+        return None
+    numbers = [int.from_bytes(data[n : n + 3], "little") for n in range(at + 8, at + 20, 3)]
+    left, top = 2 * numbers[0], 2 * numbers[1]
+    frame = Box(left, top, left + numbers[2] + 1, top + numbers[3] + 1)
+    return None if frame == (0, 0, *canvas(data)) else frame

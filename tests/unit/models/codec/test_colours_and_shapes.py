@@ -78,7 +78,8 @@ def test_cicp_counts_before_a_profile_and_gamma_alone_does_not_count() -> None:
     assert other is not None
     profile = chunk(b"iCCP", b"a\0\0" + zlib.compress(other))
     assert np.abs(pixels(png(row(COLOURS), profile))[0].astype(int) - BT2020).max() <= 2
-    for points, right in (((12, 13), P3), ((1, 13), COLOURS)):
+    clear = (((12, 13), P3), ((1, 13), COLOURS))
+    for points, right in (*clear, ((99, 13), BT2020), ((12, 99), BT2020), ((2, 2), BT2020)):
         data = png(row(COLOURS), chunk(b"cICP", bytes((*points, 0, 1))), profile)
         assert np.abs(pixels(data)[0].astype(int) - right).max() <= 2
     chromaticities = (31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)
@@ -264,20 +265,34 @@ def test_pixels_outside_of_the_first_frame_of_a_gif_are_transparent(
     assert (found[top:bottom, left:right, :3] == (0, 255, 0)).all()
 
 
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_pixels_outside_of_the_first_frame_of_a_webp_are_transparent(mode: str) -> None:
+    frames = [drawing(16, 8, seed, mode) for seed in range(2)]
+    data = encoded(frames[0], "WEBP", save_all=True, append_images=frames[1:], lossless=True)
+    assert pixels(data).shape == (8, 16, 3)
+    found = pixels(data[:24] + bytes((19, 0, 0, 9, 0, 0)) + data[30:])
+    assert np.array_equal(found[:8, :16, :3], np.asarray(frames[0].convert("RGB")))
+    assert found[..., 3].sum() == 255 * 16 * 8
+
+
 def test_a_gif_whose_first_frame_is_the_canvas_has_no_alpha() -> None:
     assert pixels(gif((5, 4), (0, 0, 5, 4))).shape == (4, 5, 3)
 
 
 @pytest.mark.parametrize(
-    "name", [b"tEXt", b"iCCP", b"pHYs", b"eXIf", b"tRNS", b"cICP", b"gAMA", b"prIv"]
+    "name",
+    [b"tEXt", b"iCCP", b"pHYs", b"eXIf", b"tRNS", b"cICP", b"gAMA", b"sRGB", b"acTL", b"prIv"],
 )
-def test_ancillary_chunks_with_a_wrong_checksum_are_ignored(name: bytes) -> None:
+def test_damaged_ancillary_chunks_are_ignored(name: bytes) -> None:
     plain = png(row(COLOURS))
-    damaged = chunk(name, b"Title\0\0content", wrong=True)
     sound = chunk(b"tEXt", b"Copyright\0notice")
-    data = png(row(COLOURS), damaged, sound, damaged)
-    assert np.array_equal(pixels(data), pixels(plain))
-    assert decode(data, max_pixels=LIMIT).copyright == "notice"
+    for damaged in (chunk(name, b"Title\0\0content", wrong=True), chunk(name, b"")):
+        for data in (
+            png(row(COLOURS), damaged, sound, damaged),
+            png(row(COLOURS), sound)[:-12] + damaged + chunk(b"IEND", b""),
+        ):
+            assert np.array_equal(pixels(data), pixels(plain))
+            assert decode(data, max_pixels=LIMIT).copyright == "notice"
 
 
 @pytest.mark.parametrize("name", [b"IHDR", b"PLTE"])
@@ -436,7 +451,8 @@ def test_camera_raw_files_are_refused_by_their_marks(kind: str, data: bytes) -> 
 @pytest.mark.parametrize("grey", [False, True])
 def test_made_profiles_are_read_by_littlecms(points: tuple[int, int], grey: bool) -> None:
     data = cicp_profile(*points, grey=grey)
-    if data is None:
+    assert data is not None
+    if not data:
         assert grey
         return
     profile = ImageCms.ImageCmsProfile(io.BytesIO(data))

@@ -133,10 +133,19 @@ def test_the_rights_of_xmp_are_the_copyright(format: str, form: str) -> None:
     [
         photoshop((1028, iptc(NOTICE.encode()))),
         photoshop((1005, bytes(16)), (1028, iptc(NOTICE.encode("latin-1"))), (1061, bytes(16))),
+        file_of(drawing(8, 8), "TIFF", tiffinfo={33723: iptc(NOTICE.encode())}),
         *map(text_png, ("tEXt", "zTXt", "iTXt")),
         behind_pixels(text_png("tEXt")),
     ],
-    ids=["IPTC", "IPTC in Latin-1", "tEXt", "zTXt", "iTXt", "tEXt behind the pixels"],
+    ids=[
+        "IPTC",
+        "IPTC in Latin-1",
+        "IPTC in TIFF",
+        "tEXt",
+        "zTXt",
+        "iTXt",
+        "tEXt behind the pixels",
+    ],
 )
 def test_iptc_and_the_text_of_a_png_are_the_copyright(data: bytes) -> None:
     found = decode(data, max_pixels=LIMIT)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.codec import decode, open_file
 from models.domain.errors import Undecodable
 from models.domain.image import Pixels
-from tests.pictures import as_image
+from tests.pictures import as_image, drawing, encoded
 
 WIDTH, HEIGHT, TILE = 37, 21, 16
 LIMIT = 10_000_000
@@ -142,8 +142,8 @@ def test_grey_of_every_depth_is_scaled_to_the_full_range(
 
 
 @pytest.mark.parametrize(("stored", "order"), ORDERED)
-@pytest.mark.parametrize("bits", range(9, 16))
-def test_colours_of_9_to_15_bits_are_scaled(bits: int, stored: str, order: str) -> None:
+@pytest.mark.parametrize("bits", [2, 4, *range(9, 16), 32])
+def test_colours_of_every_depth_are_scaled(bits: int, stored: str, order: str) -> None:
     colour = values(bits, 3)
     found = pixels(tiff(colour, bits, 2, order=order, **STORED[stored]))
     assert np.array_equal(found, scaled(colour, bits))
@@ -199,6 +199,39 @@ def test_colour_maps_of_8_bits(order: str, compressed: bool) -> None:
         more = {320: (levels * scale).reshape(-1).tolist()}
         data = tiff(indexes, 8, 3, order=order, compressed=compressed, more=more)
         assert np.array_equal(pixels(data), levels.T[indexes[..., 0]])
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("bits", [8, 16])
+def test_colours_in_planes(bits: int, order: str) -> None:
+    planes = np.random.default_rng(0).integers(0, 1 << bits, (3, 8, WIDTH, 1))
+    more = {257: [8], 258: [bits] * 3, 277: [3], 284: [2]}
+    found = pixels(tiff(planes.reshape(24, WIDTH, 1), bits, 2, order=order, more=more))
+    assert np.array_equal(found, np.moveaxis(planes[..., 0], 0, 2) >> bits - 8)
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_floats_whose_white_is_0(order: str) -> None:
+    levels = np.linspace(0, 1, WIDTH, dtype=np.float32).reshape(1, WIDTH, 1)
+    found = pixels(tiff(levels.view(np.uint32), 32, 0, order=order, more={339: [3]}))
+    assert np.abs(found - (1 - levels) * 255).max() <= 1
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("bits", [8, 12])
+def test_a_file_without_its_last_strip_is_refused(bits: int, compressed: bool) -> None:
+    more = {257: [HEIGHT + 8]}
+    with pytest.raises(Undecodable):
+        pixels(tiff(values(bits, 1), bits, 1, compressed=compressed, more=more))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_cut_jpeg_in_a_strip_is_refused(mode: str) -> None:
+    data = encoded(drawing(mode=mode), "TIFF", compression="jpeg")
+    assert pixels(data).any()
+    scan = data.rindex(b"\xff\xda") + 100
+    with pytest.raises(Undecodable, match="truncated"):
+        pixels(data[:scan] + b"\xff\xd9" + data[scan + 2 :])
 
 
 def test_a_row_that_would_take_too_much_is_refused() -> None:
