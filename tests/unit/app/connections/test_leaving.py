@@ -156,6 +156,21 @@ def test_a_client_that_closes_its_half_gets_its_answer(run: Run, kind: str, size
     run(scenario)
 
 
+def test_a_client_that_closes_its_half_gets_the_rest_of_a_streamed_answer(run: Run) -> None:
+    async def scenario() -> None:
+        device = Device(b"first", b"late")
+        async with connected(device) as (reader, writer):
+            writer.write(plain(1))
+            await device.begun.acquire()
+            writer.write_eof()
+            await asyncio.sleep(0.05)
+            device.go.set()
+            body = (await reader.read()).partition(b"\r\n\r\n")[2]
+            assert body == b"5\r\nfirst\r\n04\r\nlate\r\n0\r\n\r\n"
+
+    run(scenario)
+
+
 def test_a_client_that_closes_its_half_gets_the_answers_of_all_requests(run: Run) -> None:
     async def scenario() -> None:
         device = Device(b"late", headers=[(b"content-length", b"4")])
