@@ -9,7 +9,7 @@ import numpy as np
 
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
-from models.domain.image import Image, Jpeg, Subsampling
+from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
 from workers.operations import Classify
 from workers.scheduling.engine import BatchResult
@@ -164,6 +164,9 @@ class FakeEngine:
         self._free: queue.SimpleQueue[FakeSlot | None] = queue.SimpleQueue()
         for _ in range(self.slots):
             self._free.put(FakeSlot())
+
+    def share(self, memory: Pixels, n_bytes: int) -> None:
+        pass
 
     def acquire(self) -> FakeSlot | None:
         slot = self._free.get()

@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 
 from models.domain.image import Jpeg, Subsampling
 from tests.emulation.emulator import emulator
-from workers.engines.cuda.jpeg_blocks import JpegBlocks
+from workers.engines.cuda.jpeg_blocks import JpegBlocks, ReadableMemory
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import GpuSlot, Marks, Region, Tables
 
@@ -76,7 +76,9 @@ class Planes:
         """Do nothing: it holds no states."""
 
 
-def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> GpuSlot:
+def staging_slot(
+    room: int = 1 << 20, decoder: Decoder | None = None, readable: ReadableMemory | None = None
+) -> GpuSlot:
     """Return a slot with `room` bytes for images, filled with poison."""
 
     def region(n_bytes: int) -> Region:
@@ -92,7 +94,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> GpuSlot
         host=torch.full((room,), POISON, dtype=torch.uint8),
         outputs={},
         marks=Marks(*[cast(torch.cuda.Event, NoEvent())] * 6),
-        jpeg_blocks=JpegBlocks(16, room, CPU),
+        jpeg_blocks=JpegBlocks(16, room, CPU, readable or ReadableMemory()),
         decoder=decoder,
     )
 

@@ -29,6 +29,11 @@ LARGE = 4 << 20
 """Bytes from which a free slot's memory is given back to the kernel, which costs page faults."""
 
 
+KEPT = 32 << 20
+"""Bytes at the start of an arena that keep their memory, so that a device may read them where they
+are. The first free slots are taken first, so most files lie there."""
+
+
 class ArenaSlot(NamedTuple):
     """A piece of an arena, in bytes."""
 
@@ -77,12 +82,20 @@ class Arena:
             raise ValueError(f"no image {shape} in {slot} of an arena of {self.size} bytes")
         return self._bytes[slot.offset : slot.offset + length].reshape(shape)
 
+    @property
+    def kept(self) -> tuple[Pixels, int]:
+        """Return the whole memory, and how many bytes at its start stay where they are."""
+        return self._bytes, min(KEPT, self.size)
+
     def forget(self, slot: ArenaSlot) -> None:
-        """Give a large slot's memory back to the kernel; its content is lost."""
-        if slot.size >= LARGE and hasattr(mmap, "MADV_REMOVE"):
+        """Give a large slot's memory back to the kernel, but for what is kept; its content is
+        lost.
+        """
+        start, end = max(slot.offset, KEPT), slot.offset + slot.size
+        if slot.size >= LARGE and start < end and hasattr(mmap, "MADV_REMOVE"):
             # MADV_REMOVE makes a hole in the file itself, so the memory is free in every process
             # that maps it. MADV_DONTNEED would only drop the page table entries of this process.
-            self._memory.madvise(mmap.MADV_REMOVE, slot.offset, slot.size)
+            self._memory.madvise(mmap.MADV_REMOVE, start, end - start)
 
     def close(self) -> None:
         """Close the descriptor; the mapping lives as long as an image in it."""

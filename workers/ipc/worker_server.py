@@ -239,6 +239,7 @@ class WorkerServer:
             connection.setblocking(False)
             arena = Arena(found[0])
             arena.close()  # the memory is mapped
+            await asyncio.to_thread(worker.share, *arena.kept)
             session = ClientSession(worker, arena, self._sessions)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: session, sock=connection)

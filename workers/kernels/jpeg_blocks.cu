@@ -20,6 +20,12 @@
 // blocks is that of the image, and less than a byte is left behind the last block.
 #include "kernels/headers/common.cuh"
 
+// A file of a batch: `FILE` of workers/engines/cuda/jpeg_blocks.py. It lies at `address` in memory of
+// the host, which is slow to read, and this kernel copies it to `offset` of its own memory.
+struct JpegFile {
+    u64 address, size, offset, whole;
+};
+
 // What a check needs of the header of a file.
 struct JpegScan {
     u32 tables[4];  // where the tables DC 0, DC 1, AC 0 and AC 1 begin, or 0
@@ -175,17 +181,22 @@ __device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, con
     __syncthreads();
 }
 
-// `bounds` has the end of each file in `files`, in bytes; `whole` becomes 1 or 0 for each file.
+// `whole` of each file becomes 1 or 0. The files begin and are copied in whole vectors of 16 bytes.
 extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
-    count_jpeg_blocks(const u8* files, const u64* bounds, int* whole)
+    count_jpeg_blocks(JpegFile* files, u8* memory)
 {
+    __shared__ JpegFile given;
     __shared__ HuffmanCodes codes[4];
     __shared__ u64 ends[JPEG_THREADS];
     __shared__ int total;
     __shared__ JpegScan scan;
-    u64 begin = blockIdx.x ? bounds[blockIdx.x - 1] : 0;
-    const u8* file = files + begin;
-    u32 last = bounds[blockIdx.x] - begin - 2;  // where the EOI begins
+    if (threadIdx.x == 0) given = files[blockIdx.x];
+    __syncthreads();
+    u8* file = memory + given.offset;
+    for (u32 i = threadIdx.x; i < (given.size + 15) / 16; i += JPEG_THREADS)
+        ((uint4*)file)[i] = ((const uint4*)given.address)[i];
+    __syncthreads();
+    u32 last = given.size - 2;  // where the EOI begins
     if (threadIdx.x == 0) scan = find_scan(file, last);
     __syncthreads();
     make_codes(codes, scan, file);
@@ -246,6 +257,6 @@ extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
     __syncthreads();
     if (threadIdx.x == JPEG_THREADS - 1) {
         bool between = (ends[threadIdx.x] & 0xFFFF) == 0;
-        whole[blockIdx.x] = !wrong && !changed && between && rest < 8 && total == scan.blocks;
+        files[blockIdx.x].whole = !wrong && !changed && between && rest < 8 && total == scan.blocks;
     }
 }

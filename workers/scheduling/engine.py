@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from models.domain.errors import ServiceError
+from models.domain.image import Pixels
 from models.domain.job import Job, Result
 
 SlotT = TypeVar("SlotT")
@@ -47,6 +48,11 @@ class Engine(Protocol[SlotT]):
     def collectors(self) -> int:
         """Return the number of collect threads: a single thread if the device computes, a thread
         for each core if the threads compute.
+        """
+
+    def share(self, memory: Pixels, n_bytes: int) -> None:
+        """Learn of memory, uint8 (n,), whose first bytes stay where they are and will hold images
+        of jobs, until nothing uses its array; from any thread.
         """
 
     def acquire(self) -> SlotT | None:

@@ -16,6 +16,7 @@ from typing import Generic
 
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
+from models.domain.image import Pixels
 from models.domain.job import Failed, Job, Lane, ReleaseReason
 from models.thread_priority import lower_priority
 from workers.scheduling.batch import Batch, Observer, new_id
@@ -199,6 +200,10 @@ class Worker(Generic[SlotT]):
             if waited and ticket.alone:
                 self._notify()  # other jobs need not wait for it any more
             return waited
+
+    def share(self, memory: Pixels, n_bytes: int) -> None:
+        """Tell the engine of memory that will hold images of jobs, as `Engine.share` says."""
+        self._engine.share(memory, n_bytes)
 
     def load(self) -> Load:
         """Return the load of the worker; takes no lock."""

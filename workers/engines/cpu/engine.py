@@ -160,6 +160,9 @@ class CpuEngine:
             memory = np.empty(most * side * side * 3, np.uint8)
             self._free.put(CpuSlot(memory, memory[:0]))
 
+    def share(self, memory: Pixels, n_bytes: int) -> None:
+        """Do nothing: threads read any memory."""
+
     def acquire(self) -> CpuSlot | None:
         """Wait for a free staging slot and return it; None once the engine is closed."""
         slot = self._free.get()

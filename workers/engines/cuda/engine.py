@@ -21,13 +21,13 @@ from models.codec import Encoding, ImageFormat, encode, pixels_of
 from models.codec.encoder import Chroma
 from models.codec.jpeg import inspect
 from models.domain.errors import ServiceError, WeightsMissing
-from models.domain.image import Image, Jpeg, NetworkInput
+from models.domain.image import Image, Jpeg, NetworkInput, Pixels
 from models.domain.job import Job, Operation, Result
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import NetworkSpec
 from workers.engines.cuda.classifying import Classifying, Cropper, weights_bytes
 from workers.engines.cuda.filtering import GpuFiltering, as_jpegs, prepare
-from workers.engines.cuda.jpeg_blocks import JpegBlocks
+from workers.engines.cuda.jpeg_blocks import JpegBlocks, ReadableMemory
 from workers.engines.cuda.kernels import Kernels, versions
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import Decoder, SharedStates, hardware_decoder, shared_sizes
@@ -195,6 +195,7 @@ class CudaEngine:
         self._filtering = GpuFiltering(kernels, self._streams, filtered)
         self._room = room
         self._states = SharedStates()
+        self._readable = ReadableMemory()
         self._launching = threading.Lock()
         self._free: queue.SimpleQueue[GpuSlot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
@@ -204,6 +205,11 @@ class CudaEngine:
     def takes_jpegs(self) -> bool:
         """Return whether this GPU has engines that decode JPEGs."""
         return self._nvjpeg is not None
+
+    def share(self, memory: Pixels, n_bytes: int) -> None:
+        """Let the device read JPEGs in the first bytes of `memory` where they are."""
+        torch.cuda.set_device(self._torch_device)
+        self._readable.add(memory, n_bytes)
 
     def acquire(self) -> GpuSlot | None:
         """Wait for a free staging slot and return it; None once the engine is closed."""
@@ -333,7 +339,7 @@ class CudaEngine:
                 for each in self._networks
             },
             marks=Marks.made(),
-            jpeg_blocks=JpegBlocks(batch, room // BYTES_PER_PIXEL, device),
+            jpeg_blocks=JpegBlocks(batch, room // BYTES_PER_PIXEL, device, self._readable),
             decoder=None
             if self._nvjpeg is None
             else Decoder(self._nvjpeg, self._max_batch_size, self._states),

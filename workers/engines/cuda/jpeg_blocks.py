@@ -7,75 +7,123 @@ of each file while the engines decode it (`kernels/jpeg_blocks.cu`), and the CPU
 count is wrong. It refuses damaged files in its own words, as on a machine without a GPU.
 """
 
+import logging
+import weakref
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from models.domain.image import Jpeg
-from workers.engines.builder import on_one_thread
+from models.domain.image import Jpeg, Pixels
 
 if TYPE_CHECKING:
     from workers.engines.cuda.slot import Launcher
 
+log = logging.getLogger("darkroom.cuda")
+
 THREADS = 512
 """Of the block that decodes a file: `JPEG_THREADS` in kernels/jpeg_blocks.cu."""
 
-BOUND = np.dtype(np.uint64)
+FILE = np.dtype([(name, np.uint64) for name in ("address", "size", "offset", "whole")])
+"""The struct `JpegFile` of kernels/jpeg_blocks.cu."""
 
-WORD = 4
-"""Bytes that the kernel may read behind the last file."""
+VECTOR = 16
+"""Bytes that the kernel copies at a time; files begin at multiples of it."""
 
 PER_PIXEL, SPARE = 2, 1 << 15
 """Bytes that a file may have for each of its pixels, and beyond these, as far as memory of the slot
 is kept for them. Of 181 photos the largest has 1.8 for each pixel."""
 
 
+class ReadableMemory:
+    """Memory of the host that the device reads where it is, because the driver keeps its pages.
+
+    Any thread may call the methods: a change of the dictionary is a single step.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}
+
+    def add(self, memory: Pixels, n_bytes: int) -> None:
+        """Register the first bytes of `memory`, uint8 (n,), until nothing uses its array."""
+        from cupy.cuda import runtime  # without a GPU there is no CuPy
+
+        start = memory.ctypes.data
+        try:
+            runtime.hostRegister(start, n_bytes, 0)
+        except runtime.CUDARuntimeError as error:
+            log.warning("files of a front end are copied before the device reads them: %s", error)
+            return
+        weakref.finalize(memory, self._remove, start).atexit = False
+        self._ends[start] = start + n_bytes
+
+    def holds(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which of these rows of FILE lie in this memory."""
+        bounds = np.array(list(self._ends.items()), np.uint64).reshape(-1, 2)
+        first, end = bounds.T[..., None]
+        inside = (rows["address"] >= first) & (rows["address"] + rows["size"] <= end)
+        return np.asarray(inside.any(axis=0))
+
+    def _remove(self, start: int) -> None:
+        from cupy.cuda import runtime
+
+        del self._ends[start]
+        runtime.hostUnregister(start)
+
+
 class JpegBlocks:
     """The check of the JPEGs of at most `batch` images with `pixels` pixels, for one slot.
 
     On a GPU the check has memory and a stream of its own, so that neither decoding nor computing
-    waits for it. The kernel writes its answers to pinned memory of the host.
+    waits for it. The kernel reads files in `readable` memory by itself; further files are copied to
+    pinned memory first. Its answers go to pinned memory too.
     """
 
-    def __init__(self, batch: int, pixels: int, device: torch.device) -> None:
-        size = PER_PIXEL * pixels + batch * (SPARE + BOUND.itemsize) + WORD
+    def __init__(
+        self, batch: int, pixels: int, device: torch.device, readable: ReadableMemory
+    ) -> None:
+        size = PER_PIXEL * pixels + batch * (SPARE + VECTOR) + VECTOR
         on_gpu = device.type == "cuda"
+        self._readable = readable
         self._memory = torch.empty(size, dtype=torch.uint8, device=device)
         self._host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
-        self._whole = torch.zeros(batch, dtype=torch.int32, pin_memory=on_gpu)
+        rows = torch.zeros(batch * FILE.itemsize, dtype=torch.uint8, pin_memory=on_gpu)
+        self._rows = rows.numpy().view(FILE)
+        self._addresses = rows.data_ptr(), self._memory.data_ptr()
         self._stream = torch.cuda.Stream(device) if on_gpu else None
         self._ended = torch.cuda.Event(blocking=True) if on_gpu else None
         self._indexes: list[int] = []
 
-    def check(self, kernels: "Launcher", files: Mapping[int, Jpeg]) -> None:
-        """Start to count the blocks of files, given by their index in the batch; `fits` holds for
-        each.
+    def check(
+        self, kernels: "Launcher", files: Mapping[int, Jpeg], addresses: NDArray[np.uint64]
+    ) -> None:
+        """Start to count the blocks of files, given by their index in the batch, with the address
+        of each; `fits` holds for each.
         """
         self._indexes = [*files]
-        self._whole[: len(files)] = 0
-        bounds = np.cumsum([len(each.data) for each in files.values()], dtype=BOUND)
-        first, end = bounds.nbytes, bounds.nbytes + int(bounds[-1])
-        self._host[:first] = torch.from_numpy(bounds.view(np.uint8))
-        # One call for all files gives the interpreter up, and waits for it, once for a batch. More
-        # threads would wait for each other longer than a single thread copies.
-        with on_one_thread():
-            torch.cat([_tensor(each) for each in files.values()], out=self._host[first:end])
+        rows = self._rows[: len(files)]
+        data = [each.data for each in files.values()]
+        rows["address"], rows["size"], rows["whole"] = addresses, [len(each) for each in data], 0
+        rooms = -(-rows["size"].astype(np.int64) // VECTOR) * VECTOR
+        rows["offset"] = np.cumsum(rooms) - rooms
+        for row in np.flatnonzero(~self._readable.holds(rows)):
+            at, size = int(rows["offset"][row]), len(data[row])
+            # The view keeps the interpreter, for which other threads would make this thread wait.
+            self._host.numpy().data[at : at + size] = data[row].data
+            rows["address"][row] = self._host.data_ptr() + at
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            self._memory[:end].copy_(self._host[:end], non_blocking=True)
-            start = self._memory.data_ptr()
-            addresses = (start + first, start, self._whole.data_ptr())
-            kernels.launch("count_jpeg_blocks", len(files), THREADS, addresses)
+            kernels.launch("count_jpeg_blocks", len(files), THREADS, self._addresses)
             if self._ended is not None:
-                self._ended.record()
+                self._ended.record(self._stream)
 
     def damaged(self) -> list[int]:
         """Wait for the check; return the indexes of files that the CPU has to judge."""
         if self._indexes and self._ended is not None:
             self._ended.synchronize()
-        whole = self._whole[: len(self._indexes)].numpy()
+        whole = self._rows["whole"][: len(self._indexes)]
         return [self._indexes[row] for row in np.flatnonzero(whole == 0)]
 
     def clear(self) -> None:
@@ -86,9 +134,3 @@ class JpegBlocks:
 def fits(jpeg: Jpeg) -> bool:
     """Return whether the slot keeps memory for this file."""
     return len(jpeg.data) <= PER_PIXEL * jpeg.n_pixels + SPARE
-
-
-def _tensor(jpeg: Jpeg) -> torch.Tensor:
-    """Return the file as a tensor, uint8; torch takes no memory that is read-only."""
-    data = jpeg.data
-    return torch.from_numpy(data if data.flags.writeable else data.copy())

@@ -81,23 +81,30 @@ class BatchSources:
             else:
                 groups.setdefault(image.subsampling, []).append(index)
                 encoded[index] = image
+        files = np.zeros((len(images), 2), np.uint64)  # address and bytes of each JPEG
         if encoded:
             rows[[*encoded]] = planes([*encoded.values()], slot.second)
-            slot.jpeg_blocks.check(self._kernels, encoded)
+            data = [each.data for each in encoded.values()]
+            files[[*encoded]] = [(f.__array_interface__["data"][0], len(f)) for f in data]
+            slot.jpeg_blocks.check(self._kernels, encoded, files[[*encoded], 0])
         slot.marks.copied.record()
         for group in groups.values():
-            self._decode(images, group, rows)
+            self._decode(images, group, rows, files[group])
         return rows
 
-    def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:
-        """Decode the JPEGs of a subsampling in a single call, or on the CPU where the call
-        fails.
+    def _decode(
+        self,
+        images: Sequence[Source],
+        group: list[int],
+        rows: Table,
+        files: NDArray[np.uint64],
+    ) -> None:
+        """Decode the JPEGs of a subsampling, whose addresses and sizes are `files`, in a single
+        call, or on the CPU where the call fails.
         """
         # The engines read the files after this call has returned. `slot.jobs` keeps them alive
         # until the batch is done.
-        files = [image.data for index in group if isinstance(image := images[index], Jpeg)]
-        addresses = np.array([f.__array_interface__["data"][0] for f in files], np.uint64)
-        lengths = np.array([len(f) for f in files], np.uint64)
+        addresses, lengths = np.ascontiguousarray(files.T)
         destinations = np.zeros(len(group), DESTINATION)
         destinations["channel"][:, :3] = rows["plane"][group]
         destinations["pitch"][:, :3] = rows["pitch"][group]

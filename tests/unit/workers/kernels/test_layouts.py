@@ -19,7 +19,7 @@ import workers.filters
 from models.domain.image import Subsampling
 from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
-from workers.engines.cuda import classifying, filtering, sources
+from workers.engines.cuda import classifying, filtering, jpeg_blocks, sources
 from workers.filters import geometry, morphological, smoothing
 from workers.filters.arithmetic.sums import OPENCV, device_box
 from workers.filters.blur import BoxBlur
@@ -129,6 +129,7 @@ def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
         "Source": sources.SOURCE,
         "Crop": classifying.CROP,
         "Unpack": filtering.UNPACK,
+        "JpegFile": jpeg_blocks.FILE,
     }
     assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
 

@@ -1,7 +1,10 @@
 """The count of the blocks of JPEGs, on the CPU by emulation, against what libjpeg says of them."""
 
+import sys
 from collections.abc import Sequence
 from io import BytesIO
+from mmap import mmap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,19 +16,20 @@ from models.domain.image import Jpeg, Subsampling
 from tests.chaos.hostile.damaged import files
 from tests.emulation.staging import EmulatedKernels, jpeg_file, noise, staging_slot
 from tests.pictures import drawing
-from workers.engines.cuda.jpeg_blocks import SPARE, fits
+from workers.engines.cuda.jpeg_blocks import FILE, SPARE, ReadableMemory, fits
 
 EVERY = (Subsampling.GREY, Subsampling.S444, Subsampling.S422, Subsampling.S420)
 SIZES = [(1, 1), (8, 8), (17, 16), (100, 75), (240, 320)]
 KERNELS = EmulatedKernels()
 
 
-def damaged(jpegs: Sequence[Jpeg]) -> list[int]:
+def damaged(jpegs: Sequence[Jpeg], readable: ReadableMemory | None = None) -> list[int]:
     """Return the indexes of the damaged files, checked in batches of 16."""
     found: list[int] = []
     for start in range(0, len(jpegs), 16):
-        slot, batch = staging_slot(1 << 24), jpegs[start : start + 16]
-        slot.jpeg_blocks.check(KERNELS, dict(enumerate(batch)))
+        slot, batch = staging_slot(1 << 24, readable=readable), jpegs[start : start + 16]
+        addresses = np.array([each.data.ctypes.data for each in batch], np.uint64)
+        slot.jpeg_blocks.check(KERNELS, dict(enumerate(batch)), addresses)
         found += [start + index for index in slot.jpeg_blocks.damaged()]
     return found
 
@@ -55,6 +59,46 @@ def test_good_jpegs_of_any_size_are_whole_and_cut_ones_are_not(subsampling: Subs
     shares = (0.0, 0.3, 0.7, 0.98)
     bad = [cut(each, share) for each in good[1:] for share in shares]
     assert damaged([*good, *bad, *good]) == [*range(len(good), len(good) + len(bad))]
+
+
+class Driver:
+    """The part of CuPy's runtime that keeps the pages of memory."""
+
+    CUDARuntimeError = RuntimeError
+
+    def __init__(self) -> None:
+        self.kept: dict[int, int] = {}
+
+    def hostRegister(self, start: int, n_bytes: int, _flags: int) -> None:
+        self.kept[start] = n_bytes
+
+    def hostUnregister(self, start: int) -> None:
+        del self.kept[start]
+
+
+def test_files_in_readable_memory_are_read_there_until_nothing_uses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, readable = Driver(), ReadableMemory()
+    monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(runtime=driver))
+    files = [jpeg_file(*size, 1, Subsampling.S420) for size in SIZES]
+    memory = np.frombuffer(mmap(-1, 1 << 20), np.uint8)
+    readable.add(memory, 1 << 19)
+    rows = np.zeros(len(files) + 1, FILE)
+    jpegs = []
+    for row, file in enumerate([*files, files[0]]):
+        start = row << 16 if row < len(files) else 1 << 19
+        memory[start : start + len(file.data)] = file.data
+        data = memory[start : start + len(file.data)]
+        jpegs.append(Jpeg(data, file.height, file.width, 1, file.subsampling))
+        rows[row] = data.ctypes.data, len(data), 0, 0
+    assert readable.holds(rows).tolist() == [True] * len(files) + [False]
+    assert damaged([*jpegs, cut(jpegs[4], 0.5)], readable) == [len(jpegs)]
+    del memory, data
+    assert len(driver.kept) == 1, "jpegs still use the memory"
+    del jpegs
+    assert driver.kept == {}
+    assert not readable.holds(rows).any()
 
 
 def test_jpegs_that_are_stored_turned_are_whole() -> None:
