@@ -1,5 +1,5 @@
-"""The networks that Darkroom can serve: a file for each, without torch.
+"""The networks that Darkroom can serve, without torch.
 
-Start reading at `spec.py`, then `resnet18.py`. `registry.py` lists them all.
+Start reading at `spec.py`; `registry.py` lists them all.
 May import the standard library.
 """

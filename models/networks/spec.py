@@ -2,8 +2,8 @@
 
 A specification is data. It names the function that builds the torch module, because `models` may
 not import torch: `workers.engines.builder` imports that function when a network is loaded. A dotted
-name was preferred to a table in the engines' room, because a new network then costs a file and an
-entry in `registry.py`, and no table has to be kept in step with the specifications.
+name was preferred to a table in the engines' room, because a new network then costs an entry in
+`registry.py` alone, and no table has to be kept in step with the specifications.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,6 @@ class Preprocessing:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     version: int
-
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Mean and standard deviation of ImageNet's RGB values, as torchvision has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 
 from models import codec
 from models.labels import shipped
-from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.pictures import as_image
 from tests.server import serving

@@ -15,7 +15,7 @@ import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
 from models.domain.image import Image, Jpeg, Source, Subsampling
-from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Optimize, Precision
 from tests.bench.images import jpegs, subsampled
 from workers.engines.cuda.classifying import Cropper

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from models.domain.image import Image
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from tests.bench import load
 from tests.bench.images import jpegs
 from tests.bench.subject import Subject, darkroom

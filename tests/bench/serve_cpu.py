@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from models import codec
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.bench import load
 from tests.bench.images import jpegs

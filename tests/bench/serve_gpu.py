@@ -42,7 +42,7 @@ from typing import Any
 
 import httpx
 
-from models.networks.resnet18 import BUNDLED
+from models.networks.registry import BUNDLED
 from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import Connections, Reply, forms, open_loop, percentile, raw_post

@@ -32,7 +32,7 @@ def engine(count: int) -> dict[str, Any]:
     from models.codec import pixels_of
     from models.domain.errors import ServiceError
     from models.domain.image import Image, Jpeg
-    from models.networks.resnet18 import BUNDLED, RESNET18
+    from models.networks.registry import BUNDLED, RESNET18
     from models.settings import Precision
     from tests.gpu.equality import runner
     from workers.engines.cuda.engine import CudaEngine

@@ -16,7 +16,7 @@ from PIL import Image as PillowImage
 from torchvision.models import ResNet18_Weights
 from tritonclient.utils import InferenceServerException
 
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg, png
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from models import codec
-from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start

@@ -11,7 +11,7 @@ from PIL import Image as PillowImage
 
 from models.codec import encoded
 from models.domain.image import Jpeg, Pixels
-from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.gpu.equality import MAX_PIXELS, Run, runner
 from tests.shared import PHOTOS

@@ -11,8 +11,7 @@ from PIL import Image as PillowImage
 from models.codec import pixels_of
 from models.domain.image import Image, Source
 from models.domain.job import Labels, Vector
-from models.networks.resnet18 import RESNET18
-from models.networks.resnet50 import RESNET50
+from models.networks.registry import RESNET18, RESNET50
 from models.settings import Precision
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg, photos
 from tests.gpu.equality import MAX_PIXELS, Run, runner

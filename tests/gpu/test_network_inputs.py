@@ -9,7 +9,7 @@ from models.codec import pixels_of
 from models.domain.errors import ServiceError
 from models.domain.image import Image, NetworkInput, Source
 from models.domain.job import Labels, Vector
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, photos
 from tests.gpu.equality import Run
 from workers.engines.builder import normalisation_table

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from models.api.schemas import ModelRecord
 from models.labels import LabelSet, read_labels, shipped
-from models.networks.registry import NETWORKS
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import NETWORKS, RESNET18
 from models.networks.served import Model, ServedNetwork
 from models.networks.spec import Bundled, NetworkSpec
 from models.settings import Precision, Settings

@@ -2,9 +2,7 @@
 
 import pytest
 
-from models.networks.resnet18 import BUNDLED, RESNET18
-from models.networks.resnet34 import RESNET34
-from models.networks.resnet50 import RESNET50
+from models.networks.registry import BUNDLED, RESNET18, RESNET34, RESNET50
 from models.settings import Settings
 from models.weights.sources import Auto, LocalFile, Published, Random, resolve_all, served_specs
 

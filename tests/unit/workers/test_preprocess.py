@@ -10,7 +10,7 @@ from torchvision.models import ResNet18_Weights
 
 from models import codec
 from models.domain.image import Image, Pixels
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS

@@ -16,8 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from models.networks.registry import CATALOGUE, NETWORKS
-from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.registry import BUNDLED, CATALOGUE, NETWORKS, RESNET18
 from models.networks.spec import PublishedWeights
 from models.settings import Settings
 from models.weights.sources import Auto, LocalFile, Published, Random, WeightsSource, resolve

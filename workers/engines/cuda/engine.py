@@ -23,7 +23,7 @@ from models.codec.jpeg import inspect
 from models.domain.errors import ServiceError, WeightsMissing
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels
 from models.domain.job import Job, Operation, Result
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from models.networks.spec import NetworkSpec
 from workers.engines.cuda.classifying import Classifying, Cropper, weights_bytes
 from workers.engines.cuda.filtering import GpuFiltering, as_jpegs, prepare

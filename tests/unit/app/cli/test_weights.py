@@ -6,8 +6,7 @@ import pytest
 
 from app.cli.commands import weights
 from models.exit_codes import ExitCode
-from models.networks.registry import CATALOGUE
-from models.networks.resnet18 import BUNDLED
+from models.networks.registry import BUNDLED, CATALOGUE
 from models.settings import Settings
 
 

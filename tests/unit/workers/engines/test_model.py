@@ -10,9 +10,7 @@ import torch
 
 from models.api.schemas import ModelRecord
 from models.labels import LabelSet
-from models.networks.registry import CATALOGUE
-from models.networks.resnet18 import BUNDLED, RESNET18
-from models.networks.resnet50 import RESNET50
+from models.networks.registry import BUNDLED, CATALOGUE, RESNET18, RESNET50
 from models.networks.spec import NetworkSpec, PublishedWeights
 from models.settings import Settings
 from workers.engines.cpu.network import CpuNetwork

@@ -53,7 +53,7 @@ def test_a_network_for_given_weights_draws_no_numbers() -> None:
 def test_reading_weights_imports_neither_torch_s_compiler_nor_sympy() -> None:
     code = (
         "import sys\n"
-        "from models.networks.resnet18 import BUNDLED, RESNET18\n"
+        "from models.networks.registry import BUNDLED, RESNET18\n"
         "from workers.engines.builder import loaded\n"
         "from workers.engines.model import load_state\n"
         "loaded(RESNET18, load_state(BUNDLED.path, 10))\n"

@@ -7,7 +7,7 @@ import pytest
 
 from models.domain.image import Image
 from models.domain.job import Job, Labels
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.pictures import drawing
 from workers.engines.cpu.engine import CpuEngine

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from models import codec
 from models.domain.image import Image
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS

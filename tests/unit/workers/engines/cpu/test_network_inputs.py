@@ -10,7 +10,7 @@ from torchvision.models import ResNet18_Weights
 from models.domain.errors import WeightsMissing
 from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
-from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.pictures import drawing
 from workers.engines.cpu.engine import CpuEngine

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from models.domain.errors import WeightsMissing
 from models.domain.image import Image
 from models.domain.job import Job, Result, Vector
-from models.networks.registry import NETWORKS
-from models.networks.resnet50 import RESNET50
+from models.networks.registry import NETWORKS, RESNET50
 from models.settings import Precision
 from tests.pictures import drawing
 from workers.engines.cpu.engine import CpuEngine

@@ -9,7 +9,7 @@ import torch
 
 from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
-from models.networks.resnet34 import RESNET34
+from models.networks.registry import RESNET34
 from tests.emulation.staging import EmulatedKernels, NoStreams, staging_slot
 from workers.engines.cuda.classifying import Classifying, Cropper, in_class_order
 from workers.engines.cuda.network import GraphedNetwork, input_buffer

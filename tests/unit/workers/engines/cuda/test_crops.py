@@ -9,8 +9,7 @@ import torch
 
 from models.codec.stripes import upright
 from models.domain.image import Image, Source, Subsampling
-from models.networks.resnet18 import RESNET18
-from models.networks.resnet50 import RESNET50
+from models.networks.registry import RESNET18, RESNET50
 from models.networks.spec import Preprocessing
 from tests.emulation.staging import EmulatedKernels, Planes, jpeg_file, noise, staging_slot
 from workers.engines.cuda.classifying import Cropper

@@ -8,7 +8,7 @@ import pytest
 from models.domain.errors import ServiceError, Undecodable
 from models.domain.image import Subsampling
 from models.domain.job import Job, Labels, Result
-from models.networks.resnet18 import RESNET18
+from models.networks.registry import RESNET18
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import (
     SLOTS,

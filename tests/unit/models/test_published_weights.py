@@ -1,17 +1,17 @@
-"""What torchvision publishes for a network, compared with its specification."""
+"""The specifications of networks against what torchvision publishes."""
 
-from typing import Any
+import pytest
+from torchvision import models
 
-from models.networks.spec import NetworkSpec
+from models.networks.registry import NETWORKS
 
 MIB = 1 << 20
 
 
-def assert_published(spec: NetworkSpec, weights: Any) -> None:
-    """Check that the default weights are torchvision's: the file, its size, the transform and the
-    classes.
-    """
-    default, theirs = spec.weights[0], weights.DEFAULT
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_default_weights_are_those_that_torchvision_publishes(name: str) -> None:
+    spec = NETWORKS[name]
+    default, theirs = spec.weights[0], models.get_model_weights(name).DEFAULT
     assert default.network == spec.name
     assert default.name == theirs.name.lower()
     assert default.url == theirs.url
