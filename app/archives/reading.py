@@ -132,8 +132,8 @@ class Archive(ABC):
     Several threads may call its methods at the same time.
     """
 
-    def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
-        self._file, self._limits, self._owned = file, limits, owned
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
+        self._file, self._limits = file, limits
         self._size = file.seek(0, io.SEEK_END)
         self._indexing, self._reading = Lock(), Lock()
         self._by_name: dict[str, Member] | None = None
@@ -167,9 +167,8 @@ class Archive(ABC):
         return self._by_name.get(name)
 
     def close(self) -> None:
-        """Close the file if `open_archive` was given its path; may be called again."""
-        if self._owned:
-            self._file.close()
+        """Close the file; may be called again."""
+        self._file.close()
 
     @abstractmethod
     def _content(self, member: Member) -> bytes:
@@ -185,11 +184,10 @@ class Archive(ABC):
 def open_archive(source: str | Path | BinaryIO, limits: ArchiveLimits = _DEFAULT_LIMITS) -> Archive:
     """Return a ZIP or TAR (plain, gzip, bzip2, xz), as its first bytes tell, to be read.
 
-    `source` is a path, or a seekable binary file, which stays open and must not be used by others
-    meanwhile. The directory of a ZIP is checked here; a TAR is checked while it is read. Raises
+    `source` is a path, or a seekable binary file, which the archive owns from now on.
+    The directory of a ZIP is checked here; a TAR is checked while it is read. Raises
     BadArchive, and OSError if the file cannot be read.
     """
-    owned = isinstance(source, (str, Path))
     # Closed by the archive, at the end of its block.
     file = open(source, "rb") if isinstance(source, (str, Path)) else source  # noqa: SIM115
     try:
@@ -197,10 +195,9 @@ def open_archive(source: str | Path | BinaryIO, limits: ArchiveLimits = _DEFAULT
         if not start:
             raise BadArchive("the archive is empty: it has no bytes")
         kind = _ZipArchive if start.startswith(_ZIP) else _TarArchive
-        return kind(file, limits, owned=owned)
+        return kind(file, limits)
     except BaseException:
-        if owned:
-            file.close()
+        file.close()
         raise
 
 
@@ -292,8 +289,8 @@ def _explained(limits: ArchiveLimits, unpacked: Callable[[], int]) -> Iterator[N
 class _ZipArchive(Archive):
     """A ZIP whose directory was checked: number of members, and bytes unpacked."""
 
-    def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
-        super().__init__(file, limits, owned=owned)
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
+        super().__init__(file, limits)
         try:
             # `zipfile` makes an object of 600 bytes of each entry of the directory.
             end = cast(Any, zipfile)._EndRecData(file)
@@ -374,8 +371,8 @@ class _Extended:
 class _TarArchive(Archive):
     """A TAR; members before a damaged header can be read, the rest cannot be found."""
 
-    def __init__(self, file: BinaryIO, limits: ArchiveLimits, *, owned: bool) -> None:
-        super().__init__(file, limits, owned=owned)
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
+        super().__init__(file, limits)
         self._decompressed = _decompressed(file, limits)
         _header(self._read_at(0, _BLOCK), 0)
 

@@ -113,16 +113,24 @@ class BodyReader:
             self._rest = chunk
         return False
 
+    async def some(self, most: int | None = None) -> bytes:
+        """Return the next bytes as they came, at most `most` of them; none at the end."""
+        if await self.ended():
+            return b""
+        size = len(self._rest) if most is None else most
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        self.place += len(piece)
+        return piece
+
     async def pieces(self, size: int) -> AsyncGenerator[bytes, None]:
         """Yield the next `size` bytes; raises MalformedRequest if the body has fewer."""
         left = size
         while left:
-            if await self.ended():
+            piece = await self.some(left)
+            if not piece:
                 raise MalformedRequest(
                     f"the body ends after {self.place} bytes, where {left} more have to follow"
                 )
-            piece, self._rest = self._rest[:left], self._rest[left:]
-            self.place += len(piece)
             left -= len(piece)
             yield piece
 

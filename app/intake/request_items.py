@@ -3,7 +3,6 @@
 Each image is a blob, a URL or an error. Nothing is fetched or decoded here.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
@@ -22,21 +21,13 @@ MOST_OPTIONS = 100
 """Largest number of options of one request, more than twice as many as exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
-    """The images and options of a request."""
+async def collect(
+    request: Request, permit: Permit, settings: Settings
+) -> tuple[tuple[Item, ...], dict[str, Any]]:
+    """Return the images and options of a request; `permit` grows by the images found.
 
-    items: tuple[Item, ...]
-    options: dict[str, Any]
-
-    @property
-    def single(self) -> bool:
-        """Return whether there is exactly one image, whose error is the error of the request."""
-        return len(self.items) == 1
-
-
-async def collect(request: Request, permit: Permit, settings: Settings) -> Intake:
-    """Read the body of a request; `permit` grows by the images found. Raises ServiceError."""
+    Raises ServiceError.
+    """
     kind = media_type(content_type(request.scope))
     if kind == "multipart/form-data":
         found, options = await form_items(request, permit, settings)
@@ -59,7 +50,7 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     if len(found) > 1:
         permit.grow(len(found) - 1, 0)
     items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
-    return Intake(tuple(items), options_of(request, options))
+    return tuple(items), options_of(request, options)
 
 
 def options_of(request: Request, options: Options) -> dict[str, Any]:

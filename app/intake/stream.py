@@ -4,7 +4,7 @@
 `application/x-length-delimited` has files, each after its length in four bytes.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from starlette.requests import ClientDisconnect, Request
@@ -58,8 +58,7 @@ class ImageStream:
         window: StreamWindow,
         settings: Settings,
     ) -> None:
-        self._body = request.stream()
-        self._first = b""
+        self._reader = BodyReader(request.stream())
         self._delimited = content_type.startswith(LENGTH_DELIMITED)
         self._wanted = wanted
         self._permits = permits
@@ -74,7 +73,7 @@ class ImageStream:
 
         Raises SlowBody.
         """
-        self._first = await anext(self._body, b"")
+        await self._reader.ended()
 
     async def items(self) -> AsyncGenerator[Admitted, None]:
         """Yield the images in their order.
@@ -98,47 +97,46 @@ class ImageStream:
             self._dropped()
 
     async def _found(self) -> AsyncGenerator[Found, None]:
-        async with aclosing(self._chunks()) as chunks:
-            if self._delimited:
-                async for content in self._files(BodyReader(chunks)):
-                    yield content, None, None
-            else:
-                async with aclosing(self._lines(chunks)) as lines:
-                    async for line in lines:
-                        yield await json_line(line, self._settings)
+        if self._delimited:
+            async for content in self._files():
+                yield content, None, None
+        else:
+            async with aclosing(self._lines()) as lines:
+                async for line in lines:
+                    yield await json_line(line, self._settings)
 
-    async def _files(self, reader: BodyReader) -> AsyncGenerator[Blob | ServiceError, None]:
+    async def _files(self) -> AsyncGenerator[Blob | ServiceError, None]:
         """Yield images, or TooLarge for a larger one, which is skipped.
 
         Raises MalformedRequest if the body ends inside an image.
         """
         most = self._settings.max_image_bytes
-        while not await reader.ended():
+        while not await self._reader.ended():
             self._window.inside_item = True
-            size = int.from_bytes(await reader.exactly(LENGTH_BYTES), "big")
+            size = int.from_bytes(await self._reader.exactly(LENGTH_BYTES), "big")
             if size > most:
-                async for _ in reader.pieces(size):
+                async for _ in self._reader.pieces(size):
                     pass
                 image: Blob | ServiceError = too_large(size, most)
             else:
-                image = await kept(self._charged(reader, size), size)
+                image = await kept(self._charged(size), size)
             self._window.inside_item = False
             yield image
 
-    async def _charged(self, reader: BodyReader, size: int) -> AsyncGenerator[bytes, None]:
+    async def _charged(self, size: int) -> AsyncGenerator[bytes, None]:
         """Yield the pieces of an image after they were charged."""
-        async for piece in reader.pieces(size):
+        async for piece in self._reader.pieces(size):
             await self._arrives(len(piece), size)
             yield piece
 
-    async def _lines(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[Blob, None]:
+    async def _lines(self) -> AsyncGenerator[Blob, None]:
         """Yield the lines of a body that are not blank.
 
         Raises TooLarge for a line that is too long, without waiting for its end, and Overloaded.
         """
         spool = self._line()
         try:
-            async for chunk in chunks:
+            while chunk := await self._reader.some():
                 *complete, rest = chunk.split(b"\n")
                 for line in complete:
                     self._window.inside_item = False
@@ -163,11 +161,6 @@ class ImageStream:
             "application/x-length-delimited; the stream ends here"
         )
         return Spool(self._longest, refusal)
-
-    async def _chunks(self) -> AsyncGenerator[bytes, None]:
-        yield self._first
-        async for chunk in self._body:
-            yield chunk
 
     async def _arrives(self, n_bytes: int, announced: int) -> None:
         """Charge for bytes of an item that is not complete; its permit is taken before it is."""

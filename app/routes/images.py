@@ -203,21 +203,21 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     service, permit, timings = service_in(request.scope), permit_of(request), Timings()
     settings = service.settings
     with timings.measure("intake"):
-        intake = await before(permit.deadline, collect(request, permit, settings))
+        items, options = await before(permit.deadline, collect(request, permit, settings))
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    options, n_items = intake.options, len(intake.items)
+    n_items = len(items)
     check = partial(_check_parts, n_items, settings.max_images_per_request)
     decide = partial(wanted_of, options, accept, service.computing(), check)
     if are_long(options):
         wanted = await before(permit.deadline, in_parsing_thread(decide))
     else:
         wanted = decide()
-    asked = ImageRequest(intake.items, wanted)
+    asked = ImageRequest(items, wanted)
     if asked.count > n_items:
         permit.grow(asked.count - n_items, 0)  # each part counts as an image
     permit.expect(asked.works(settings.max_pixels))
-    form = form_of(accept, intake.single)
+    form = form_of(accept, n_items == 1)
     rendering = _rendering(request, asked, service, timings, options, form)
     if wants_tag(request, form, settings):
         asked, rendering, unchanged = await tagged(

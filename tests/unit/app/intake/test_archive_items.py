@@ -22,7 +22,7 @@ from app.http.request import DEPARTURE, Departure
 from app.intake import archive_items, spool
 from app.intake.archive_items import PLACES, unpacked
 from app.intake.item import Item
-from app.intake.request_items import Intake, collect
+from app.intake.request_items import collect
 from app.intake.spool import Blob
 from models.domain.errors import (
     BadArchive,
@@ -48,7 +48,7 @@ def collected(
     admission: Admission | None = None,
     query: dict[str, str] | None = None,
     departure: Departure | None = None,
-) -> Intake:
+) -> tuple[tuple[Item, ...], dict[str, Any]]:
     """Return what intake finds in a body of that type, sent in pieces."""
     pieces = [body[n : n + 999] for n in range(0, len(body), 999)]
 
@@ -56,7 +56,7 @@ def collected(
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
-    async def scenario() -> Intake:
+    async def scenario() -> tuple[tuple[Item, ...], dict[str, Any]]:
         headers = [(b"content-type", kind.encode())]
         scope = {
             "type": "http",
@@ -93,8 +93,8 @@ def shown(item: Item) -> tuple[str | None, bytes | type[ServiceError]]:
 )
 def test_each_member_is_an_item_with_its_name(body: bytes, kind: str) -> None:
     found = collected(body, kind, query={"top_k": "2"})
-    assert [shown(item) for item in found.items] == list(FILES.items())
-    assert found.options == {"top_k": "2"}
+    assert [shown(item) for item in found[0]] == list(FILES.items())
+    assert found[1] == {"top_k": "2"}
 
 
 def test_an_archive_on_disk_is_read_with_members_on_disk(
@@ -102,15 +102,15 @@ def test_an_archive_on_disk_is_read_with_members_on_disk(
 ) -> None:
     monkeypatch.setattr(spool, "THRESHOLD", 100)
     found = collected(zipped(FILES))
-    assert [shown(item) for item in found.items] == list(FILES.items())
-    large = found.items[1].content
+    assert [shown(item) for item in found[0]] == list(FILES.items())
+    large = found[0][1].content
     assert isinstance(large, Blob)
     assert large.on_disk
 
 
 def test_a_member_that_cannot_be_read_is_its_own_error() -> None:
     found = collected(zipped(FILES), settings=Settings(max_image_bytes=10))
-    assert [shown(item) for item in found.items] == [
+    assert [shown(item) for item in found[0]] == [
         ("a.jpg", b"first"),
         ("folder/b.png", TooLarge),
     ]
@@ -120,20 +120,20 @@ def test_what_follows_a_damage_is_one_error_after_the_images_before_it() -> None
     data = bytearray(tarred(FILES.items()))
     data[1024:1100] = bytes(76)
     found = collected(bytes(data))
-    assert [shown(item) for item in found.items] == [("a.jpg", b"first"), (None, BadArchive)]
+    assert [shown(item) for item in found[0]] == [("a.jpg", b"first"), (None, BadArchive)]
 
 
 def test_too_many_images_are_refused_by_a_text_that_says_what_to_do() -> None:
     body = zipped({f"{n}.jpg": b"1" for n in range(5)})
     with pytest.raises(TooLarge, match=r"takes 4 \(DARKROOM_MAX_IMAGES_PER_REQUEST\).*POST /jobs"):
         collected(body, settings=Settings(max_images_per_request=4))
-    assert len(collected(body, settings=Settings(max_images_per_request=5)).items) == 5
+    assert len(collected(body, settings=Settings(max_images_per_request=5))[0]) == 5
 
 
 def test_an_xz_may_take_the_memory_of_a_usual_one() -> None:
     body = tarred(FILES.items())
     usual, large = lzma.compress(body), lzma.compress(body, preset=9)
-    assert [shown(item) for item in collected(usual).items] == list(FILES.items())
+    assert [shown(item) for item in collected(usual)[0]] == list(FILES.items())
     with pytest.raises(BadArchive, match="more than 9437184 bytes of memory to be decompressed"):
         collected(large)
 
@@ -252,8 +252,8 @@ def test_an_archive_of_a_form_gives_its_images_in_its_place() -> None:
     found = collected(body, FORM)
     images = list(FILES.items())
     expected = [("1.jpg", b"before"), *images, *images, ("broken.zip", BadArchive)]
-    assert [shown(item) for item in found.items] == [*expected, ("2.jpg", b"after")]
-    assert [item.index for item in found.items] == list(range(7))
+    assert [shown(item) for item in found[0]] == [*expected, ("2.jpg", b"after")]
+    assert [item.index for item in found[0]] == list(range(7))
 
 
 def test_the_images_of_all_archives_of_a_form_count_together() -> None:
@@ -269,4 +269,4 @@ def test_an_archive_of_a_form_may_be_larger_than_an_image() -> None:
             archive.writestr(f"{n}.jpg", bytes(900))
     body = form(("x.zip", "application/zip", sink.getvalue()))
     found = collected(body, FORM, Settings(max_image_bytes=1000))
-    assert [shown(item)[1] for item in found.items] == [bytes(900)] * 9
+    assert [shown(item)[1] for item in found[0]] == [bytes(900)] * 9

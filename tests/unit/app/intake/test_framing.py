@@ -32,10 +32,12 @@ class Framing(ImageStream):
     def images(
         self, body: AsyncGenerator[bytes, None]
     ) -> AsyncGenerator[Blob | ServiceError, None]:
-        return self._files(BodyReader(body))
+        self._reader = BodyReader(body)
+        return self._files()
 
     def lines(self, body: AsyncGenerator[bytes, None]) -> AsyncGenerator[Blob, None]:
-        return self._lines(body)
+        self._reader = BodyReader(body)
+        return self._lines()
 
 
 async def cut(body: bytes, step: int) -> AsyncGenerator[bytes, None]:

@@ -1,19 +1,20 @@
 """The images and options of forms that people filled in only in part."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission, Limits
-from app.intake.item import Url
-from app.intake.request_items import Intake, collect
+from app.intake.item import Item, Url
+from app.intake.request_items import collect
 from models.domain.errors import MalformedRequest
 from models.settings import Settings
 
 
-def form(*fields: tuple[str, str | None, str]) -> Intake:
+def form(*fields: tuple[str, str | None, str]) -> tuple[tuple[Item, ...], dict[str, Any]]:
     """Read a form of fields: their names, the names of their files or None, and their texts."""
     body = ""
     for name, filename, text in fields:
@@ -23,7 +24,7 @@ def form(*fields: tuple[str, str | None, str]) -> Intake:
     async def receive() -> Message:
         return {"type": "http.request", "body": (body + "--b--\r\n").encode()}
 
-    async def scenario() -> Intake:
+    async def scenario() -> tuple[tuple[Item, ...], dict[str, Any]]:
         headers = [(b"content-type", b"multipart/form-data; boundary=b")]
         scope = {"type": "http", "headers": headers, "query_string": b"", "method": "POST"}
         with Admission(Limits(images=8, bytes=1 << 20, arriving=1 << 20)).enter() as permit:
@@ -37,13 +38,13 @@ EMPTY = [("files", "", ""), ("urls", None, ""), ("urls", None, " \t"), ("url", N
 
 def test_what_was_left_empty_counts_as_nothing() -> None:
     found = form(*EMPTY, ("file", "a.jpg", "x"), ("top_k", None, ""), ("top_k", None, "3"))
-    (item,) = found.items
-    assert (item.source, found.single, found.options) == ("a.jpg", True, {"top_k": "3"})
+    (item,), options = found
+    assert (item.source, options) == ("a.jpg", {"top_k": "3"})
 
 
 @pytest.mark.parametrize("name", ["urls", "url"])
 def test_an_address_stands_without_the_blanks_around_it(name: str) -> None:
-    (item,) = form(*EMPTY, (name, None, " https://example.org/a.jpg\r\n")).items
+    (item,) = form(*EMPTY, (name, None, " https://example.org/a.jpg\r\n"))[0]
     assert item.content == Url("https://example.org/a.jpg")
 
 
