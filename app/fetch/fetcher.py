@@ -11,7 +11,6 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpcore
@@ -19,7 +18,7 @@ import httpx
 
 from app.admission.clients import LOCAL
 from app.admission.counters import Counters
-from app.admission.semaphore import FairSemaphore, KeyedSemaphore
+from app.admission.semaphore import KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
 from app.intake.body import CODINGS, BadCoding, inflated
 from app.intake.spool import Blob, Spool, too_large
@@ -55,9 +54,6 @@ PACKED = frozenset(
 MOST_PIECES, SMALLEST_PIECE = 4096, 128
 """Pieces of any size that a body may come in, and bytes that further ones have on average: parsing
 a chunk of one byte takes the event loop as long as parsing a chunk of 64 KiB."""
-
-LONGEST_DATE = 100
-"""Characters of a date in Retry-After that is parsed; usual ones have 29."""
 
 _BACKOFF = 0.2  # seconds before the second try; doubled with every further one
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -167,7 +163,6 @@ class Fetcher:
         self._sleep = sleep
         self._chance = chance
         self._turns = KeyedSemaphore(limits.concurrency, limits.per_host, counters)
-        self._stored_turns = FairSemaphore(limits.concurrency)
         networks = limits.allowed_networks
         self._transport = PinnedTransport(networks, limits.concurrency, resolve, network)
         self._extensions = {"timeout": limits.timeouts}
@@ -218,7 +213,6 @@ class Fetcher:
     def set_concurrency(self, total: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
         self._turns.set_limits(total, per_host(total))
-        self._stored_turns.set_total(total)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -241,9 +235,9 @@ class Fetcher:
             raise DeadlineExceeded("the deadline passed while the URL was fetched") from None
 
     async def _stored(self, address: str, storage: "Storage") -> Blob:
-        """Return an image of a folder or bucket; without a client, each address has a share."""
+        """Return an image of a folder or bucket."""
         location = storage.readable(address)
-        turn = self._stored_turns.hold(asking.get() or address)
+        turn = self._turns.hold(asking.get(), address)
         async with turn, Spool(self._limits.max_bytes) as spool:
             async with aclosing(storage.pieces(location, self._limits.max_bytes)) as pieces:
                 async for piece in pieces:
@@ -370,19 +364,9 @@ def redirected(url: httpx.URL, location: str) -> httpx.URL:
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds of the Retry-After header; a date is compared with the reply's own
-    Date.
-    """
+    """Return the seconds of the Retry-After header; None without it, and for a date."""
     text = headers.get("retry-after", "")
-    if text.isascii() and text.isdigit():
-        return float(text)
-    if len(text) > LONGEST_DATE:
-        return None
-    try:
-        until = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return max(0.0, until.total_seconds())
+    return float(text) if text.isascii() and text.isdigit() else None
 
 
 def _is_about_tls(error: BaseException | None) -> bool:

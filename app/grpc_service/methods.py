@@ -24,15 +24,16 @@ from app.intake.inference import (
     PREFIX,
     Content,
     Document,
+    Head,
     InferenceModel,
     InferenceRequest,
-    Layout,
     admitted,
     behind_json,
     checked,
     document_of,
     model_named,
 )
+from app.intake.wanted import ClassifyTensors
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
 from app.responses.answers import MANY_LABELS
@@ -171,10 +172,10 @@ async def _collected(
             f"the request has more than {MOST_ENTRIES} outputs, parameters and lengths; send fewer"
         )
     head = checked(_document_of(message), settings, model)
-    return admitted(head, await _contents(message, head.layout, settings), permit)
+    return admitted(head, await _contents(message, head, settings), permit)
 
 
-async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Content]:
+async def _contents(message: Any, head: Head, settings: Settings) -> list[Content]:
     """Return the images of the one input, which stand in raw bytes or in typed fields."""
     (given,), n_raw = message.inputs, len(message.raw_input_contents)
     if n_raw > 1:
@@ -183,33 +184,34 @@ async def _contents(message: Any, layout: Layout, settings: Settings) -> list[Co
         raise MalformedRequest(f"the input {given.name} has its data in two places")
     if n_raw:
         tensor: Sequence[bytes] = message.raw_input_contents
-    elif layout.height:
-        tensor = [await asyncio.to_thread(_numbers, given.contents, layout)]
+    elif isinstance(head.wanted, ClassifyTensors):
+        tensor = [await asyncio.to_thread(_numbers, given.contents, head.n, head.wanted)]
     else:
-        tensor = _elements(given.contents.bytes_contents, layout)
+        tensor = _elements(given.contents.bytes_contents, head.n)
     size = sum(map(len, tensor))
-    layout.check_size(size, given.name)
-    return await behind_json(BodyReader(_pieces(tensor)), size, layout, settings)
+    head.check_size(size)
+    return await behind_json(BodyReader(_pieces(tensor)), size, head, settings)
 
 
-def _elements(given: Sequence[bytes], layout: Layout) -> list[bytes]:
+def _elements(given: Sequence[bytes], n: int) -> list[bytes]:
     """Return files as they stand in a raw tensor, each behind its length."""
-    if len(given) != layout.n:
-        raise MalformedRequest(f"bytes_contents has {len(given)} elements, the shape {layout.n}")
+    if len(given) != n:
+        raise MalformedRequest(f"bytes_contents has {len(given)} elements, the shape {n}")
     return [part for each in given for part in (len(each).to_bytes(PREFIX, "little"), each)]
 
 
-def _numbers(contents: Any, layout: Layout) -> bytes:
+def _numbers(contents: Any, n: int, wanted: ClassifyTensors) -> bytes:
     """Return typed values as the bytes of their tensor."""
-    name = "fp32_contents" if layout.preprocessed else "uint_contents"
+    preprocessed = wanted.operation.preprocessed
+    name = "fp32_contents" if preprocessed else "uint_contents"
     given = getattr(contents, name)
-    n_values = layout.n * layout.n_values
+    n_values = n * wanted.height * wanted.width * 3
     if len(given) != n_values:
         raise MalformedRequest(
             f"{name} has {len(given)} values and the shape {n_values}; or send the tensor in "
             "raw_input_contents"
         )
-    if layout.preprocessed:
+    if preprocessed:
         return np.fromiter(given, np.float32, len(given)).tobytes()
     values = np.fromiter(given, np.uint32, len(given))
     if values.max() > 255:

@@ -31,7 +31,7 @@ from app.intake.json_items import (
     whole_json,
 )
 from app.intake.spool import Blob, keep, kept
-from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted
+from app.intake.wanted import ClassifyTensors, ImageRequest
 from models.domain.errors import (
     MalformedRequest,
     NotFound,
@@ -219,43 +219,6 @@ _DECODER = msgspec.json.Decoder(Document)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The images of an input: `n` of them.
-
-    They are files if `height` is 0, else uint8 (height, width, 3) or, if `preprocessed`, float32
-    (3, height, width).
-    """
-
-    n: int
-    height: int = 0
-    width: int = 0
-    preprocessed: bool = False
-
-    @property
-    def n_values(self) -> int:
-        """Return the numbers of an image that is no file."""
-        return self.height * self.width * 3
-
-    @property
-    def n_bytes(self) -> int:
-        """Return the bytes of an image that is no file."""
-        return self.n_values * (4 if self.preprocessed else 1)
-
-    def check_size(self, size: int, name: str) -> None:
-        """Raise MalformedRequest where an input cannot have `size` bytes."""
-        if self.height and size != self.n * self.n_bytes:
-            raise MalformedRequest(
-                f"binary_data_size of {name} is {size}, but its shape has {self.n * self.n_bytes} "
-                "bytes"
-            )
-        if not self.height and size < self.n * PREFIX:
-            raise MalformedRequest(
-                f"binary_data_size of {name} is {size}, but {self.n} elements have at least "
-                f"{self.n * PREFIX} bytes: each begins with its length in {PREFIX}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class WantedOutput:
     """An output of the answer; `classes` of it as text, or 0 for all of its values.
 
@@ -269,13 +232,27 @@ class WantedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A request that was checked as a whole, before its tensor is read."""
+    """A request that was checked as a whole, before its tensor is read: `n` images."""
 
-    model: InferenceModel
     document: Document
     input: GivenTensor
-    layout: Layout
+    n: int
+    wanted: Classify | ClassifyTensors
     outputs: tuple[WantedOutput, ...]
+
+    def check_size(self, size: int) -> None:
+        """Raise MalformedRequest where the input cannot have `size` bytes."""
+        if isinstance(self.wanted, ClassifyTensors):
+            if size != self.n * self.wanted.n_bytes:
+                raise MalformedRequest(
+                    f"binary_data_size of {self.input.name} is {size}, but its shape has "
+                    f"{self.n * self.wanted.n_bytes} bytes"
+                )
+        elif size < self.n * PREFIX:
+            raise MalformedRequest(
+                f"binary_data_size of {self.input.name} is {size}, but {self.n} elements have at "
+                f"least {self.n * PREFIX} bytes: each begins with its length in {PREFIX}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +287,11 @@ async def collect(
 
 def admitted(head: Head, contents: list[Content], permit: Permit) -> InferenceRequest:
     """Return the request that was read; its images are held by `permit` from now on."""
-    document, layout = head.document, head.layout
-    if layout.n > 1:
-        permit.grow(layout.n - 1, 0)
+    document = head.document
+    if head.n > 1:
+        permit.grow(head.n - 1, 0)
     items = tuple(Item(index, content) for index, content in enumerate(contents))
-    asked = ImageRequest(items, wanted_of(layout, head.outputs, head.model))
+    asked = ImageRequest(items, head.wanted)
     errors = any(each.name == ERROR for each in document.outputs)
     timeout = document.parameters.timeout / 1e6 or None
     return InferenceRequest(asked, head.outputs, errors, document.id, timeout)
@@ -337,13 +314,13 @@ async def _binary(
         raise MalformedRequest(f"the input {name} has its data behind the JSON and inside")
     if behind is None:
         raise MalformedRequest(f"the input {name} lacks the parameter binary_data_size")
-    head.layout.check_size(behind, name)
+    head.check_size(behind)
     if whole and size + behind != whole:
         raise MalformedRequest(
             f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
             f"the body has {whole}"
         )
-    contents = await behind_json(reader, behind, head.layout, settings)
+    contents = await behind_json(reader, behind, head, settings)
     if not await reader.ended():
         raise MalformedRequest(
             f"the body goes on after its tensors, which end at byte {reader.place}"
@@ -356,15 +333,15 @@ def _whole(body: Blob, settings: Settings, model: InferenceModel) -> tuple[Head,
     text = body.read()
     body.close()
     head = _head(text, settings, model)
-    given, layout = head.input, head.layout
+    given, wanted = head.input, head.wanted
     if given.parameters.binary_data_size is not None:
         raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
     data = bytes(given.data)
     if not data.startswith(b"["):
         raise MalformedRequest(f"the input {given.name} needs `data`, an array")
-    if layout.height:
-        return head, numbers(data, given.shape, layout, settings)
-    return head, base64_files(data, layout.n, settings)
+    if isinstance(wanted, ClassifyTensors):
+        return head, numbers(data, given.shape, wanted, settings)
+    return head, base64_files(data, head.n, settings)
 
 
 def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
@@ -412,11 +389,14 @@ def checked(document: Document, settings: Settings, model: InferenceModel) -> He
             f"the input {spec.name} has the datatype {spec.datatype}, not {given.datatype[:20]!r}"
         )
     outputs = _wanted_outputs(document, model)
-    return Head(model, document, given, _layout_of(given, spec, settings), outputs)
+    n, height, width = _size_of(given, spec, settings)
+    operation = _operation_of(model, outputs, spec.name == INPUT)
+    wanted = ClassifyTensors(operation, height, width) if height else operation
+    return Head(document, given, n, wanted, outputs)
 
 
-def _layout_of(given: GivenTensor, spec: TensorSpec, settings: Settings) -> Layout:
-    """Return the layout of an input.
+def _size_of(given: GivenTensor, spec: TensorSpec, settings: Settings) -> tuple[int, int, int]:
+    """Return the number of images of an input, their height and width; files have 0 and 0.
 
     Raises MalformedRequest for a shape that the input cannot have, TooLarge for too many images,
     and TooManyPixels.
@@ -436,9 +416,9 @@ def _layout_of(given: GivenTensor, spec: TensorSpec, settings: Settings) -> Layo
         raise MalformedRequest(f"the input {spec.name} has no images; its shape begins with 0")
     check_count(shape[0], settings)
     if spec.name == IMAGE:
-        return Layout(shape[0])
+        return shape[0], 0, 0
     if spec.name == INPUT:
-        return Layout(shape[0], shape[2], shape[3], preprocessed=True)
+        return shape[0], shape[2], shape[3]
     n, height, width, _ = shape
     if 0 in (height, width):
         raise MalformedRequest("the images of PIXELS have no pixels")
@@ -447,7 +427,7 @@ def _layout_of(given: GivenTensor, spec: TensorSpec, settings: Settings) -> Layo
             f"an image has {height * width:,} pixels; one has at most {settings.max_pixels:,} "
             "(DARKROOM_MAX_PIXELS)"
         )
-    return Layout(n, height, width)
+    return n, height, width
 
 
 def _shown(shape: Sequence[int]) -> str:
@@ -475,13 +455,14 @@ def _wanted_outputs(document: Document, model: InferenceModel) -> tuple[WantedOu
     return tuple(found.values())
 
 
-def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: InferenceModel) -> Wanted:
+def _operation_of(
+    model: InferenceModel, outputs: tuple[WantedOutput, ...], preprocessed: bool
+) -> Classify:
     """Return what is wanted of each image: as little as the outputs need.
 
     Classes of one output are labels, which are computed in batches; all values are a vector.
     """
     values = [each for each in outputs if each.name != ERROR]
-    name, preprocessed = model.served.name, layout.preprocessed
     if model.embeds:
         output = NetworkOutput.EMBEDDING
     else:
@@ -492,10 +473,7 @@ def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: Inferenc
         top_k = values[0].classes
         if values[0].name == LOGITS:
             function = FunctionToApply.NONE
-    operation = Classify(top_k, function, name, output, preprocessed)
-    if not layout.height:
-        return operation
-    return ClassifyTensors(operation, layout.height, layout.width)
+    return Classify(top_k, function, model.served.name, output, preprocessed)
 
 
 _SPACES = bytes.maketrans(b"[]", b"  ")
@@ -504,18 +482,18 @@ _FLOATS = msgspec.json.Decoder(list[float])
 
 
 async def behind_json(
-    reader: BodyReader, size: int, layout: Layout, settings: Settings
+    reader: BodyReader, size: int, head: Head, settings: Settings
 ) -> list[Content]:
     """Return the images of a tensor of `size` bytes: samples, or files each after its length.
 
     A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches
     beyond the tensor.
     """
-    if layout.height:
-        length = layout.n_bytes
-        return [await kept(reader.pieces(length), length) for _ in range(layout.n)]
+    if isinstance(head.wanted, ClassifyTensors):
+        length = head.wanted.n_bytes
+        return [await kept(reader.pieces(length), length) for _ in range(head.n)]
     found, left = list[Content](), size
-    for index in range(layout.n):
+    for index in range(head.n):
         left -= PREFIX
         length = int.from_bytes(await reader.exactly(PREFIX), "little") if left >= 0 else 0
         left -= length
@@ -560,7 +538,9 @@ def _file(text: str, settings: Settings) -> Content:
         return error.with_traceback(None)
 
 
-def numbers(data: bytes, shape: Sequence[int], layout: Layout, settings: Settings) -> list[Content]:
+def numbers(
+    data: bytes, shape: Sequence[int], wanted: ClassifyTensors, settings: Settings
+) -> list[Content]:
     """Return the images of a JSON array of numbers: uint8, or float32 if preprocessed.
 
     The numbers stand in one list, or in lists as the shape has them. A parser makes an object of
@@ -574,13 +554,13 @@ def numbers(data: bytes, shape: Sequence[int], layout: Layout, settings: Setting
     while start < len(text):
         end = text.find(b",", start + PIECE)
         end = len(text) if end < 0 else end
-        found += _parsed(text[start:end], whole=not layout.preprocessed)
+        found += _parsed(text[start:end], whole=not wanted.operation.preprocessed)
         start = end + 1
-    size = layout.n_bytes
-    if len(found) != layout.n * size:
-        more = "more" if len(found) > layout.n * size else "fewer"
+    size, whole = wanted.n_bytes, shape[0] * wanted.n_bytes
+    if len(found) != whole:
+        more = "more" if len(found) > whole else "fewer"
         raise MalformedRequest(
-            f"the tensor has {more} values than its shape, which are {layout.n * size} bytes"
+            f"the tensor has {more} values than its shape, which are {whole} bytes"
         )
     starts = range(0, len(found), size)
     return [keep(bytes(found[start : start + size]), settings, size) for start in starts]

@@ -20,7 +20,6 @@ from app.intake.inference import (
     HEADER,
     InferenceModel,
     InferenceRequest,
-    Layout,
     collect,
     model_named,
     numbers,
@@ -343,10 +342,10 @@ def test_models_and_versions_are_found_by_name() -> None:
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=2), st.booleans(), st.integers(0, 2**32))
 def test_nested_and_flat_lists_of_numbers_are_read(size: list[int], flat: bool, seed: int) -> None:
-    layout = Layout(2, size[0], size[1])
+    wanted = ClassifyTensors(Classify(1), *size)
     values = np.random.default_rng(seed).integers(0, 256, (2, *size, 3), np.uint8)
     data = json.dumps((values.reshape(-1) if flat else values).tolist()).encode()
-    found = numbers(data, values.shape, layout, SETTINGS)
+    found = numbers(data, values.shape, wanted, SETTINGS)
     assert [each.read() for each in found if isinstance(each, Blob)] == [
         v.tobytes() for v in values
     ]
@@ -355,11 +354,12 @@ def test_nested_and_flat_lists_of_numbers_are_read(size: list[int], flat: bool, 
 def test_long_arrays_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference, "PIECE", 50)
     values = np.random.default_rng(1).normal(0, 1, (1, 3, 40, 5)).astype(np.float32)
-    data, layout = json.dumps(values.tolist()).encode(), Layout(1, 40, 5, preprocessed=True)
-    (found,) = numbers(data, values.shape, layout, SETTINGS)
+    data = json.dumps(values.tolist()).encode()
+    wanted = ClassifyTensors(Classify(1, preprocessed=True), 40, 5)
+    (found,) = numbers(data, values.shape, wanted, SETTINGS)
     assert isinstance(found, Blob)
     assert found.read() == values.tobytes()
-    (found,) = numbers(b"[" + b"1e39," * 599 + b"1]", values.shape, layout, SETTINGS)
+    (found,) = numbers(b"[" + b"1e39," * 599 + b"1]", values.shape, wanted, SETTINGS)
     assert isinstance(found, Blob)
     assert np.isinf(np.frombuffer(found.read(), np.float32)[:-1]).all()
 
