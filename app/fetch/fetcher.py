@@ -21,7 +21,7 @@ from app.admission.counters import Counters
 from app.admission.semaphore import KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
 from app.intake.body import CODINGS, BadCoding, inflated
-from app.intake.spool import Blob, Spool, too_large
+from app.intake.spool import Blob, too_large, whole
 from app.urls import MAX_URL, host_of, is_stored, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
@@ -238,11 +238,9 @@ class Fetcher:
         """Return an image of a folder or bucket."""
         location = storage.readable(address)
         turn = self._turns.hold(asking.get(), address)
-        async with turn, Spool(self._limits.max_bytes) as spool:
-            async with aclosing(storage.pieces(location, self._limits.max_bytes)) as pieces:
-                async for piece in pieces:
-                    await spool.write(piece)
-            return await spool.finish()
+        pieces = storage.pieces(location, self._limits.max_bytes)
+        async with turn, aclosing(pieces):
+            return await whole(pieces, self._limits.max_bytes)
 
     async def _followed(self, first: httpx.URL, deadline: Deadline) -> Blob:
         """Follow redirects, and retry failures that may pass, unless the pause is too long.
@@ -314,10 +312,7 @@ async def _body(reply: httpx.Response, host: str, most: int) -> Blob:
         raise too_large(declared, most)
     pieces = _pieces(reply)
     try:
-        async with Spool(most) as spool:
-            async for piece in inflated(pieces, coding) if coding else pieces:
-                await spool.write(piece)
-            return await spool.finish()
+        return await whole(inflated(pieces, coding) if coding else pieces, most)
     except BadCoding as error:
         raise OriginFailed(f"{host} sent a body that {error}") from None
 

@@ -10,7 +10,7 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
@@ -30,9 +30,6 @@ THRESHOLD = 4 << 20
 
 IN_MEMORY = 64 << 20
 """Largest number of bytes of all bodies that one process keeps in memory."""
-
-PART = 16
-"""Times the size of a body that must be free of the budget, or the body does not stay in memory."""
 
 TINY = 1 << 15
 """Largest body, in bytes, that never goes to disk, where each would cost a descriptor; admission
@@ -56,12 +53,8 @@ class MemoryUse:
             self.held += n_bytes
 
     def has_room(self, size: int) -> bool:
-        """Return whether a body of `size` bytes stays in memory.
-
-        A body may take a sixteenth of what is free, so that photos stay in memory long after larger
-        bodies go to disk, and large bodies alone never fill the budget.
-        """
-        return size <= THRESHOLD and (size <= TINY or PART * size <= self.limit - self.held)
+        """Return whether a body of `size` bytes stays in memory."""
+        return size <= THRESHOLD and (size <= TINY or self.held + size <= self.limit)
 
 
 MEMORY = MemoryUse()
@@ -227,20 +220,25 @@ class Spool:
         self._chunks.clear()
 
 
-async def kept(pieces: AsyncIterator[bytes], limit: int) -> Blob | ServiceError:
+async def whole(pieces: AsyncIterable[bytes], limit: int) -> Blob:
+    """Return all pieces as a Blob; raises as `Spool.write` does."""
+    async with Spool(limit) as spool:
+        async for piece in pieces:
+            await spool.write(piece)
+        return await spool.finish()
+
+
+async def kept(pieces: AsyncGenerator[bytes, None], limit: int) -> Blob | ServiceError:
     """Return all pieces as a Blob, or the error of an image that is too large or finds no room.
 
     All pieces are read in any case: the next image of the body comes after them.
     """
-    async with Spool(limit) as spool:
-        refused: ServiceError | None = None
-        async for piece in pieces:
-            if refused is None:
-                try:
-                    await spool.write(piece)
-                except (TooLarge, Overloaded) as error:
-                    refused = error.with_traceback(None)
-        return refused or await spool.finish()
+    try:
+        return await whole(pieces, limit)
+    except (TooLarge, Overloaded) as error:
+        async for _ in pieces:
+            pass
+        return error.with_traceback(None)
 
 
 def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:

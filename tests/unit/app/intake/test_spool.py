@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.intake import spool as spool_module
-from app.intake.spool import MEMORY, PART, THRESHOLD, TINY, Blob, MemoryUse, Spool, keep
+from app.intake.spool import MEMORY, THRESHOLD, TINY, Blob, MemoryUse, Spool, keep
 from models.domain.errors import Overloaded, TooLarge
 from models.settings import Settings
 
@@ -64,7 +64,7 @@ def to_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(memory: MemoryUse) -> None:
-    memory.limit = PART * SMALL + TINY
+    memory.limit = SMALL + TINY
     first = asyncio.run(spooled(bytes(SMALL)))
     second, tiny = asyncio.run(spooled(bytes(SMALL))), asyncio.run(spooled(bytes(TINY)))
     assert [first.on_disk, second.on_disk, tiny.on_disk] == [False, True, False]
@@ -80,7 +80,7 @@ def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(memory: Memor
 
 
 async def test_bodies_that_still_arrive_fill_the_budget_too(memory: MemoryUse) -> None:
-    memory.limit = PART * SMALL + SMALL
+    memory.limit = SMALL
 
     async with Spool(1 << 20) as arriving:
         await arriving.write(bytes(SMALL))
@@ -92,14 +92,12 @@ async def test_bodies_that_still_arrive_fill_the_budget_too(memory: MemoryUse) -
     assert memory.held == 0
 
 
-def test_the_largest_body_in_memory_and_the_free_part_of_it() -> None:
-    memory = MemoryUse(1 << 40)
+def test_the_largest_body_in_memory_and_in_a_full_budget(memory: MemoryUse) -> None:
     assert memory.has_room(THRESHOLD)
     assert not memory.has_room(THRESHOLD + 1)
-    memory = MemoryUse(100 * SMALL)
-    memory.add(60 * SMALL)
-    assert not memory.has_room(3 * SMALL)
-    assert memory.has_room(2 * SMALL)
+    memory.add(memory.limit)
+    assert memory.has_room(TINY)
+    assert not memory.has_room(TINY + 1)
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
