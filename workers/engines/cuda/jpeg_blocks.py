@@ -78,8 +78,8 @@ class JpegBlocks:
     """The check of the JPEGs of at most `batch` images with `pixels` pixels, for one slot.
 
     On a GPU the check has memory and a stream of its own, so that neither decoding nor computing
-    waits for it. The kernel reads files in `readable` memory by itself; further files are copied to
-    pinned memory first. Its answers go to pinned memory too.
+    waits for it. The kernel copies files from `readable` memory by itself; further files are copied
+    to the device before. Its answers go to pinned memory of the host.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class JpegBlocks:
         on_gpu = device.type == "cuda"
         self._readable = readable
         self._memory = torch.empty(size, dtype=torch.uint8, device=device)
-        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu)
         rows = torch.zeros(batch * FILE.itemsize, dtype=torch.uint8, pin_memory=on_gpu)
         self._rows = rows.numpy().view(FILE)
         self._addresses = rows.data_ptr(), self._memory.data_ptr()
@@ -109,12 +108,11 @@ class JpegBlocks:
         rows["address"], rows["size"], rows["whole"] = addresses, [len(each) for each in data], 0
         rooms = -(-rows["size"].astype(np.int64) // VECTOR) * VECTOR
         rows["offset"] = np.cumsum(rooms) - rooms
-        for row in np.flatnonzero(~self._readable.holds(rows)):
-            at, size = int(rows["offset"][row]), len(data[row])
-            # The view keeps the interpreter, for which other threads would make this thread wait.
-            self._host.numpy().data[at : at + size] = data[row].data
-            rows["address"][row] = self._host.data_ptr() + at
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():
+            for row in np.flatnonzero(~self._readable.holds(rows)):
+                copy = self._memory[int(rows["offset"][row]) :][: len(data[row])]
+                copy.copy_(_tensor(data[row]))
+                rows["address"][row] = copy.data_ptr()
             kernels.launch("count_jpeg_blocks", len(files), THREADS, self._addresses)
             if self._ended is not None:
                 self._ended.record(self._stream)
@@ -134,3 +132,8 @@ class JpegBlocks:
 def fits(jpeg: Jpeg) -> bool:
     """Return whether the slot keeps memory for this file."""
     return len(jpeg.data) <= PER_PIXEL * jpeg.n_pixels + SPARE
+
+
+def _tensor(data: Pixels) -> torch.Tensor:
+    """Return the bytes of a file as a tensor, uint8; torch takes no memory that is read-only."""
+    return torch.from_numpy(data if data.flags.writeable else data.copy())
