@@ -180,9 +180,8 @@ def _computing(welcome: Welcome) -> Computing:
 
 
 def _counted(metrics: Metrics) -> Callable[[Batched], None]:
-    def count(batched: Batched) -> None:
-        metrics.on_batch(batched.operation, batched.network, batched.size, batched.reason)
-        metrics.on_device(batched.device, batched.size, batched.seconds)
+    def count(b: Batched) -> None:
+        metrics.on_batch(b.operation, b.network, b.size, b.reason, b.device, b.seconds)
 
     return count
 
@@ -196,6 +195,6 @@ class _Observer:
 
     def __call__(self, batch: Batch, _result: BatchResult) -> None:
         kind, network = kind_of(batch.tickets[0].job.operation)
-        self._metrics.on_batch(kind, network, len(batch.tickets), batch.reason)
         seconds = self._busy.add(batch.launched_at, time.monotonic())
-        self._metrics.on_device(self.device, len(batch.tickets), seconds)
+        size = len(batch.tickets)
+        self._metrics.on_batch(kind, network, size, batch.reason, self.device, seconds)

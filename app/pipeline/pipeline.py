@@ -85,7 +85,7 @@ class Pipeline:
     ) -> None:
         self.spans: Spans | None = None
         """Makes the spans of traces, or None if there are none."""
-        self._observed = metrics.observations.image
+        self._observed = metrics.on_image
         self._memory = memory
         self._files = files
         self._known = known

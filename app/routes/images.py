@@ -56,18 +56,15 @@ from app.responses.records import VectorStyle
 from app.routes.entity_tags import caching_headers, tagged, wants_tag
 from app.routes.image_route import ImageRoute, client_name, permit_of
 from app.routes.network_choice import classification
-from app.routes.openapi import (
-    DESCRIPTIONS,
-    IMAGES,
-    LABELS,
-    PARTS,
-    classify_document,
-    filter_document,
-    info_document,
-    process_document,
-)
+from app.routes.openapi import IMAGES, LABELS, OF_IMAGES, PARTS, image_document
 from app.service import Computing, Service, service_in
-from models.api.schemas import ClassifyOptions, FilterOptions, InfoOptions, ProcessOptions
+from models.api.schemas import (
+    ClassifyOptions,
+    EncodingOptions,
+    FilterOptions,
+    InfoOptions,
+    ProcessOptions,
+)
 from models.codec import ENCODABLE
 from models.domain.errors import (
     FieldError,
@@ -90,15 +87,18 @@ With several parts of an image, the last argument is called before any work on t
 FormOf = Callable[[Accept, bool], str]
 """Map the Accept header, and whether there is exactly one image, to the form of the response."""
 
-LONG, MANY = 1 << 13, 8
-"""Characters of a text, and members of a list, beyond which an option is read on a thread. To read
-64 chains of 32 filters takes 10 ms, and 12 ms more where they are the text of a form."""
+LONG = 1 << 13
+"""Characters beyond which an option is read on a thread. To read 64 chains of 32 filters takes
+10 ms, and 12 ms more where they are the text of a form."""
 
-router = APIRouter(tags=["images"], route_class=ImageRoute)
+router = APIRouter(tags=["images"], route_class=ImageRoute, responses=OF_IMAGES)
 
 
 @router.post(
-    "/classify", operation_id="classify", responses=LABELS, openapi_extra=classify_document()
+    "/classify",
+    operation_id="classify",
+    responses=LABELS,
+    openapi_extra=image_document(ClassifyOptions),
 )
 async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
@@ -122,7 +122,7 @@ def classify_wanted(
     operation_id="filter",
     response_class=Response,
     responses=IMAGES,
-    openapi_extra=filter_document(),
+    openapi_extra=image_document(FilterOptions, EncodingOptions),
 )
 async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
@@ -147,7 +147,9 @@ def _form_of_filtered(accept: Accept, single: bool) -> str:
     return liked if liked in named else IMAGE
 
 
-@router.post("/info", operation_id="info", responses=DESCRIPTIONS, openapi_extra=info_document())
+@router.post(
+    "/info", operation_id="info", responses=LABELS, openapi_extra=image_document(InfoOptions)
+)
 async def info(request: Request) -> Response:
     """Format, size, orientation, EXIF, colour profile and dominant colour of 1…N images."""
     return await handle(
@@ -161,7 +163,12 @@ def _info_wanted(
     return Describe(read(InfoOptions, given).colour)
 
 
-@router.post("/process", operation_id="process", responses=PARTS, openapi_extra=process_document())
+@router.post(
+    "/process",
+    operation_id="process",
+    responses=PARTS,
+    openapi_extra=image_document(ProcessOptions, EncodingOptions),
+)
 async def process(request: Request) -> Response:
     """Labels and any number of filtered versions of 1…N images, each decoded once.
 
@@ -284,16 +291,8 @@ def _rendering(
 def are_long(options: Mapping[str, Any]) -> bool:
     """Return whether an option takes so long to read that a thread does it."""
     return any(
-        len(each) > MANY or any(map(_has_long_text, each))
-        if isinstance(each, list)
-        else _has_long_text(each)
-        for each in options.values()
+        len(each if isinstance(each, str) else repr(each)) > LONG for each in options.values()
     )
-
-
-def _has_long_text(value: object) -> bool:
-    texts = value.values() if isinstance(value, Mapping) else (value,)
-    return any(isinstance(each, str) and len(each) > LONG for each in texts)
 
 
 def _one_of(offers: tuple[str, ...], refusal: str) -> FormOf:

@@ -59,7 +59,7 @@ def _moment(deadline: Deadline) -> float:
     return deadline.at
 
 
-router = APIRouter(tags=["inference"])
+router = APIRouter(tags=["inference"], responses=OBJECT)
 _computing = APIRouter(route_class=ImageRoute)
 
 
@@ -123,19 +123,19 @@ _TYPES = {"BYTES": "TYPE_STRING", "UINT8": "TYPE_UINT8", "FP32": "TYPE_FP32"}
 
 
 @router.get("/v2/", include_in_schema=False)
-@router.get("/v2", operation_id="v2_server", responses=OBJECT)
+@router.get("/v2", operation_id="v2_server")
 async def server() -> Response:
     """Name the server, its version, and the extensions of the protocol that it supports."""
     return JSONResponse({"name": "darkroom", "version": VERSION, "extensions": EXTENSIONS})
 
 
-@router.get("/v2/health/live", operation_id="v2_live", responses=OBJECT)
+@router.get("/v2/health/live", operation_id="v2_live")
 async def live() -> Response:
     """Answer while the event loop runs."""
     return JSONResponse({"live": True})
 
 
-@router.get("/v2/health/ready", operation_id="v2_ready", responses=OBJECT)
+@router.get("/v2/health/ready", operation_id="v2_ready")
 async def ready(service: ServiceOf) -> Response:
     """Answer 200 if the server is not stopping and its worker works, as `/readyz` does."""
     if not is_ready(service):
@@ -143,7 +143,7 @@ async def ready(service: ServiceOf) -> Response:
     return JSONResponse({"live": True, "ready": True})
 
 
-@router.get("/v2/models/stats", operation_id="v2_statistics", responses=OBJECT)
+@router.get("/v2/models/stats", operation_id="v2_statistics")
 async def statistics(service: ServiceOf) -> Response:
     """Count the requests of all models that this process has answered, and their times."""
     return _statistics(service, models_of(service.computing().networks))

@@ -13,7 +13,6 @@ from ipaddress import ip_address
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from fastapi.routing import APIRoute, APIRouter
 from opentelemetry.trace import get_current_span
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -77,9 +76,9 @@ _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 """The form of W3C Trace Context, values of another form, which may have 64 KiB, are not logged."""
 
 
-def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metrics) -> None:
+def install(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Put the layers around an application that is complete otherwise."""
-    routes = ImagesFirst(images, AsyncExitStackMiddleware(app.router))
+    routes = AsyncExitStackMiddleware(app.router)
     answered = ExceptionMiddleware(routes, app.exception_handlers)
     app.middleware_stack = logged(answered, settings, metrics)
 
@@ -104,7 +103,7 @@ class AccessLog:
     ) -> None:
         self._origins = origins
         self._app = self._with_cors(app)
-        self._observed = metrics.observations.request
+        self._observed = metrics.on_request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -112,6 +111,8 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         request_id = scope["request_id"] = request_id_of(scope)
+        if "fastapi.telemetry" in scope:
+            get_current_span().set_attribute("darkroom.request_id", request_id)
         start, status = time.monotonic(), 0
 
         async def marked(message: Message) -> None:
@@ -279,33 +280,3 @@ class MetricsOnly:
             return
         error = NotFound(f"there is no {scope['path'][:_SHOWN]} on this port; GET /metrics")
         await answer(error, Request(scope))(scope, receive, send)
-
-
-class ImagesFirst:
-    """Hands requests for an image route to that route, and all others to FastAPI's router.
-
-    FastAPI's search and its exit stack cost 10 µs a request.
-    """
-
-    def __init__(self, images: APIRouter, router: ASGIApp) -> None:
-        self._routes = {
-            (method, route.path): route
-            for route in images.routes
-            if isinstance(route, APIRoute)
-            for method in route.methods or ()
-        }
-        self._router = router
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; name the route in its span if there is one."""
-        route = self._routes.get((scope.get("method", ""), scope.get("path", "")))
-        if route is None:
-            await self._router(scope, receive, send)
-            return
-        scope["route"] = route
-        if scope.get("fastapi.telemetry") is not None:  # the router does this for all other routes
-            span = get_current_span()
-            span.update_name(f"{scope['method']} {route.path}")
-            span.set_attribute("http.route", route.path)
-            span.set_attribute("darkroom.request_id", scope["request_id"])
-        await route.handle(scope, receive, send)

@@ -18,10 +18,8 @@ from app.intake.stream import LENGTH_DELIMITED
 from app.routes.page import BESIDE_NAME
 from app.service import ServiceOf
 from models.api.schemas import (
-    ClassifyOptions,
     EncodingOptions,
     FilterOptions,
-    InfoOptions,
     JsonImages,
     ProcessOptions,
     Reply,
@@ -34,10 +32,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _LINES = {"schema": {"$ref": "#/components/schemas/Record"}}
-_STREAMS = {
-    **{kind: _LINES for kind in (*JSON_LINES, EVENTS)},
-    **{kind: _BINARY for kind in (ZIP, MULTIPART)},
-}
+_RECORDS = dict.fromkeys((*JSON_LINES, EVENTS), _LINES)
+_FILES = dict.fromkeys((ZIP, MULTIPART), _BINARY)
 
 _REQUEST_ID: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
 _KEYS = {
@@ -46,10 +42,12 @@ _KEYS = {
 }
 """The two headers that may hold an API key, if the server needs one."""
 
-_ETAG = {
-    "ETag": {
-        "description": "of a whole answer without errors, to a request with If-None-Match",
-        "schema": {"type": "string"},
+_ETAG: Schema = {
+    "headers": {
+        "ETag": {
+            "description": "of a whole answer without errors, to a request with If-None-Match",
+            "schema": {"type": "string"},
+        }
     }
 }
 
@@ -86,11 +84,8 @@ PROBLEMS: Responses = {
 
 NOT_FOUND: Responses = {404: described_problem("There is no such filter; GET /filters lists them")}
 
-_OF_IMAGES: Responses = {
-    304: {
-        "description": "If-None-Match names the ETag of the answer; nothing was computed",
-        "headers": _ETAG,
-    },
+OF_IMAGES: Responses = PROBLEMS | {
+    304: _ETAG | {"description": "If-None-Match names the ETag of the answer; nothing was computed"},
     406: described_problem("No format that Accept allows can be made"),
     413: described_problem("The body, a file or the number of images is over its limit"),
     415: described_problem("Not an image of a format that is read, or another Content-Type"),
@@ -99,37 +94,23 @@ _OF_IMAGES: Responses = {
     502: described_problem("The origin of a URL failed"),
     504: described_problem("The deadline passed, or the origin of a URL was too slow"),
 }
+"""The errors of every route that takes images, and the answer to a client that has the answer."""
 
-LABELS: Responses = _OF_IMAGES | {
-    200: {
-        "model": Reply,
-        "headers": _ETAG,
-        "description": "Every image with its own outcome",
-        "content": {kind: _LINES for kind in (*JSON_LINES, EVENTS)},
-    }
-}
-"""The answers of `POST /classify`."""
 
-DESCRIPTIONS: Responses = LABELS
-"""The answers of `POST /info`: records, as `POST /classify` has."""
+def _answered(description: str, content: Schema, **more: Any) -> Responses:
+    return {200: {"description": description, "content": content} | _ETAG | more}
 
-IMAGES: Responses = _OF_IMAGES | {
-    200: {
-        "headers": _ETAG,
-        "description": "One image, or several in one of the other forms",
-        "content": {**{each.media_type: _BINARY for each in ENCODABLE}, **_STREAMS},
-    }
-}
+
+LABELS = _answered("Every image with its own outcome", _RECORDS, model=Reply)
+"""The answers of `POST /classify` and `POST /info`."""
+
+IMAGES = _answered(
+    "One image, or several in one of the other forms",
+    {each.media_type: _BINARY for each in ENCODABLE} | _RECORDS | _FILES,
+)
 """The answers of `POST /filter`."""
 
-PARTS: Responses = _OF_IMAGES | {
-    200: {
-        "model": Reply,
-        "headers": _ETAG,
-        "description": "Every part with its own outcome",
-        "content": _STREAMS,
-    }
-}
+PARTS = _answered("Every part with its own outcome", _RECORDS | _FILES, model=Reply)
 """The answers of `POST /process`."""
 
 
@@ -182,26 +163,32 @@ _IF_NONE_MATCH: Schema = {
 }
 
 
-def classify_document() -> dict[str, Any]:
-    """Return the description of the request of `POST /classify`."""
-    return _document(_options(ClassifyOptions))
+def image_document(*kinds: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a request for images, with the options of these models."""
+    options = _options(*kinds)
+    if FilterOptions in kinds:
+        options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
+        options |= _filter_parameters()
+    text = {name: _as_text(schema) for name, schema in options.items()}
+    content = {kind: _BINARY for kind in ("image/*", "application/octet-stream", *ARCHIVES)} | {
+        "multipart/form-data": {"schema": _form(text)},
+        "application/json": {"schema": _json(options)},
+        **dict.fromkeys(JSON_LINES, _IMAGE_LINES),
+        LENGTH_DELIMITED: _LENGTH_DELIMITED,
+    }
+    hasty = f"; fewer than {LEAST_DEADLINE} are taken, too, but are soon over (504)"
+    parameters = [*_in_query(text), _deadline(hasty), _IF_NONE_MATCH]
+    return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
 
 
-def filter_document() -> dict[str, Any]:
-    """Return the description of the request of `POST /filter`."""
-    options = _options(FilterOptions, EncodingOptions)
-    options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
-    return _document(options | _filter_parameters(options))
-
-
-def info_document() -> dict[str, Any]:
-    """Return the description of the request of `POST /info`."""
-    return _document(_options(InfoOptions))
-
-
-def process_document() -> dict[str, Any]:
-    """Return the description of the request of `POST /process`."""
-    return _document(_options(ProcessOptions, EncodingOptions))
+def _deadline(more: str = "") -> Schema:
+    """Return the description of the header with the deadline, with `more` text."""
+    return {
+        "name": HEADER,
+        "in": "header",
+        "schema": {"type": "integer", "minimum": LEAST_DEADLINE, "maximum": 10**DIGITS - 1},
+        "description": f"milliseconds the request may take; the server has a cap{more}",
+    }
 
 
 def job_parameters(query: type[BaseModel]) -> list[Schema]:
@@ -217,7 +204,7 @@ def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
     return properties
 
 
-def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
+def _filter_parameters() -> dict[str, Schema]:
     """Return the parameters of all filters by name; filters may share a name."""
     found: dict[str, list[Schema]] = {}
     owners: dict[str, list[str]] = {}
@@ -227,7 +214,6 @@ def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
             if bare not in found.setdefault(parameter, []):
                 found[parameter].append(bare)
             owners.setdefault(parameter, []).append(name)
-    assert not found.keys() & known.keys()
     return {
         parameter: {
             "anyOf": schemas,
@@ -235,36 +221,6 @@ def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
             BESIDE_NAME: True,
         }
         for parameter, schemas in found.items()
-    }
-
-
-def _document(options: dict[str, Schema]) -> dict[str, Any]:
-    text = {name: _as_text(schema) for name, schema in options.items()}
-    deadline = {"type": "integer", "minimum": LEAST_DEADLINE, "maximum": 10**DIGITS - 1}
-    return {
-        "parameters": [
-            *_in_query(text),
-            {
-                "name": HEADER,
-                "in": "header",
-                "schema": deadline,
-                "description": "milliseconds the request may take; the server has a cap; fewer "
-                f"than {LEAST_DEADLINE} are taken, too, but are soon over (504)",
-            },
-            _IF_NONE_MATCH,
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "image/*": _BINARY,
-                "application/octet-stream": _BINARY,
-                **{kind: _BINARY for kind in ARCHIVES},
-                "multipart/form-data": {"schema": _form(text)},
-                "application/json": {"schema": _json(options)},
-                **dict.fromkeys(JSON_LINES, _IMAGE_LINES),
-                LENGTH_DELIMITED: _LENGTH_DELIMITED,
-            },
-        },
     }
 
 
@@ -329,40 +285,36 @@ async def openapi(request: Request, service: ServiceOf) -> Response:
     return Response(kept[1], media_type="application/json")
 
 
-_ERROR: Schema = {
-    "type": "object",
-    "properties": {"error": {"type": "string"}},
-    "required": ["error"],
-}
+# The Open Inference Protocol, version 2.
 _TEXT: Schema = {"type": "string"}
-_OUTPUT: Schema = {
-    "type": "object",
-    "required": ["name"],
-    "properties": {"name": _TEXT, "parameters": {"type": "object"}},
+_OBJECT: Schema = {"type": "object"}
+_TENSOR: Schema = {"name": _TEXT, "parameters": _OBJECT}
+_INPUT: Schema = _TENSOR | {
+    "shape": {"type": "array", "items": {"type": "integer"}},
+    "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
+    "data": {"type": "array"},
 }
-_INPUT: Schema = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": _OUTPUT["properties"]
-    | {
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
-        "data": {"type": "array"},
-    },
-}
-_REQUEST: Schema = {
-    "type": "object",
-    "required": ["inputs"],
-    "description": "an inference request of the Open Inference Protocol, version 2",
-    "properties": {
+
+
+def _object(required: str, properties: Schema, **more: Any) -> Schema:
+    return _OBJECT | {"required": required.split(), "properties": properties} | more
+
+
+def _list(item: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": item} | more
+
+
+_REQUEST = _object(
+    "inputs",
+    {
         "id": _TEXT,
-        "parameters": {"type": "object"},
-        "inputs": {"type": "array", "items": _INPUT, "minItems": 1, "maxItems": 1},
-        "outputs": {"type": "array", "items": _OUTPUT},
+        "parameters": _OBJECT,
+        "inputs": _list(_object("name shape datatype", _INPUT), minItems=1, maxItems=1),
+        "outputs": _list(_object("name", _TENSOR)),
     },
-}
-_REPLY: Schema = {
-    "type": "object",
+    description="an inference request of the Open Inference Protocol, version 2",
+)
+_REPLY = _OBJECT | {
     "required": ["model_name", "model_version", "outputs"],
     "description": "an inference response of the Open Inference Protocol, version 2",
 }
@@ -370,32 +322,29 @@ _REPLY: Schema = {
 
 def _in_protocol(errors: Responses) -> Responses:
     """Return errors with the body that the protocol gives them, `{"error": "…"}`."""
-    content = {"application/json": {"schema": _ERROR}}
+    content = {"application/json": {"schema": _object("error", {"error": _TEXT})}}
     return {status: base | {"content": content} for status, base in errors.items()}
 
 
-_NO_MODEL: Responses = _in_protocol({404: {"description": "There is no such model or version"}})
+def _in_json(schema: Schema, description: str) -> Responses:
+    return {200: {"description": description, "content": {"application/json": {"schema": schema}}}}
 
 
-def _answered(schema: Schema, description: str) -> Responses:
-    shown = {"application/json": {"schema": schema}}
-    return _in_protocol(PROBLEMS) | {200: {"description": description, "content": shown}}
+OBJECT = _in_protocol(PROBLEMS) | _in_json(_OBJECT, "An object of the protocol")
+OBJECTS = _in_json(_list(_OBJECT), "All models")
+OF_MODEL = _in_protocol({404: {"description": "There is no such model or version"}})
 
-
-OBJECT: Responses = _answered({"type": "object"}, "An object of the protocol")
-OF_MODEL: Responses = OBJECT | _NO_MODEL
-OBJECTS: Responses = _answered({"type": "array", "items": {"type": "object"}}, "All models")
-
-_OF_INFERENCE: Responses = {
-    413: {"description": "The body, an image or the number of images is over its limit"},
-    415: {"description": "Not an image of a format that is read, or another Content-Type"},
-    422: {"description": "An image cannot be decoded, and the output ERROR was not asked for"},
-    504: {"description": "The deadline passed"},
-}
-
-INFERRED: Responses = {
-    **_in_protocol(PROBLEMS | _OF_INFERENCE),
-    **_NO_MODEL,
+INFERRED: Responses = OF_MODEL | {
+    **_in_protocol(
+        {
+            413: {"description": "The body, an image or the number of images is over its limit"},
+            415: {"description": "Not an image of a format that is read, or another Content-Type"},
+            422: {
+                "description": "An image cannot be decoded, and the output ERROR was not asked for"
+            },
+            504: {"description": "The deadline passed"},
+        }
+    ),
     200: {
         "description": "The outputs; binary ones stand behind the JSON, in their order",
         "headers": {
@@ -414,27 +363,14 @@ INFERRED: Responses = {
 
 def infer_document() -> dict[str, Any]:
     """Return the description of an inference request."""
-    header = {"in": "header", "schema": {"type": "integer", "minimum": 1}}
-    deadline = {"type": "integer", "minimum": 1000, "maximum": 10**DIGITS - 1}
+    size = {
+        "name": JSON_BYTES,
+        "in": "header",
+        "schema": {"type": "integer", "minimum": 1},
+        "description": "bytes of the JSON, if the tensor stands behind it",
+    }
+    content = {"application/json": {"schema": _REQUEST}, "application/octet-stream": _BINARY}
     return {
-        "parameters": [
-            header
-            | {
-                "name": JSON_BYTES,
-                "description": "bytes of the JSON, if the tensor stands behind it",
-            },
-            {
-                "name": HEADER,
-                "in": "header",
-                "schema": deadline,
-                "description": "milliseconds the request may take; the server has a cap",
-            },
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": _REQUEST},
-                "application/octet-stream": _BINARY,
-            },
-        },
+        "parameters": [size, _deadline()],
+        "requestBody": {"required": True, "content": content},
     }

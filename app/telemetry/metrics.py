@@ -8,7 +8,7 @@ import asyncio
 import os
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -56,16 +56,22 @@ FOLDER_PREFIX = "darkroom-metrics"
 
 
 class Metrics:
-    """The metrics of a server, in a registry of their own."""
+    """The metrics of a server, in a registry of their own.
+
+    An image adds to 13 values, which takes a twentieth of the CPU time of a front end. Where
+    several front ends share their metrics, each addition also writes to a file and takes 4 µs. So
+    equal metrics of `DELAY` seconds are written in one addition: `flush` is called then, before
+    metrics are read, and when the service has stopped.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self._shared = METRICS_FOLDER in os.environ
-        self._next: dict[str, asyncio.Task[bytes]] = {}
-        """The collection of each media type that has not begun."""
         self._collecting = asyncio.Lock()
-        self._prompt: Sequence[Collector] = ()
-        self._slow: Sequence[Collector] = ()
+        self.now: Collector = CollectorRegistry()
+        """The state of the server: it is collected on the event loop, whose objects it reads."""
+        self.system: Sequence[Collector] = ()
+        """Collectors of processes and GPUs, which read them on a thread."""
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 
@@ -103,7 +109,6 @@ class Metrics:
         text = "Images answered by the result of an equal one in flight."
         self.results_shared = counter("results_shared_total", text)
         self.result_cache_bytes = gauge("result_cache_bytes", "Bytes of results that are kept.")
-        self.observations = Observations(self)
         self.decoder_ends = counter(
             "decoder_ends_total",
             "Decoder processes that ended, each replaced by a new one: killed by a limit, with a "
@@ -127,86 +132,95 @@ class Metrics:
         self.connection_limit = gauge("connection_limit", text, several="livemax")
         text = "Connections refused or ended by the server."
         self.connections_ended = counter("connections_ended_total", text, "reason")
+        self._image = lru_cache(CHILDREN)(self.images.labels)
+        self._stage = lru_cache(CHILDREN)(self.stages.labels)
+        self._request = lru_cache(CHILDREN)(self.requests.labels)
+        self._noted: defaultdict[Counter | ManyHistogram, list[float]] = defaultdict(list)
+
+    def on_image(self, operation: str, outcome: str, stages: Iterable[Mapping[str, float]]) -> None:
+        """Note that an image was answered, with the seconds of its stages."""
+        if counts():
+            self._note(self._image(operation, outcome), 1.0)
+            for seconds in stages:
+                for stage, value in seconds.items():
+                    self._noted[self._stage(stage)].append(value)
+
+    def on_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Note that a request was answered."""
+        if counts():
+            self._note(self._request(method, route, str(status)), seconds)
+
+    def _note(self, metric: Any, value: float) -> None:
+        if not self._noted:
+            asyncio.get_running_loop().call_later(DELAY, self.flush)
+        self._noted[metric].append(value)
+
+    def flush(self) -> None:
+        """Add everything that was noted to the metrics.
+
+        If a metric cannot be written, the rest is lost, but never added twice, and what is noted
+        afterwards is written again.
+        """
+        noted, self._noted = self._noted, defaultdict(list)
+        for metric, values in noted.items():
+            if isinstance(metric, ManyHistogram):
+                metric.observe_all(values)
+            else:
+                metric.inc(sum(values))
 
     def on_jobs(self, states: Mapping[str, int]) -> None:
         """Set the number of jobs in each state; all processes see the same jobs."""
         for state in get_args(JobState):
             self.jobs.labels(state).set(states.get(state, 0))
 
-    def on_job_item(self, outcome: str) -> None:
-        """Count an item of a job that was done."""
-        self.job_items.labels(outcome).inc()
+    def on_batch(
+        self,
+        operation: str,
+        network: str,
+        size: int,
+        reason: ReleaseReason,
+        device: str,
+        seconds: float,
+    ) -> None:
+        """Count a finished micro-batch, which kept its device busy for `seconds`.
 
-    def on_batch(self, operation: str, network: str, size: int, reason: ReleaseReason) -> None:
-        """Count a finished micro-batch, on a worker thread; `network` is empty for filters."""
+        Worker threads call this too; `network` is empty for filters.
+        """
         self.batch_size.labels(operation, network).observe(size)
         self.batch_releases.labels(reason.value).inc()
-
-    def on_device(self, device: str, images: int, seconds: float) -> None:
-        """Count the images of a batch, and the seconds that its device was busy with it."""
-        self.device_images.labels(device).inc(images)
+        self.device_images.labels(device).inc(size)
         self.device_seconds.labels(device).inc(seconds)
-
-    def on_decoder_end(self, reason: str) -> None:
-        """Count the end of a decoder process."""
-        self.decoder_ends.labels(reason).inc()
-
-    def on_fetch(self, outcome: str, seconds: float) -> None:
-        """Count a finished fetch that took `seconds`."""
-        self.fetches.labels(outcome).observe(seconds)
-
-    def watch(self, prompt: Sequence[Collector], slow: Sequence[Collector]) -> None:
-        """Ask the collectors whenever metrics are requested; they speak of the whole server.
-
-        Collectors of `prompt` read objects of the event loop, and are asked there; collectors of
-        `slow` are asked in a thread.
-        """
-        self._prompt, self._slow = prompt, slow
 
     async def text(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics in the format that an Accept header asks for, and its media type.
 
-        The metrics are collected in a thread, because reading many processes and GPUs takes longer
-        than a request may wait for the event loop. Scrapers that come during a collection share the
-        next one, which has everything that was answered before they came.
+        One scraper at a time collects them, in a thread, because reading many processes and GPUs
+        takes longer than a request may wait for the event loop.
         """
         encode, kind = choose_encoder(f"{OPENMETRICS}; version=1.0.0" * (OPENMETRICS in accept))
-        if kind not in self._next:
-            self._next[kind] = asyncio.create_task(self._encoded(kind, encode))
-        return await asyncio.shield(self._next[kind]), kind  # another scraper may wait for it
-
-    async def _encoded(self, kind: str, encode: Callable[[Collector], bytes]) -> bytes:
+        if self._shared:
+            await asyncio.sleep(DELAY)
         async with self._collecting:
-            del self._next[kind]
-            if self._shared:
-                await asyncio.sleep(DELAY)
-            return await asyncio.to_thread(encode, self.snapshot())
+            return await asyncio.to_thread(encode, self.snapshot()), kind
 
     def snapshot(self) -> Collector:
         """Return the metrics for a scraper; with several front ends they are the sums of all.
 
         Call this on the event loop, and collect the result in any thread.
         """
-        self.observations.flush()
-        own: Collector = self.registry
-        if self._shared:
-            own = CollectorRegistry()
-            MultiProcessCollector(own)
-        prompt = [family for each in self._prompt for family in each.collect()]
-        return _Snapshot(own, prompt, self._slow)
+        self.flush()
+        own = MultiProcessCollector(CollectorRegistry()) if self._shared else self.registry
+        return _Snapshot([*self.now.collect()], [own, *self.system])
 
 
 class _Snapshot(Collector):
-    """Collector of `own`, of families that have been collected, and of further collectors."""
+    """Collector of families that have been collected, and of further collectors."""
 
-    def __init__(
-        self, own: Collector, collected: Iterable[Metric], others: Sequence[Collector]
-    ) -> None:
-        self._own, self._collected, self._others = own, collected, others
+    def __init__(self, collected: Sequence[Metric], others: Sequence[Collector]) -> None:
+        self._collected, self._others = collected, others
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics in that order."""
-        yield from self._own.collect()
+        """Yield all metrics."""
         yield from self._collected
         for each in self._others:
             yield from each.collect()
@@ -224,61 +238,3 @@ class ManyHistogram(Histogram):
         self._sum.inc(sum(values))
         for place, number in numbers.items():
             self._buckets[place].inc(number)
-
-
-class Observations:
-    """Images and requests that ended and are not written to the metrics yet.
-
-    An image adds to 13 values, which takes a twentieth of the CPU time of a front end. Where
-    several front ends share their metrics, each addition also writes to a file and takes 4 µs. So
-    equal metrics of `DELAY` seconds are written in one addition. `flush` is called then, before
-    metrics are read, and when the service has stopped.
-    """
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._image = lru_cache(CHILDREN)(metrics.images.labels)
-        self._stage = lru_cache(CHILDREN)(metrics.stages.labels)
-        self._request = lru_cache(CHILDREN)(metrics.requests.labels)
-        self._begin()
-
-    def image(self, operation: str, outcome: str, stages: Iterable[Mapping[str, float]]) -> None:
-        """Note that an image was answered, with the seconds of its stages."""
-        if not counts():
-            return
-        self._flush_soon()
-        self._images[operation, outcome] += 1
-        for seconds in stages:
-            for stage, value in seconds.items():
-                self._stages[stage].append(value)
-
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Note that a request was answered."""
-        if not counts():
-            return
-        self._flush_soon()
-        self._requests[method, route, status].append(seconds)
-
-    def flush(self) -> None:
-        """Add everything that was noted to the metrics.
-
-        If a metric cannot be written, the rest is lost, but never added twice, and what is noted
-        afterwards is written again.
-        """
-        images, stages, requests = self._images, self._stages, self._requests
-        self._begin()
-        for (operation, outcome), number in images.items():
-            self._image(operation, outcome).inc(number)
-        for stage, values in stages.items():
-            self._stage(stage).observe_all(values)
-        for (method, route, status), values in requests.items():
-            self._request(method, route, str(status)).observe_all(values)
-
-    def _begin(self) -> None:
-        """Begin again, with nothing noted."""
-        self._images: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._stages: defaultdict[str, list[float]] = defaultdict(list)
-        self._requests: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
-
-    def _flush_soon(self) -> None:
-        if not (self._images or self._requests):
-            asyncio.get_running_loop().call_later(DELAY, self.flush)

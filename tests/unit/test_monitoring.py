@@ -33,10 +33,8 @@ def given() -> set[str]:
     one = partial(int, 1)
     usage = Usage(admission, fetches=one, memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
-    metrics.watch(
-        [AtScrape(lambda: load, usage, lambda: (), lambda: None)],
-        [collectors.Processes(os.getpid())],
-    )
+    metrics.now = AtScrape(lambda: load, usage, lambda: (), lambda: None)
+    metrics.system = [collectors.Processes(os.getpid())]
     text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
     names = {f"darkroom_{name}" for name, _, _ in GPU_READINGS} | set(types)

@@ -32,7 +32,7 @@ async def test_methods_that_no_route_takes_are_one_in_the_metrics() -> None:
     metrics = Metrics()
     for method in ("GET", "HEAD", "DELETE", "PROPFIND", "M-SEARCH", "QUERY", "PURGE"):
         await sent(Response(status_code=405), metrics, method=method)
-    metrics.observations.flush()
+    metrics.flush()
     (family,) = metrics.requests.collect()
     assert {each.labels["method"] for each in family.samples} == {"GET", "HEAD", "DELETE", OTHER}
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.http.negotiation import EVERYTHING
-from app.routes.images import LONG, MANY, are_long, process_wanted
+from app.routes.images import LONG, are_long, process_wanted
 from app.service import Computing
 from models.domain.errors import TooLarge
 
@@ -18,9 +18,8 @@ LONG_TEXT = "x" * (LONG + 1)
         ({}, False),
         ({"versions": LONG_TEXT[1:], "labels": False, "top_k": 5}, False),
         ({"versions": LONG_TEXT}, True),
-        ({"versions": [{}] * MANY}, False),
-        ({"labels": False, "versions": [{}] * (MANY + 1)}, True),
-        ({"versions": [{"ops": LONG_TEXT[1:]}]}, False),
+        ({"versions": [{"ops": [{"name": "invert"}]}] * 8}, False),
+        ({"labels": False, "versions": [{"ops": [{"name": "invert"}] * 32}] * 64}, True),
         ({"versions": [{}, {"ops": LONG_TEXT}]}, True),
     ],
 )

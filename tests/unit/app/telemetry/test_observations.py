@@ -52,8 +52,8 @@ async def test_equal_metrics_are_written_once_and_faults_stop_no_later_ones(
         if turns == 2:
             faults.append(OSError("no space is left"))
         for _ in range(5):
-            metrics.observations.image("classify", "ok", [{"decode": 0.01, "compute": 0.02}])
-            metrics.observations.request("POST", "/classify", 200, 0.03)
+            metrics.on_image("classify", "ok", [{"decode": 0.01, "compute": 0.02}])
+            metrics.on_request("POST", "/classify", 200, 0.03)
         await asyncio.sleep(2 * DELAY)
         assert count("images_total", operation="classify", outcome="ok") == 5 * turns
         kept = 5 * (turns - (turns > 1))  # the rest of the second time is lost
@@ -65,9 +65,9 @@ async def test_equal_metrics_are_written_once_and_faults_stop_no_later_ones(
 async def test_metrics_that_are_read_contain_all_before_but_the_servers_own_work() -> None:
     metrics = Metrics()
     with uncounted():
-        metrics.observations.image("classify", "ok", [{"fetch": 1.0}])
-        metrics.observations.request("POST", "/classify", 200, 1.0)
-    metrics.observations.image("filter", "ok", [])
+        metrics.on_image("classify", "ok", [{"fetch": 1.0}])
+        metrics.on_request("POST", "/classify", 200, 1.0)
+    metrics.on_image("filter", "ok", [])
     text = generate_latest(metrics.snapshot()).decode()
     assert 'darkroom_images_total{operation="filter",outcome="ok"} 1.0' in text
     assert 'operation="classify"' not in text
