@@ -1,9 +1,10 @@
 """The Open Inference Protocol, version 2, at `/v2`, which clients of KServe and Triton speak."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from app.admission import Permit
@@ -25,7 +26,6 @@ from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_docume
 from app.service import Service, ServiceOf, missing, service_of
 from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, Unavailable, UnsupportedMedia
-from models.networks.served import Model
 from models.version import VERSION
 
 
@@ -76,30 +76,24 @@ async def infer(request: Request) -> Response:
     if is_stream(request.headers.get("content-type", "")):
         raise UnsupportedMedia("an inference request is application/json or octets, no stream")
     names = request.path_params
-    networks = service.computing().networks
-    model = model_named(networks, names["model"], names.get("version"))
-    if model.served.model is None:
+    model = model_named(service.computing().networks, names["model"], names.get("version"))
+    weights = model.served.model
+    if weights is None:
         raise missing(model.served)
+    permit, timings = permit_of(request), Timings()
     try:
-        return await _answered(request, service, model, model.served.model, began)
+        with timings.measure("intake"):
+            reading = collect(request, permit, service.settings, model)
+            asked = await before(permit.deadline, reading)
+        if service.pipeline.spans is not None:
+            service.pipeline.spans.stages(timings)
+        found = await answers_of(service, permit, asked, began, departure_of(request.scope))
+        accepts = request.headers.get("accept-encoding", "")
+        style = InferenceStyle(model, weights, asked, timings, accepts)
+        response = await inference_reply(found, style)
     except ServiceError:
         note(service, model, began, [], failed=True)
         raise
-
-
-async def _answered(
-    request: Request, service: Service, model: InferenceModel, weights: Model, began: float
-) -> Response:
-    """Answer a request for a model that has weights; it `began` at this moment."""
-    permit, timings = permit_of(request), Timings()
-    with timings.measure("intake"):
-        reading = collect(request, permit, service.settings, model)
-        asked = await before(permit.deadline, reading)
-    if service.pipeline.spans is not None:
-        service.pipeline.spans.stages(timings)
-    found = await answers_of(service, permit, asked, began, departure_of(request.scope))
-    accepts = request.headers.get("accept-encoding", "")
-    response = await inference_reply(found, InferenceStyle(model, weights, asked, timings, accepts))
     note(service, model, began, found, failed=response.status_code != 200)
     return response
 
@@ -149,15 +143,27 @@ async def statistics(service: ServiceOf) -> Response:
     return _statistics(service, models_of(service.computing().networks))
 
 
-@router.get("/v2/models/{model}/versions/{version}/ready", include_in_schema=False)
-@router.get(
-    "/v2/models/{model}/ready",
-    operation_id="v2_model_ready",
-    responses=OF_MODEL,
-)
-async def model_ready(service: ServiceOf, model: str, version: str | None = None) -> Response:
+async def _model(service: ServiceOf, model: str, version: str | None = None) -> InferenceModel:
+    return model_named(service.computing().networks, model, version)
+
+
+ModelOf = Annotated[InferenceModel, Depends(_model)]
+
+
+def _of_model(operation_id: str, ending: str = "") -> Callable[[Any], Any]:
+    """Return the decorator of an endpoint of a model, whose path may name a version."""
+    path, version = "/v2/models/{model}", "/versions/{version}"
+
+    def add(endpoint: Any) -> Any:
+        router.get(path + version + ending, include_in_schema=False)(endpoint)
+        return router.get(path + ending, operation_id=operation_id, responses=OF_MODEL)(endpoint)
+
+    return add
+
+
+@_of_model("v2_model_ready", "/ready")
+async def model_ready(service: ServiceOf, found: ModelOf) -> Response:
     """Answer 200 if the model has weights and the server is ready."""
-    found = _model(service, model, version)
     if found.served.model is None:
         raise missing(found.served)
     if not is_ready(service):
@@ -165,15 +171,10 @@ async def model_ready(service: ServiceOf, model: str, version: str | None = None
     return JSONResponse({"name": found.name, "ready": True})
 
 
-@router.get("/v2/models/{model}/versions/{version}/config", include_in_schema=False)
-@router.get(
-    "/v2/models/{model}/config",
-    operation_id="v2_model_config",
-    responses=OF_MODEL,
-)
-async def configuration(service: ServiceOf, model: str, version: str | None = None) -> Response:
+@_of_model("v2_model_config", "/config")
+async def configuration(service: ServiceOf, found: ModelOf) -> Response:
     """Describe a model as the configuration of Triton does."""
-    found, settings = _model(service, model, version), service.settings
+    settings = service.settings
     return JSONResponse(
         {
             "name": found.name,
@@ -194,22 +195,15 @@ async def configuration(service: ServiceOf, model: str, version: str | None = No
     )
 
 
-@router.get("/v2/models/{model}/versions/{version}/stats", include_in_schema=False)
-@router.get(
-    "/v2/models/{model}/stats",
-    operation_id="v2_model_statistics",
-    responses=OF_MODEL,
-)
-async def model_statistics(service: ServiceOf, model: str, version: str | None = None) -> Response:
+@_of_model("v2_model_statistics", "/stats")
+async def model_statistics(service: ServiceOf, found: ModelOf) -> Response:
     """Count the requests of a model that this process has answered, and their times."""
-    return _statistics(service, [_model(service, model, version)])
+    return _statistics(service, [found])
 
 
-@router.get("/v2/models/{model}/versions/{version}", include_in_schema=False)
-@router.get("/v2/models/{model}", operation_id="v2_model", responses=OF_MODEL)
-async def metadata(service: ServiceOf, model: str, version: str | None = None) -> Response:
+@_of_model("v2_model")
+async def metadata(found: ModelOf) -> Response:
     """Describe the inputs and outputs of a model, and name its version."""
-    found = _model(service, model, version)
     return JSONResponse(
         {
             "name": found.name,
@@ -226,10 +220,6 @@ async def metadata(service: ServiceOf, model: str, version: str | None = None) -
 async def index(service: ServiceOf) -> Response:
     """List all models, with the reason if a model has no weights."""
     return JSONResponse([_indexed(each) for each in models_of(service.computing().networks)])
-
-
-def _model(service: Service, name: str, version: str | None) -> InferenceModel:
-    return model_named(service.computing().networks, name, version)
 
 
 def is_ready(service: Service) -> bool:

@@ -85,7 +85,8 @@ PROBLEMS: Responses = {
 NOT_FOUND: Responses = {404: described_problem("There is no such filter; GET /filters lists them")}
 
 OF_IMAGES: Responses = PROBLEMS | {
-    304: _ETAG | {"description": "If-None-Match names the ETag of the answer; nothing was computed"},
+    304: _ETAG
+    | {"description": "If-None-Match names the ETag of the answer; nothing was computed"},
     406: described_problem("No format that Accept allows can be made"),
     413: described_problem("The body, a file or the number of images is over its limit"),
     415: described_problem("Not an image of a format that is read, or another Content-Type"),
