@@ -112,13 +112,12 @@ class Refusal:
     seconds: int | None = None
 
     @classmethod
-    def of(cls, error: ServiceError, detail: str | None = None) -> "Refusal":
-        """Return the refusal for an error, perhaps with another text."""
+    def of(cls, error: ServiceError) -> "Refusal":
+        """Return the refusal for an error."""
         code = _CODES.get(error.status, grpc.StatusCode.INVALID_ARGUMENT)
         if isinstance(error, Overloaded):
             code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        text = error.detail if detail is None else detail
-        return cls(code, shortened(text, LONGEST_DETAIL), retry_after(error))
+        return cls(code, shortened(error.detail, LONGEST_DETAIL), retry_after(error))
 
     @property
     def metadata(self) -> Metadata:

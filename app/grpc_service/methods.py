@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from app.admission import Permit
 from app.admission.clients import client_of
 from app.admission.semaphore import FairSemaphore
-from app.grpc_service.calls import SLOTS, Refusal, message_of, refused
+from app.grpc_service.calls import SLOTS, message_of
 from app.grpc_service.messages import message_class
 from app.http.request import before, departure_of
 from app.intake.body import BodyReader
@@ -121,11 +121,10 @@ async def infer(request: Request) -> Response:
     except ServiceError:
         note(service, model, began, [], failed=True)
         raise
-    failure = None if asked.takes_errors else failure_of(found)
+    failure = failure_of(asked, found)
     note(service, model, began, found, failed=failure is not None)
     if failure is not None:
-        worst, text = failure
-        return refused(request.scope, Refusal.of(worst, text), worst.status)
+        raise failure
     style = InferenceStyle(model, weights, asked, timings)
     if len(found) * style.model.width > MANY_LABELS:
         return Response(await asyncio.to_thread(_written, found, style))

@@ -6,7 +6,7 @@ are validated by the models that declare them, so that all their errors are answ
 
 import math
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Match
 
 from models.api.schemas import EncodingOptions, Problem
 from models.domain.errors import (
@@ -32,6 +32,9 @@ TYPE_PREFIX = "urn:darkroom:problem:"
 
 EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"),)
 """Headers that every answer has, also those with which a connection refuses a request."""
+
+METHODS = ("DELETE", "GET", "POST")
+"""The methods that routes take; each path that takes GET takes HEAD, too."""
 
 INFERENCE = "/v2"
 """The path of the Open Inference Protocol, whose errors are `{"error": "…"}`."""
@@ -89,7 +92,8 @@ def answer(error: ServiceError, request: Request | None = None) -> Response:
     if seconds := retry_after(error):
         headers["Retry-After"] = str(seconds)
     if request is not None and is_inference(request):
-        return inference_error(error.detail, error.status, headers)
+        told = {"error": shortened(error.detail, LONGEST_MESSAGE)}
+        return JSONResponse(told, error.status, headers)
     body = problem(error, request).model_dump_json(exclude_none=True)
     return Response(body, error.status, headers, MEDIA_TYPE)
 
@@ -98,11 +102,6 @@ def is_inference(request: Request) -> bool:
     """Return whether a request is one of the Open Inference Protocol, with errors of its own."""
     path: str = request.scope["path"]
     return path == INFERENCE or path.startswith(INFERENCE + "/")
-
-
-def inference_error(detail: str, status: int, headers: Mapping[str, str]) -> Response:
-    """Return an error as the Open Inference Protocol has it."""
-    return JSONResponse({"error": shortened(detail, LONGEST_MESSAGE)}, status, headers)
 
 
 def retry_after(error: ServiceError) -> int | None:
@@ -134,7 +133,7 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["Allow"] = ", ".join(allowed(request))
+            headers["Allow"] = ", ".join(allowed(request)).replace("GET", "GET, HEAD")
         status = error.status_code
         code = HTTP_CODES.get(status, OTHER_CODE)
         same = {"status": status, "code": code, "title": HTTPStatus(status).phrase}
@@ -145,9 +144,8 @@ def install(app: FastAPI) -> None:
 
     async def validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        errors = [FieldError(_path(e["loc"][1:]), e["msg"], e.get("input")) for e in error.errors()]
-        detail = f"{errors[0].path}: {errors[0].message}"
-        return answer(InvalidParameter(detail, errors), request)
+        found: list[Any] = [{**e, "loc": e["loc"][1:]} for e in error.errors()]
+        return answer(invalid(found), request)
 
     app.add_exception_handler(ServiceError, service_error)
     app.add_exception_handler(HTTPException, http_error)
@@ -155,25 +153,13 @@ def install(app: FastAPI) -> None:
 
 
 def allowed(request: Request) -> list[str]:
-    """Return the methods of all routes at the request's path; the framework names one route's."""
-    methods: set[str] = set()
-    for route in routes(request.app.routes):
-        match, _ = route.matches(request.scope)
-        if match is not Match.NONE:
-            methods |= getattr(route, "methods", None) or set()
-    if "GET" in methods:
-        methods.add("HEAD")
-    return sorted(methods)
-
-
-def routes(given: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """Yield all routes, also those of included routers."""
-    for route in given:
-        included = getattr(route, "original_router", None)
-        if included is None:
-            yield route
-        else:
-            yield from routes(included.routes)
+    """Return the methods that the request's path takes; the framework names those of one route."""
+    asked = ({**request.scope, "method": method} for method in METHODS)
+    return [
+        each["method"]
+        for each in asked
+        if any(route.matches(each)[0] is Match.FULL for route in request.app.routes)
+    ]
 
 
 def _detail(error: HTTPException, path: str, allow: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -17,7 +17,6 @@ from starlette.types import Receive, Scope, Send
 from app.archives.zip_writer import ZipWriter
 from app.http.negotiation import EVENTS, IMAGE, JSON, MULTIPART, ZIP
 from app.http.problems import answer as problem_response
-from app.intake.wanted import Parts, Version, Wanted
 from app.pipeline.results.encoded_files import EncodedFile
 from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
 from app.pipeline.results.timings import Timings, server_timing
@@ -27,7 +26,6 @@ from models.api.schemas import ModelRecord, Record, Reply
 from models.domain.errors import Cancelled, ServiceError
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
-from workers.filters.base import SPEC_VERSION
 
 PIECE = 1 << 18
 """Largest number of bytes that are sent at a time. A connection whose client does not read buffers
@@ -44,8 +42,8 @@ class Closing(Protocol):
         """Release the resources that are held."""
 
 
-class StreamedBody(Response):
-    """A response whose content is generated while it is sent.
+class StreamedBody(StreamingResponse):
+    """A response whose content is generated while it is sent, in pieces of at most PIECE bytes.
 
     `source` yields the answers that the content is made of. It is closed when the sending ends, for
     whatever reason, so that no work continues for a client that has left. `counted` says that no
@@ -61,48 +59,43 @@ class StreamedBody(Response):
         *,
         counted: bool = False,
     ) -> None:
-        self.status_code = 200
-        self.media_type = media_type
-        self.background = None
-        self.init_headers(headers)
-        self.content = content
+        self.pieces = _pieces(content)
+        super().__init__(self.pieces, 200, headers, media_type)
         self.counted = counted
         self._source = source
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Send the headers, then the content in pieces, as fast as the client reads them."""
         try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                }
-            )
-            async with aclosing(self.pieces()) as pieces:
-                async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            async with aclosing(self.pieces):
+                await self.stream_response(send)
         except Cancelled:  # the client has left, or it read so slowly that its answer was dropped
             raise ClientDisconnect from None
         finally:
             if self._source is not None:
                 await self._source.aclose()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the content in pieces of at most PIECE bytes."""
-        async with aclosing(self.content) as chunks:
-            async for chunk in chunks:
-                for start in range(0, len(chunk), PIECE):
-                    yield bytes(chunk[start : start + PIECE])
 
 
-def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> Response:
-    """Return a response of known length; large files are sent in pieces."""
-    if file.size <= PIECE:
-        return Response(file.read(), headers=headers, media_type=media_type)
-    sized = headers | {"Content-Length": str(file.size)}
-    return StreamedBody(in_turns(pieces_of(file)), sized, media_type, counted=True)
+async def _pieces(content: Body) -> AsyncGenerator[bytes, None]:
+    async with aclosing(content) as chunks:
+        async for chunk in chunks:
+            for start in range(0, len(chunk), PIECE):
+                yield bytes(chunk[start : start + PIECE])
+
+
+def sized(
+    pieces: Iterable[bytes],
+    size: int,
+    headers: Mapping[str, str],
+    media_type: str,
+    *,
+    counted: bool = False,
+) -> Response:
+    """Return a response of known length; large ones are sent in pieces."""
+    if size <= PIECE:
+        return Response(b"".join(pieces), headers=headers, media_type=media_type)
+    known = {**headers, "Content-Length": str(size)}
+    return StreamedBody(in_turns(pieces), known, media_type, counted=counted)
 
 
 def pieces_of(file: EncodedFile) -> Iterator[bytes]:
@@ -151,30 +144,13 @@ class Rendering:
         )
 
 
-def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
-    """Return the headers that every form of an answer has.
-
-    Filtered images depend on the definition of the filters and on Accept; labels, on the weights.
-    """
-    headers = {}
-    if isinstance(wanted, Version | Parts):
-        headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
-    if model is not None:
-        network = f"; network={model.network}" if model.network else ""
-        labels = f"labels={model.label_set}{network}"
-        headers["X-Model"] = f"{model.name}; sha256={model.sha256}; {labels}"
-    return headers
-
-
 async def render(answers: Answers, form: str, rendering: Rendering) -> Response:
     """Return the response: `form` is JSON, IMAGE or one of STREAMS.
 
     JSON and IMAGE await all answers here; streams take them while the response is sent.
     """
-    if form == JSON:
-        return await json_reply(answers, rendering)
-    if form == IMAGE:
-        return await image_reply(answers, rendering)
+    if form in (JSON, IMAGE):
+        return await whole_reply(answers, form, rendering)
     headers, kind = dict(rendering.headers), form
     if form == ZIP:
         headers["Content-Disposition"] = 'attachment; filename="darkroom.zip"'
@@ -197,39 +173,28 @@ MANY_LABELS = 2000
 That takes some milliseconds."""
 
 
-async def json_reply(answers: Answers, rendering: Rendering) -> Response:
-    """Return all records as one JSON object, in the order of the images.
+async def whole_reply(answers: Answers, form: str, rendering: Rendering) -> Response:
+    """Return the bytes of the only image, or all records as JSON in the order of the images.
 
     One image that fails is answered with the status of its own error.
     """
     found = sorted([each async for each in answers], key=lambda each: each.item.index)
-    if len(found) == 1 and isinstance(found[0].outcome, ServiceError):
-        return problem_response(found[0].outcome, rendering.request)
-    inline = InlineImages()
-    large = sum(_n_labels(each) for each in found) > MANY_LABELS
-    if large:
-        text = await asyncio.to_thread(_written, found, rendering, inline)
-    else:
-        text = _written(found, rendering, inline)
+    first = found[0].outcome
+    if len(found) == 1 and isinstance(first, ServiceError):
+        return problem_response(first, rendering.request)
     timing = server_timing([rendering.intake, *(t for each in found for t in each.all_stages)])
     headers = rendering.headers | {"Server-Timing": timing}
     if not any(_failed(each) for each in found):
         headers |= rendering.good_headers
-    if (size := inline.size(text)) <= PIECE:
-        return Response(b"".join(inline.pieces(text)), headers=headers, media_type=JSON)
-    sized = headers | {"Content-Length": str(size)}
-    return StreamedBody(in_turns(inline.pieces(text)), sized, JSON)
-
-
-async def image_reply(answers: Answers, rendering: Rendering) -> Response:
-    """Return the bytes of the only image, or its error."""
-    (found,) = [each async for each in answers]
-    if not isinstance(found.outcome, EncodedImage):
-        assert isinstance(found.outcome, ServiceError)
-        return problem_response(found.outcome, rendering.request)
-    timing = server_timing([rendering.intake, found.stages])
-    headers = {**rendering.headers, "Server-Timing": timing, **rendering.good_headers}
-    return whole_body(found.outcome.file, headers, found.outcome.format.media_type)
+    if form == IMAGE and isinstance(first, EncodedImage):
+        file, kind = first.file, first.format.media_type
+        return sized(pieces_of(file), file.size, headers, kind, counted=True)
+    inline = InlineImages()
+    if sum(_n_labels(each) for each in found) > MANY_LABELS:
+        text = await asyncio.to_thread(_written, found, rendering, inline)
+    else:
+        text = _written(found, rendering, inline)
+    return sized(inline.pieces(text), inline.size(text), headers, JSON)
 
 
 def _failed(answer: Answer) -> bool:

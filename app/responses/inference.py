@@ -4,20 +4,21 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from fastapi import Request
 from fastapi.responses import Response
 from numpy.typing import NDArray
 
 from app.http.negotiation import JSON
-from app.http.problems import inference_error, retry_after, shortened
+from app.http.problems import answer, shortened
 from app.intake.inference import ERROR, SCORES, InferenceModel, InferenceRequest, WantedOutput
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings, server_timing
-from app.responses.answers import MANY_LABELS, PIECE, StreamedBody, in_turns
+from app.responses.answers import MANY_LABELS, sized
 from models.api.schemas import ModelRecord
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
@@ -126,21 +127,24 @@ Libraries ask for every coding that they know by default, and tensors of floats 
 class InferenceStyle:
     """The values with which the answers of an inference request are written.
 
-    `intake` is the time that reading the request took, `accepts` the header Accept-Encoding.
+    `intake` is the time that reading the request took.
     """
 
     model: InferenceModel
     weights: Model
     asked: InferenceRequest
     intake: Timings
-    accepts: str = ""
 
 
-async def inference_reply(answers: Sequence[Answer], style: InferenceStyle) -> Response:
+async def inference_reply(
+    request: Request, answers: Sequence[Answer], style: InferenceStyle
+) -> Response:
     """Return all outputs, or an error if images failed and the request takes no errors of them."""
     headers = {"Server-Timing": server_timing([style.intake, *(a.stages for a in answers)])}
-    if not style.asked.takes_errors and (failure := failure_of(answers)):
-        return _failure(*failure, headers)
+    if failure := failure_of(style.asked, answers):
+        response = answer(failure, request)
+        response.headers.update(headers)
+        return response
     if len(answers) * style.model.width > MANY_LABELS:
         head, tail = await asyncio.to_thread(_written, answers, style)
     else:
@@ -149,14 +153,11 @@ async def inference_reply(answers: Sequence[Answer], style: InferenceStyle) -> R
     if any(each.binary for each in style.asked.outputs):
         media_type = _OCTETS
         headers[HEADER] = str(len(head))
-    compress = _COMPRESS.get(style.accepts.strip().lower())
-    if compress is not None:
-        headers |= {"Content-Encoding": style.accepts.strip().lower(), "Vary": "Accept-Encoding"}
-        body = await asyncio.to_thread(compress, body)
-    if len(body) <= PIECE:
-        return Response(body, headers=headers, media_type=media_type)
-    headers["Content-Length"] = str(len(body))
-    return StreamedBody(in_turns([body]), headers, media_type)
+    coding = request.headers.get("accept-encoding", "").strip().lower()
+    if coding in _COMPRESS:
+        headers |= {"Content-Encoding": coding, "Vary": "Accept-Encoding"}
+        body = await asyncio.to_thread(_COMPRESS[coding], body)
+    return sized([body], len(body), headers, media_type)
 
 
 def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, bytes]:
@@ -204,16 +205,18 @@ def reply_parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str
     }
 
 
-def failure_of(answers: Sequence[Answer]) -> tuple[ServiceError, str] | None:
-    """Return the error with the highest status and a text about all, None if no image failed."""
+def failure_of(asked: InferenceRequest, answers: Sequence[Answer]) -> ServiceError | None:
+    """Return the error with the highest status, with a text about all failed images.
+
+    None if no image failed, or if the request takes the errors of its images.
+    """
     failed = [
         (each.item.index, each.outcome)
         for each in answers
         if isinstance(each.outcome, ServiceError)
     ]
-    if not failed:
+    if asked.takes_errors or not failed:
         return None
-    worst = max((error for _, error in failed), key=lambda error: error.status)
     each = LONGEST_REASONS // min(len(failed), MOST_NAMED)
     reasons = "; ".join(
         f"{index}: {error.code}, {shortened(error.detail, each)}"
@@ -224,10 +227,7 @@ def failure_of(answers: Sequence[Answer]) -> tuple[ServiceError, str] | None:
         f"{len(failed)} of {len(answers)} images failed, by index: {reasons}{more}. "
         "Ask for the output ERROR to get the results of the others"
     )
-    return worst, text
-
-
-def _failure(worst: ServiceError, text: str, headers: Mapping[str, str]) -> Response:
-    seconds = retry_after(worst)
-    again = {} if seconds is None else {"Retry-After": str(seconds)}
-    return inference_error(text, worst.status, {**headers, **again})
+    worst = max((error for _, error in failed), key=lambda error: error.status)
+    told = type(worst).__new__(type(worst))  # some errors have constructors of their own
+    vars(told).update(vars(worst), detail=text)
+    return told

@@ -42,27 +42,27 @@ class InlineImages:
 
     def size(self, text: bytes) -> int:
         """Return the number of bytes of all `pieces` together."""
-        if not self._images:
-            return len(text)
-        marks = _MARKS.finditer(text)
-        return len(text) + sum((self._image(m).size + 2) // 3 * 4 - len(m[0]) for m in marks)
+        return sum(
+            len(part) if isinstance(part, bytes) else (part.size + 2) // 3 * 4
+            for part in self._parts(text)
+        )
 
     def pieces(self, text: bytes) -> Iterator[bytes]:
         """Yield the text with base64 in place of the marks."""
+        for part in self._parts(text):
+            if isinstance(part, bytes):
+                yield part
+            else:
+                for start in range(0, part.size, PIECE):
+                    yield base64.b64encode(part.read(start, PIECE))
+
+    def _parts(self, text: bytes) -> Iterator[bytes | EncodedFile]:
+        """Yield the text between the marks, and the images of the marks."""
         if not self._images:
             yield text  # there are no marks to search for
             return
-        place = 0
-        for mark in _MARKS.finditer(text):
-            yield text[place : mark.start()]
-            place = mark.end()
-            file = self._image(mark)
-            for start in range(0, file.size, PIECE):
-                yield base64.b64encode(file.read(start, PIECE))
-        yield text[place:]
-
-    def _image(self, mark: re.Match[bytes]) -> EncodedFile:
-        return self._images[int(mark[1])]
+        for number, part in enumerate(_MARKS.split(text)):
+            yield self._images[int(part)] if number % 2 else part
 
 
 @dataclass(frozen=True, slots=True)

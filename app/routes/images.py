@@ -51,7 +51,7 @@ from app.intake.wanted import (
     versions_of,
 )
 from app.pipeline.results.timings import Timings
-from app.responses.answers import Rendering, StreamedBody, headers_of, json_lines, render
+from app.responses.answers import Rendering, StreamedBody, json_lines, render
 from app.responses.records import VectorStyle
 from app.routes.entity_tags import caching_headers, tagged, wants_tag
 from app.routes.image_route import ImageRoute, client_name, permit_of
@@ -73,6 +73,7 @@ from models.domain.errors import (
     TooLarge,
     WeightsMissing,
 )
+from workers.filters.base import SPEC_VERSION
 from workers.operations import Classify
 
 CheckParts = Callable[[int], None]
@@ -274,14 +275,18 @@ def _rendering(
     """Return the values with which the answers of a request are rendered."""
     network = asked.network
     model = None if network is None else service.computing().chosen(network).model
-    record, labels = (None, None)
+    record, labels, headers = None, None, dict[str, str]()
+    if isinstance(asked.wanted, Version | Parts):  # images depend on the filters and on Accept
+        headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
     if model is not None:
         record, labels = model.record_for("model" in options), model.labels
+        named = f"; network={record.network}" if record.network else ""
+        weights = f"{record.name}; sha256={record.sha256}; labels={record.label_set}{named}"
+        headers["X-Model"] = weights
     names: list[str] = []
     if form in (ZIP, MULTIPART):
         in_archive = ImageNames()
         names = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
-    headers = headers_of(asked.wanted, record)
     good = caching_headers(form, service.settings)
     return Rendering(
         request, headers, timings, record, labels, VectorStyle.of(options), good, names

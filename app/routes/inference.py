@@ -88,9 +88,8 @@ async def infer(request: Request) -> Response:
         if service.pipeline.spans is not None:
             service.pipeline.spans.stages(timings)
         found = await answers_of(service, permit, asked, began, departure_of(request.scope))
-        accepts = request.headers.get("accept-encoding", "")
-        style = InferenceStyle(model, weights, asked, timings, accepts)
-        response = await inference_reply(found, style)
+        style = InferenceStyle(model, weights, asked, timings)
+        response = await inference_reply(request, found, style)
     except ServiceError:
         note(service, model, began, [], failed=True)
         raise

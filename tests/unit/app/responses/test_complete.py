@@ -43,7 +43,7 @@ def test_a_large_image_leaves_a_stream_in_pieces(form: str) -> None:
     async def scenario() -> list[int]:
         reply = await render(run(answered, [0], Departure()), form, rendering())
         assert isinstance(reply, StreamedBody)
-        return [len(piece) async for piece in reply.pieces()]
+        return [len(piece) async for piece in reply.pieces]
 
     sizes = asyncio.run(scenario())
     assert PIECE // 4 <= max(sizes) <= PIECE
@@ -61,7 +61,7 @@ def test_an_answer_that_moves_to_disk_while_it_is_sent_is_the_same(form: str) ->
 
         reply = await render(run(work, [0], Departure()), form, rendering())
         assert isinstance(reply, StreamedBody)
-        pieces = reply.pieces()
+        pieces = reply.pieces
         sent = bytes(await anext(pieces))
         if files.moving is not None:
             await files.moving

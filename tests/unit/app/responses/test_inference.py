@@ -3,12 +3,12 @@
 import gzip
 import json
 import zlib
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from fastapi import Request, Response
 
 from app.http.problems import LONGEST_MESSAGE
 from app.intake.inference import WantedOutput
@@ -44,12 +44,19 @@ def vector(*values: float) -> Vector:
 ANSWERS = [answer(0, vector(1, 3, 2)), answer(1, BAD), answer(2, vector(0, 0, 0))]
 
 
-def style(*outputs: WantedOutput, takes_errors: bool = True, accepts: str = "") -> InferenceStyle:
+def style(*outputs: WantedOutput, takes_errors: bool = True) -> InferenceStyle:
     record = ModelRecord.model_validate(RECORD)
     model: Any = SimpleNamespace(name="m", version="v", width=3)
     weights: Any = SimpleNamespace(record=record, labels=LABELS)
     asked: Any = SimpleNamespace(outputs=outputs, takes_errors=takes_errors, id="id")
-    return InferenceStyle(model, weights, asked, Timings(), accepts)
+    return InferenceStyle(model, weights, asked, Timings())
+
+
+async def replied(answers: list[Answer], wanted: InferenceStyle, accepts: str = "") -> Response:
+    """Return the response to a request with this Accept-Encoding header."""
+    headers = [(b"accept-encoding", accepts.encode())]
+    request = Request({"type": "http", "path": "/v2/models/m/infer", "headers": headers})
+    return await inference_reply(request, answers, wanted)
 
 
 def test_values_are_rows_and_a_failed_image_has_none() -> None:
@@ -80,7 +87,7 @@ def test_texts_behind_the_json_follow_their_lengths() -> None:
 
 async def test_an_answer_names_its_weights_and_times() -> None:
     outputs = (WantedOutput("LOGITS", binary=False), WantedOutput("ERROR", binary=True))
-    response = await inference_reply(ANSWERS, style(*outputs))
+    response = await replied(ANSWERS, style(*outputs))
     length = int(response.headers[HEADER])
     reply = json.loads(bytes(response.body)[:length])
     assert (reply["model_name"], reply["model_version"], reply["id"]) == ("m", "v", "id")
@@ -103,26 +110,26 @@ async def test_an_answer_is_compressed_if_one_coding_is_asked_for(
 ) -> None:
     assert callable(unpacked)
     wanted = style(WantedOutput("LOGITS", binary=True))
-    plain = await inference_reply(ANSWERS, wanted)
-    packed = await inference_reply(ANSWERS, replace(wanted, accepts=coding))
+    plain = await replied(ANSWERS, wanted)
+    packed = await replied(ANSWERS, wanted, coding)
     assert packed.headers["Content-Encoding"] == coding
     assert unpacked(packed.body) == plain.body
-    several = await inference_reply(ANSWERS, replace(wanted, accepts="gzip, deflate, br"))
+    several = await replied(ANSWERS, wanted, "gzip, deflate, br")
     assert "Content-Encoding" not in several.headers
 
 
 async def test_a_request_that_takes_no_errors_fails_with_the_highest_status() -> None:
     wanted = style(WantedOutput("LOGITS", binary=True), takes_errors=False)
     failed = [answer(0, BAD), answer(1, DeadlineExceeded("late")), answer(2, vector(1, 1, 1))]
-    response = await inference_reply(failed, wanted)
+    response = await replied(failed, wanted)
     assert response.status_code == 504
     text = json.loads(bytes(response.body))["error"]
     assert "2 of 3 images failed, by index: 0: undecodable" in text
     busy = [answer(0, Overloaded("busy", retry_after=3.2))]
-    response = await inference_reply(busy, wanted)
+    response = await replied(busy, wanted)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "4")
     many = [answer(n, BAD) for n in range(60)]
-    response = await inference_reply(many, wanted)
+    response = await replied(many, wanted)
     assert "and 50 more" in json.loads(bytes(response.body))["error"]
 
 
@@ -134,9 +141,10 @@ def test_reasons_end_after_whole_words(n: int) -> None:
     reason = f"{REASON}; convert the image to one of them, and send it again as it is"
     words = {word.strip(":;,") for word in reason.split()}
     error = Undecodable(reason)
-    found = failure_of([Answer(Item(each, error), error, Timings()) for each in range(n)])
+    asked = style(takes_errors=False).asked
+    found = failure_of(asked, [Answer(Item(each, error), error, Timings()) for each in range(n)])
     assert found is not None
-    _, text = found
+    text = found.detail
     assert len(text) <= LONGEST_MESSAGE
     assert text.endswith("Ask for the output ERROR to get the results of the others")
     if n == 1:

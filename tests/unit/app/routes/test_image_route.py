@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from app.admission.permits import Admission, Amount, Limits
 from app.pipeline.results.encoded_files import EncodedFile
-from app.responses.answers import PIECE, StreamedBody, whole_body
+from app.responses.answers import PIECE, StreamedBody, pieces_of, sized
 from app.routes import image_route
 from app.routes.image_route import ImageRoute
 from models.settings import Settings
@@ -36,7 +36,8 @@ async def streamed(request: Request) -> Response:
 
 async def filed(request: Request) -> Response:
     await request.body()
-    return whole_body(EncodedFile(bytes(PIECE + 1)), {}, "image/png")
+    file = EncodedFile(bytes(PIECE + 1))
+    return sized(pieces_of(file), file.size, {}, "image/png", counted=True)
 
 
 @pytest.fixture(autouse=True)
