@@ -99,14 +99,19 @@ class Service:
     """The jobs of the data folder; None if there is no such setting."""
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock for making thumbnails, one at a time: several would occupy all threads."""
-    bodies: dict[str, tuple[object, bytes]] = field(default_factory=dict)
-    """Bodies that are made once, by name, each with the value that it was made of."""
+    listed: tuple[object, bytes] = (None, b"")
+    """The networks that `GET /models` was asked for last, and its body for them."""
     inference: InferenceStatistics = field(default_factory=InferenceStatistics)
     """The statistics of the Open Inference Protocol, of this process."""
     ending: list[Awaitable[None]] = field(default_factory=list)
     """Tasks that still use the parts when the server stops; the parts are stopped after them."""
     stopping: Event = field(default_factory=Event)
     """Set on SIGTERM: the server is not ready any more, but serves until the grace time ends."""
+
+    @property
+    def ready(self) -> bool:
+        """Return whether the server is not stopping and its worker works."""
+        return self.canary.readiness().ready and not self.stopping.is_set()
 
     @property
     def worker_lost(self) -> bool:

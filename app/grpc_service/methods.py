@@ -39,7 +39,7 @@ from app.pipeline.results.timings import Timings
 from app.responses.answers import MANY_LABELS
 from app.responses.inference import InferenceStyle, failure_of, output_tensor, reply_parameters
 from app.routes.image_route import ImageRoute, permit_of
-from app.routes.inference import EXTENSIONS, PLATFORM, answers_of, is_ready, note
+from app.routes.inference import EXTENSIONS, PLATFORM, answers_of, note
 from app.service import missing, service_of
 from models.domain.errors import MalformedRequest, ServiceError
 from models.networks.served import Model
@@ -67,7 +67,7 @@ async def server_live(_request: Request) -> Response:
 
 async def server_ready(request: Request) -> Response:
     """Say whether the server is not stopping and its worker works."""
-    return _answer("ServerReady", ready=is_ready(service_of(request)))
+    return _answer("ServerReady", ready=service_of(request).ready)
 
 
 async def server_metadata(_request: Request) -> Response:
@@ -80,7 +80,7 @@ async def model_ready(request: Request) -> Response:
     """Say whether a model has weights and the server is ready; raises NotFound."""
     found = await _model(request, "ModelReady")
     has_weights = found.served.model is not None
-    return _answer("ModelReady", ready=has_weights and is_ready(service_of(request)))
+    return _answer("ModelReady", ready=has_weights and service_of(request).ready)
 
 
 async def model_metadata(request: Request) -> Response:

@@ -5,7 +5,6 @@ Bodies are made once and kept, so repeated requests cost little.
 
 import asyncio
 import functools
-from collections.abc import Sequence
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -23,7 +22,7 @@ from models.api.catalogue import (
     ServedModel,
 )
 from models.networks.registry import NETWORKS
-from models.networks.served import Model, ServedNetwork
+from models.networks.served import Model
 from workers.filters.base import SPEC_VERSION
 from workers.filters.registry import FILTERS, describe
 
@@ -53,7 +52,7 @@ async def filters() -> Response:
 async def one_filter(name: str) -> Response:
     """Describe a filter."""
     _check(name)
-    return Response(_described(name), media_type=_JSON)
+    return Response(_body(_record(name)), media_type=_JSON)
 
 
 @router.get(
@@ -84,11 +83,6 @@ def _catalogue() -> bytes:
     return _body(FilterCatalogue(spec_version=SPEC_VERSION, filters=every))
 
 
-@functools.cache
-def _described(name: str) -> bytes:
-    return _body(_record(name))
-
-
 def _record(name: str) -> FilterRecord:
     group = FILTERS[name].__module__.rpartition(".")[2]  # the family of the filter
     more = {"group": group, "thumbnail": f"/filters/{name}/thumbnail"}
@@ -96,20 +90,17 @@ def _record(name: str) -> FilterRecord:
 
 
 def _models(service: Service) -> bytes:
-    """Return the body for the networks there are now; the last body is kept with their tuple."""
+    """Return the body for the networks there are now: those with weights.
+
+    `problem` is about the first without weights. The last body is kept with its networks.
+    """
     networks = service.computing().networks
-    kept = service.bodies.get("models")
-    if kept is None or kept[0] is not networks:
-        kept = service.bodies["models"] = (networks, _listed(networks))
-    return kept[1]
-
-
-def _listed(networks: Sequence[ServedNetwork]) -> bytes:
-    """Write the networks that have weights; `problem` is about the first without."""
-    problems = (each.problem or "no weights are loaded" for each in networks if each.model is None)
-    models = [_model(each.model) for each in networks if each.model is not None]
-    catalogue = ModelCatalogue(models=models, problem=next(problems, None))
-    return _body(catalogue, exclude_none=True)
+    if service.listed[0] is not networks:
+        lacking = (each.problem or "no weights are loaded" for each in networks if not each.model)
+        models = [_model(each.model) for each in networks if each.model is not None]
+        catalogue = ModelCatalogue(models=models, problem=next(lacking, None))
+        service.listed = networks, _body(catalogue, exclude_none=True)
+    return service.listed[1]
 
 
 def _model(model: Model) -> ServedModel:

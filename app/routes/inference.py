@@ -131,7 +131,7 @@ async def live() -> Response:
 @router.get("/v2/health/ready", operation_id="v2_ready")
 async def ready(service: ServiceOf) -> Response:
     """Answer 200 if the server is not stopping and its worker works, as `/readyz` does."""
-    if not is_ready(service):
+    if not service.ready:
         raise Unavailable("the server is not ready; GET /readyz?verbose says why")
     return JSONResponse({"live": True, "ready": True})
 
@@ -165,7 +165,7 @@ async def model_ready(service: ServiceOf, found: ModelOf) -> Response:
     """Answer 200 if the model has weights and the server is ready."""
     if found.served.model is None:
         raise missing(found.served)
-    if not is_ready(service):
+    if not service.ready:
         raise Unavailable("the server is not ready; GET /readyz?verbose says why")
     return JSONResponse({"name": found.name, "ready": True})
 
@@ -219,11 +219,6 @@ async def metadata(found: ModelOf) -> Response:
 async def index(service: ServiceOf) -> Response:
     """List all models, with the reason if a model has no weights."""
     return JSONResponse([_indexed(each) for each in models_of(service.computing().networks)])
-
-
-def is_ready(service: Service) -> bool:
-    """Return whether the server is not stopping and its worker works."""
-    return service.canary.readiness().ready and not service.stopping.is_set()
 
 
 def _described(tensor: TensorSpec) -> dict[str, Any]:

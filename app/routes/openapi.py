@@ -2,9 +2,10 @@
 
 import copy
 import json
+from functools import lru_cache
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
@@ -16,7 +17,6 @@ from app.intake.inference import HEADER as JSON_BYTES
 from app.intake.multipart import CHARSET
 from app.intake.stream import LENGTH_DELIMITED
 from app.routes.page import BESIDE_NAME
-from app.service import ServiceOf
 from models.api.schemas import (
     EncodingOptions,
     FilterOptions,
@@ -276,14 +276,15 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/openapi.json")
-async def openapi(request: Request, service: ServiceOf) -> Response:
+async def openapi(request: Request) -> Response:
     """Return the OpenAPI document."""
-    kept = service.bodies.get("openapi")
-    if kept is None:
-        document = complete(request.app.openapi())
-        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-        kept = service.bodies["openapi"] = (None, text.encode())
-    return Response(kept[1], media_type="application/json")
+    return Response(_written(request.app), media_type="application/json")
+
+
+@lru_cache(1)
+def _written(app: FastAPI) -> bytes:
+    """Return the document, which is written once, because that takes milliseconds."""
+    return json.dumps(complete(app.openapi()), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 # The Open Inference Protocol, version 2.

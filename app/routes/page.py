@@ -8,17 +8,17 @@ a script, a form for each operation that takes images.
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from app.http.negotiation import matches
-from app.service import ServiceOf
 
 FOLDER = Path(__file__).parents[1] / "page" / "static"
 
@@ -59,17 +59,20 @@ _files = StaticFiles(directory=FOLDER)
 
 @router.get("/")
 @router.get("/docs")
-async def page(request: Request, service: ServiceOf) -> Response:
+async def page(request: Request) -> Response:
     """Show the page where images are labelled and filtered, and the reference."""
-    kept = service.bodies.get("page")
-    if kept is None:
-        html = (FOLDER / INDEX).read_text().replace(_FORMS, forms(request.app.openapi())).encode()
-        kept = service.bodies["page"] = (f'"{hashlib.sha256(html).hexdigest()[:32]}"', html)
-    etag, body = str(kept[0]), kept[1]
+    etag, body = _completed(request.app)
     headers = _HEADERS | {"ETag": etag}
     if matches(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type="text/html")
+
+
+@lru_cache(1)
+def _completed(app: FastAPI) -> tuple[str, bytes]:
+    """Return the page with its forms, which is made once, and its ETag."""
+    html = (FOLDER / INDEX).read_text().replace(_FORMS, forms(app.openapi())).encode()
+    return f'"{hashlib.sha256(html).hexdigest()[:32]}"', html
 
 
 @router.get("/page/{name}")
@@ -91,33 +94,25 @@ BESIDE_NAME = "x-beside-name"
 
 
 def forms(document: Mapping[str, Any]) -> str:
-    """Return the forms alone, under the names of their endpoints, as a part of another page."""
-    found = (
-        (path, _form(path, operation))
-        for path, operations in document["paths"].items()
-        for operation in operations.values()
-    )
-    return "".join(
-        f"<section><h3>{escape(path[1:].capitalize())}</h3>{form}</section>"
-        for path, form in found
-        if form
-    )
+    """Return the forms alone, under the names of their endpoints, as a part of another page.
 
-
-def _form(path: str, operation: Mapping[str, Any]) -> str:
-    """Return a form with a file and the options that have a default or an example.
-
-    It is empty for an operation that takes no images as `files`, such as `POST /jobs`.
+    A form has a file, and the options that have a default or an example. An operation that takes
+    no images as `files`, such as `POST /jobs`, has none.
     """
-    body = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
-    if body is None or "files" not in body["schema"]["properties"]:
-        return ""
-    fields = "".join(_fields(body["schema"]["properties"]))
-    return (
-        f'<form action="{escape(path[1:])}" method="post" enctype="multipart/form-data">'
-        '<label>files <input type="file" name="files" multiple required></label>'
-        f"{fields}<button>Try it</button></form>"
-    )
+    made = ""
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            content = operation.get("requestBody", {}).get("content", {})
+            schema = content.get("multipart/form-data", {}).get("schema", {})
+            if "files" in schema.get("properties", {}):
+                name, fields = escape(path[1:]), "".join(_fields(schema["properties"]))
+                made += (
+                    f'<section><h3>{name.capitalize()}</h3><form action="{name}" method="post" '
+                    'enctype="multipart/form-data">'
+                    '<label>files <input type="file" name="files" multiple required></label>'
+                    f"{fields}<button>Try it</button></form></section>"
+                )
+    return made
 
 
 def _fields(properties: Mapping[str, Schema]) -> Iterator[str]:

@@ -72,22 +72,21 @@ class HumanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, and the traceback of an exception below it."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        level = styled(f"{record.levelname:8}", self._level(record.levelno), on=self._colours)
+        level, style = f"{record.levelname:8}", LEVELS.get(record.levelno, Style.BOLD)
+        line = f"{self._styled(time)} {self._styled(level, style)} {printable(record.getMessage())}"
         values = " ".join(
             f"{name}={_one_word(str(value))}"
             for name, value in vars(record).items()
             if name not in HIDDEN and not name.startswith("_")
         )
-        line = f"{styled(time, Style.DIM, on=self._colours)} {level} "
-        line += printable(record.getMessage())
         if values:
-            line += "  " + styled(printable(values), Style.DIM, on=self._colours)
+            line += "  " + self._styled(printable(values))
         if record.exc_info:
             line += "\n" + printable(self.formatException(record.exc_info), lines=True)
         return line
 
-    def _level(self, number: int) -> Style:
-        return LEVELS.get(number, Style.BOLD)
+    def _styled(self, text: str, style: Style = Style.DIM) -> str:
+        return styled(text, style, on=self._colours)
 
 
 def _one_word(value: str) -> str:
