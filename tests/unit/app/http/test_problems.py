@@ -34,8 +34,7 @@ def test_a_problem_of_many_long_errors_is_short() -> None:
 
 
 def test_what_was_given_is_shown_as_it_is_while_it_is_short() -> None:
-    shown_by_repr: tuple[object, ...] = ([1, "a", {"b": [None, 2.5]}], {"a": True}, b"x", 1.5)
-    for value in shown_by_repr:
+    for value in ([1, "a", {"b": [None, 2.5]}], {"a": True}, b"x", 1.5):
         assert given(value) == repr(value)
     for plain in ("text", 7, -(10**39), True):
         assert given(plain) == plain
@@ -95,11 +94,6 @@ def test_an_option_of_encoding_is_unknown_where_nothing_is_encoded() -> None:
     said = "quality: unknown option; there are top_k, function_to_apply"
     with pytest.raises(InvalidParameter, match=said):
         read(ClassifyOptions, {"quality": 70})
-
-
-def test_no_option_is_declared_twice_beside_those_of_encoding() -> None:
-    for each in (FilterOptions, ProcessOptions):
-        assert not each.model_fields.keys() & EncodingOptions.model_fields.keys()
 
 
 STRANGE = ["1_0", " 1", "1 ", "٣", "1e400", "NaN", "Infinity", "0x1", True, ""]

@@ -39,16 +39,14 @@ def test_the_client_s_deadline_is_capped_by_the_server() -> None:
         assert deadline.remaining(after) <= seconds <= deadline.remaining(before)
 
 
-def test_work_past_its_deadline_is_a_deadline_error() -> None:
-    async def scenario() -> None:
-        with pytest.raises(DeadlineExceeded):
-            await before(Deadline(0.0), asyncio.Event().wait())
-
-    asyncio.run(scenario())
+async def test_work_past_its_deadline_is_a_deadline_error() -> None:
+    with pytest.raises(DeadlineExceeded):
+        await before(Deadline(0.0), asyncio.Event().wait())
 
 
-def test_the_function_is_called_once_when_the_client_leaves() -> None:
+def test_the_function_is_called_once_when_the_client_leaves_unless_the_watch_was_ended() -> None:
     departure, called = Departure(), list[str]()
+    departure.watch(lambda: called.append("ended"))()
     departure.watch(lambda: called.append("left"))
     assert not called
     departure.happen()
@@ -56,26 +54,15 @@ def test_the_function_is_called_once_when_the_client_leaves() -> None:
     assert called == ["left"]
 
 
-def test_it_is_not_called_after_the_watch_was_ended() -> None:
+async def test_a_client_that_has_left_already_is_told_of_in_the_next_turn() -> None:
     departure, called = Departure(), list[str]()
-    departure.watch(lambda: called.append("left"))()
     departure.happen()
-    assert not called
-
-
-def test_a_client_that_has_left_already_is_told_of_in_the_next_turn() -> None:
-    async def scenario() -> None:
-        departure, called = Departure(), list[str]()
-        departure.happen()
-        departure.watch(lambda: called.append("left"))
-        assert not called  # the caller has not begun what this ends
-        await asyncio.sleep(0)
-        assert called == ["left"]
-        departure.watch(lambda: called.append("again"))()
-        await asyncio.sleep(0)
-        assert called == ["left"]
-
-    asyncio.run(scenario())
+    departure.watch(lambda: called.append("left"))
+    assert not called  # the caller has not begun what this ends
+    await asyncio.sleep(0)
+    departure.watch(lambda: called.append("again"))()
+    await asyncio.sleep(0)
+    assert called == ["left"]
 
 
 def test_a_request_has_the_departure_of_its_server() -> None:
@@ -84,53 +71,30 @@ def test_a_request_has_the_departure_of_its_server() -> None:
     assert departure_of({}) is not departure
 
 
-class Work:
-    """Work that goes on until it is cancelled, and then ends after one more turn."""
+@pytest.mark.parametrize("by_others", [False, True])
+async def test_work_ends_when_the_client_leaves_or_others_cancel_it(by_others: bool) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
 
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.ended = False
-
-    async def go_on(self) -> None:
-        self.begun.set()
+    async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
-            self.ended = True
-
-
-def test_work_ends_when_the_client_leaves() -> None:
-    async def scenario() -> None:
-        departure, work = Departure(), Work()
-        doing = asyncio.create_task(unless_left(departure, work.go_on()))
-        await work.begun.wait()
-        departure.happen()
-        with pytest.raises(Cancelled):
-            await doing
-        assert work.ended
-
-    asyncio.run(scenario())
-
-
-def test_work_that_is_cancelled_by_others_ends_as_cancelled() -> None:
-    async def scenario() -> None:
-        departure, work = Departure(), Work()
-        doing = asyncio.create_task(unless_left(departure, work.go_on()))
-        await work.begun.wait()
-        doing.cancel()
-        departure.happen()
-        with pytest.raises(asyncio.CancelledError):
-            await doing
-        assert work.ended
-
-    asyncio.run(scenario())
-
-
-def test_work_of_a_client_that_stays_has_its_result() -> None:
-    async def result() -> int:
-        return 5
+            ended.set()
 
     departure = Departure()
-    assert asyncio.run(unless_left(departure, result())) == 5
+    doing = asyncio.create_task(unless_left(departure, work()))
+    await begun.wait()
+    if by_others:
+        doing.cancel()
+    departure.happen()
+    with pytest.raises(asyncio.CancelledError if by_others else Cancelled):
+        await doing
+    assert ended.is_set()
+
+
+async def test_work_of_a_client_that_stays_has_its_result() -> None:
+    departure = Departure()
+    assert await unless_left(departure, asyncio.sleep(0, 5)) == 5
     departure.happen()  # it is watched no more

@@ -1,15 +1,22 @@
-"""The line and the metric of a request, and a request that the server cancels."""
+"""The line, the metric and the headers of a request, and a request that the server cancels."""
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
+import httpx
 import pytest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.main import create_app
+from app.routes import image_route
+from app.routes.image_route import ImageRoute
 from app.routes.middleware import LONGEST_PATH, OTHER, AccessLog
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms
+from models.domain.errors import Overloaded
+from models.settings import Settings
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
@@ -72,3 +79,33 @@ def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> 
             assert request.result()[0]["status"] == 503
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/classify", 503),  # admission refuses it
+        ("GET", "/classify", 405),
+        ("POST", "/classify/", 307),
+        ("POST", "/nowhere", 404),
+        ("GET", "/livez", 200),
+    ],
+)
+async def test_every_answer_has_an_id_and_an_error_is_a_problem(
+    method: str, path: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_route: ImageRoute, _scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise Overloaded("full", retry_after=3.0)
+
+    monkeypatch.setattr(ImageRoute, "_admitted", refuse)
+    service = SimpleNamespace(metrics=Metrics())
+    monkeypatch.setattr(image_route, "service_in", lambda _scope: service)
+    transport = httpx.ASGITransport(create_app(Settings()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        reply = await client.request(method, path)
+    assert reply.status_code == status
+    is_problem = reply.headers.get("Content-Type") == "application/problem+json"
+    assert is_problem == (status >= 400)
+    assert reply.headers.get("Retry-After") == ("3" if status == 503 else None)
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert len(reply.headers["X-Request-ID"]) == 32

@@ -4,50 +4,41 @@ import io
 
 import pytest
 
-from app.system.terminal import Style, has_colours, is_terminal, printable, styled
+from app.system.terminal import Style, has_colours, printable, styled
 
 
 class Screen(io.StringIO):
     """A stream that a person reads."""
 
     def isatty(self) -> bool:
-        return True
+        return not self.closed or super().isatty()
+
+
+CLOSED = Screen()
+CLOSED.close()
 
 
 @pytest.mark.parametrize(
-    ("environment", "expected"),
+    ("stream", "environment", "expected"),
     [
-        ({}, True),
-        ({"TERM": "xterm"}, True),
-        ({"TERM": "dumb"}, False),
-        ({"NO_COLOR": "1"}, False),
-        ({"NO_COLOR": ""}, True),
-        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
-        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
-        ({"FORCE_COLOR": "0"}, True),
+        (Screen(), {}, True),
+        (Screen(), {"TERM": "xterm"}, True),
+        (Screen(), {"TERM": "dumb"}, False),
+        (Screen(), {"NO_COLOR": "1"}, False),
+        (Screen(), {"NO_COLOR": ""}, True),
+        (Screen(), {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        (Screen(), {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        (Screen(), {"FORCE_COLOR": "0"}, True),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, True),
+        (io.StringIO(), {"FORCE_COLOR": "0"}, False),
+        (CLOSED, {}, False),
     ],
 )
-def test_a_terminal_has_colours_unless_the_environment_forbids_them(
-    environment: dict[str, str], expected: bool
+def test_a_terminal_has_colours_and_a_pipe_only_if_they_are_demanded(
+    stream: io.StringIO, environment: dict[str, str], expected: bool
 ) -> None:
-    assert has_colours(Screen(), environment) is expected
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "0"}, False)],
-)
-def test_a_pipe_has_colours_only_if_they_are_demanded(
-    environment: dict[str, str], expected: bool
-) -> None:
-    assert has_colours(io.StringIO(), environment) is expected
-
-
-def test_a_closed_stream_is_no_terminal() -> None:
-    stream = Screen()
-    stream.close()
-    assert not is_terminal(io.StringIO())
-    assert not has_colours(io.StringIO(), {"TERM": "xterm"})
+    assert has_colours(stream, environment) is expected
 
 
 def test_text_without_colours_is_unchanged() -> None:

@@ -55,26 +55,13 @@ def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
 
 
 def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
-    record = ModelRecord(
-        network=None,
-        name="fake",
-        sha256="",
-        label_set="fake",
-        n_classes=1,
-        random=False,
-        preprocessing=1,
-        precision="fp32",
-        device="cpu",
-        warning=None,
-    )
-    model = Model(record, LabelSet("fake", ("a",), (None,)))
+    fields = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 1, "random": False}
+    fields |= {"preprocessing": 1, "precision": "fp32", "device": "cpu"}
+    model = Model(ModelRecord.model_validate(fields), LabelSet("fake", ("a",), (None,)))
     networks = [ServedNetwork("resnet18", model), ServedNetwork("resnet50", model)]
     missing = ServedNetwork("resnet34", problem="it is not here")
     operations = canary_operations([*networks, missing])
-    assert operations == [
-        Classify(top_k=1, network="resnet18"),
-        Classify(top_k=1, network="resnet50"),
-    ]
+    assert operations == [Classify(top_k=1, network=each.name) for each in networks]
     assert [type(each) for each in canary_operations([missing])] == [FilterChain]
 
 

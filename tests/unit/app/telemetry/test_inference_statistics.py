@@ -1,6 +1,6 @@
 """Statistics of inference: images of one micro-batch are one execution."""
 
-from app.telemetry.inference_statistics import MOST_BATCHES, InferenceStatistics
+from app.telemetry.inference_statistics import InferenceStatistics
 from models.domain.job import ReleaseReason, Trace
 
 
@@ -27,10 +27,3 @@ def test_images_and_batches_are_counted() -> None:
         (2, 1),
     ]
     assert statistics.of("other").shown("other", "1")["inference_count"] == 0
-
-
-def test_the_batches_that_are_remembered_are_bounded() -> None:
-    statistics = InferenceStatistics()
-    traces = [trace(str(n), 1) for n in range(MOST_BATCHES + 5)]
-    statistics.note("m", 1.0, traces, failed=False)
-    assert len(statistics._batches) == MOST_BATCHES

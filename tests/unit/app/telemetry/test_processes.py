@@ -17,23 +17,16 @@ def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 
     return ProcessUse(pid, parent, tuple(words), cpu, ended, 5.0, 1000, 2, 3)
 
 
-def cpu_seconds(collector: collectors.Processes) -> dict[str, float]:
-    return {
-        sample.labels["process"]: sample.value
-        for family in collector.collect()
-        if family.name == "darkroom_process_cpu_seconds"
-        for sample in family.samples
-    }
-
-
 def scrapes(
-    monkeypatch: pytest.MonkeyPatch, *families: Sequence[ProcessUse]
+    monkeypatch: pytest.MonkeyPatch, *families: Sequence[ProcessUse], root: int = ROOT
 ) -> Iterator[dict[str, float]]:
     """Yield the CPU seconds of each name at one scrape after the other."""
-    collector = collectors.Processes(ROOT)
+    collector = collectors.Processes(root)
     for family in families:
         monkeypatch.setattr(collectors, "process_family", lambda _, family=family: iter(family))
-        yield cpu_seconds(collector)
+        samples = [sample for each in collector.collect() for sample in each.samples]
+        name = "darkroom_process_cpu_seconds_total"
+        yield {each.labels["process"]: each.value for each in samples if each.name == name}
 
 
 def test_members_and_decoders_are_named_by_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +45,8 @@ def test_members_and_decoders_are_named_by_what_they_do(monkeypatch: pytest.Monk
         "decoders of front end 0": 9.0,
         "other": 6.0,
     }
+    alone = [use(os.getpid(), 1, ["darkroom"], 1.0)]  # without a supervisor
+    assert next(scrapes(monkeypatch, alone, root=os.getpid())) == {"server": 1.0}
 
 
 def test_cpu_time_never_falls_when_processes_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +66,3 @@ def test_cpu_time_never_falls_when_processes_end(monkeypatch: pytest.MonkeyPatch
     ]
     first, second = scrapes(monkeypatch, before, after)
     assert second == first
-
-
-def test_a_process_without_a_supervisor_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    family = [use(os.getpid(), 1, ["darkroom"], 1.0)]
-    monkeypatch.setattr(collectors, "process_family", lambda _root: iter(family))
-    assert cpu_seconds(collectors.Processes(os.getpid())) == {"server": 1.0}
