@@ -13,6 +13,7 @@ from ipaddress import ip_address
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from fastapi.routing import APIRoute, APIRouter
 from opentelemetry.trace import get_current_span
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -76,10 +77,21 @@ _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 """The form of W3C Trace Context, values of another form, which may have 64 KiB, are not logged."""
 
 
-def install(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
+def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metrics) -> None:
     """Put the layers around an application that is complete otherwise."""
-    routes = AsyncExitStackMiddleware(app.router)
-    answered = ExceptionMiddleware(routes, app.exception_handlers)
+    router = AsyncExitStackMiddleware(app.router)
+    direct = {("POST", each.path): each for each in images.routes if isinstance(each, APIRoute)}
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        # FastAPI's search and its exit stack cost 4 µs a request; traces need its search.
+        route = direct.get((scope.get("method", ""), scope.get("path", "")))
+        if route is None or "fastapi.telemetry" in scope:
+            await router(scope, receive, send)
+        else:
+            scope["route"] = route
+            await route.handle(scope, receive, send)
+
+    answered = ExceptionMiddleware(routed, app.exception_handlers)
     app.middleware_stack = logged(answered, settings, metrics)
 
 
