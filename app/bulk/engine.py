@@ -6,7 +6,9 @@ sends the forms, and sends images again that a saturated server had no room for.
 
 import itertools
 import os
+import random
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -16,9 +18,10 @@ from typing import Any
 
 import httpx
 
+from app.bulk import contents
 from app.bulk.errors import EngineLost, WrongUsage
-from app.bulk.sources import contents
-from app.bulk.work import Finished, Identity, Task, Work, failure, identity
+from app.bulk.walk import Task
+from app.bulk.work import Finished, Identity, Work, failure, identity
 from app.processes.private_server import LONG, PrivateServer
 from darkroom_client import (
     Client,
@@ -111,6 +114,7 @@ class Engine:
             if any(each != found[0] for each in found):
                 raise WrongUsage("--server: the servers have different networks, weights or labels")
             self.identity = found[0] if work.needs_weights else None
+        self._warning = str((self.identity or {}).get("warning", ""))
         self._client = self._opened(urls, RETRIES)
 
     def answers(self, tasks: Iterator[Task]) -> Generator[list[Finished]]:
@@ -192,7 +196,7 @@ class Engine:
         images = [Image(each) for _, each in read if not isinstance(each, ServiceError)]
         try:
             found = self._asked(images)
-        except (RequestError, ConnectionFailed, InvalidAnswer) as error:
+        except (RequestError, ConnectionFailed) as error:
             raise _unanswered(chunk.tasks[0][0], str(error)) from None
         sent = (task for task, each in read if not isinstance(each, ServiceError))
         for task, result in zip(sent, found, strict=True):
@@ -201,7 +205,9 @@ class Engine:
         results = iter(found)
         return [
             self._work.finished(
-                task, failure(each) if isinstance(each, ServiceError) else next(results)
+                task,
+                failure(each) if isinstance(each, ServiceError) else next(results),
+                self._warning,
             )
             for task, each in read
         ]
@@ -210,10 +216,23 @@ class Engine:
         """Return the answers of a server; WrongUsage if no image can have one.
 
         An image for which the server refuses a whole request is asked for alone, and then has the
-        error of the request. Raises DarkroomError if another try may help.
+        error of the request. An answer that is none of Darkroom's is asked for again, as after a
+        broken connection, and at last is the error of its images. Raises DarkroomError if another
+        try may help.
         """
         try:
-            return self._work.ask(self._client, images)
+            for tried in itertools.count(1):
+                try:
+                    return self._work.ask(self._client, images)
+                except InvalidAnswer as error:
+                    pause = RETRIES.pause(tried, None, None, random.random())  # noqa: S311 (jitter)
+                    if pause is None:
+                        problem = Problem("invalid_answer", str(error))
+                        return [
+                            ImageResult(index=n, status="error", error=problem)
+                            for n in range(len(images))
+                        ]
+                    time.sleep(pause)
         except RequestError as error:
             problem = error.problem
             if problem.status in REFUSED or problem.code == "invalid_parameter":

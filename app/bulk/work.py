@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 
 from app.bulk.report import json_line, readable
-from app.bulk.sources.source import Source
+from app.bulk.walk import Task
 from app.intake.wanted import Version
 from darkroom_client import Client, Image, ImageResult, Network, Problem
 from models.codec import Encoding, ImageFormat
@@ -20,18 +20,6 @@ Identity = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One image to answer; `index` is its position among all images of the command.
-
-    `target` is the file for its result, below the folder of results.
-    """
-
-    index: int
-    source: Source
-    target: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer of one image: its record as a line of JSON, and whether it is an error."""
 
@@ -39,43 +27,76 @@ class Finished:
     failed: bool
 
 
-class Work(Protocol):
-    """The request for every image; several threads call `ask` and `finished`."""
-
-    needs_weights: ClassVar[bool]
-
-    @property
-    def timing(self) -> bool:
-        """Return whether records have the milliseconds of their stages, which differ each time."""
-
-    def ask(self, client: Client, images: Sequence[Image], /) -> list[ImageResult]:
-        """Return the answers of a server, in the order of the images; raises DarkroomError."""
-
-    def finished(self, task: Task, result: ImageResult) -> Finished:
-        """Return the record of an image, after its result was written; may raise CannotWrite."""
-
-
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """Labels, logits or embeddings of every image; `given` are options of `POST /classify`."""
+    """Labels, logits or embeddings of every image; `given` are options of `POST /classify`.
+
+    With `timing` records have the milliseconds of their stages, which differ each time.
+    """
 
     given: Mapping[str, Any]
     timing: bool = False
     needs_weights: ClassVar[bool] = True
 
     def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
-        """Return the answers of a server, in the order of the images."""
+        """Return the answers of a server, in the order of the images; raises DarkroomError."""
         asked: Any = {name: each for name, each in self.given.items() if name != "vector_format"}
         return client.classify(images, **asked)
 
-    def finished(self, task: Task, result: ImageResult) -> Finished:
+    def finished(self, task: Task, result: ImageResult, warning: str = "") -> Finished:
         """Return the record of an image; a vector is numbers unless base64 is asked for."""
         if self.given.get("vector_format") != "base64":
             for name in ("logits", "embedding"):
                 if getattr(result, name) is not None:
                     numbers = {name: result.vector.tolist()}
                     result = msgspec.structs.replace(result, **numbers)
-        return _finished(task, result, None, timing=self.timing)
+        more = {"warning": warning} if warning and result.ok else {}
+        return _finished(task, result, timing=self.timing, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtering:
+    """A filtered `version` of every image by `POST /filter`.
+
+    `write` writes a result to the target of its task and returns the file, None if it has no name.
+    The function raises ServiceError if only this result cannot be written, CannotWrite if none can
+    be. With `timing` records have the milliseconds of their stages, and failures no file.
+    """
+
+    version: Version
+    write: Callable[[str, ImageFormat, bytes], str | None]
+    timing: bool = False
+    needs_weights: ClassVar[bool] = False
+
+    def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
+        """Return the answers of a server, in the order of the images; raises DarkroomError."""
+        ops = [each.model_dump(mode="json") for each in self.version.operation.filters]
+        output, plain = self.version.output, Encoding()
+        given: Any = {each.name: getattr(output.encoding, each.name) for each in fields(Encoding)}
+        given = {name: each for name, each in given.items() if each != getattr(plain, name)}
+        if output.format.format is not None:
+            given["format"] = output.format.format.value
+        return client.filter(images, ops, **given)
+
+    def finished(self, task: Task, result: ImageResult, _warning: str = "") -> Finished:
+        """Write the result of an image and return its record; may raise CannotWrite."""
+        file, image = None, result.image
+        if image is not None:
+            format_ = ImageFormat(image.media_type.removeprefix("image/"))
+            try:
+                file = self.write(task.target, format_, result.content)
+                image = msgspec.structs.replace(image, data=None)
+                result = msgspec.structs.replace(result, image=image)
+            except ServiceError as error:
+                result = failure(error)
+        if not result.ok:
+            file = None if self.timing else task.target
+        more = {} if file is None else {"file": readable(file)}
+        return _finished(task, result, timing=self.timing, **more)
+
+
+Work = Classification | Filtering
+"""The request for every image; several threads call `ask` and `finished`."""
 
 
 def identity(network: Network) -> Identity:
@@ -96,61 +117,13 @@ def identity(network: Network) -> Identity:
     }
 
 
-class Destination(Protocol):
-    """The place of filtered images."""
-
-    def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
-        """Write one result and return its file, None if it has no name.
-
-        Raises ServiceError if only this result cannot be written, CannotWrite if none can be.
-        """
-
-    def planned(self, task: Task) -> str | None:
-        """Return the file that the result of an image would have had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filtering:
-    """A filtered `version` of every image by `POST /filter`, written to a `destination`."""
-
-    version: Version
-    destination: Destination
-    timing: bool = False
-    needs_weights: ClassVar[bool] = False
-
-    def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
-        """Return the answers of a server, in the order of the images."""
-        ops = [each.model_dump(mode="json") for each in self.version.operation.filters]
-        output, plain = self.version.output, Encoding()
-        given: Any = {each.name: getattr(output.encoding, each.name) for each in fields(Encoding)}
-        given = {name: each for name, each in given.items() if each != getattr(plain, name)}
-        if output.format.format is not None:
-            given["format"] = output.format.format.value
-        return client.filter(images, ops, **given)
-
-    def finished(self, task: Task, result: ImageResult) -> Finished:
-        """Write the result of an image and return its record."""
-        file, image = None, result.image
-        if image is not None:
-            format_ = ImageFormat(image.media_type.removeprefix("image/"))
-            try:
-                file = self.destination.write(task, format_, result.content)
-                image = msgspec.structs.replace(image, data=None)
-                result = msgspec.structs.replace(result, image=image)
-            except ServiceError as error:
-                result = failure(error)
-        if not result.ok:
-            file = self.destination.planned(task)
-        return _finished(task, result, file, timing=self.timing)
-
-
 def failure(error: ServiceError) -> ImageResult:
     """Return the record of an image that no server saw, or whose result cannot be written."""
     problem = Problem(error.code, readable(error.detail))
     return ImageResult(index=0, status="error", error=problem)
 
 
-def _finished(task: Task, result: ImageResult, file: str | None, *, timing: bool) -> Finished:
+def _finished(task: Task, result: ImageResult, *, timing: bool, **more: str) -> Finished:
     """Return the line for a record of a server, with the command's own index and name.
 
     An error keeps its code, its words and its wrong parameters, and no members of HTTP.
@@ -166,5 +139,4 @@ def _finished(task: Task, result: ImageResult, file: str | None, *, timing: bool
         error=error,
         timing=result.timing if timing else None,
     )
-    line = json_line(made) if file is None else json_line(made, file=readable(file))
-    return Finished(line, error is not None)
+    return Finished(json_line(made, **more), error is not None)

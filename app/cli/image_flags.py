@@ -8,8 +8,8 @@ from typing import Any
 
 from app.bulk.errors import WrongUsage
 from app.bulk.report import readable
-from app.bulk.sources.expansion import Sources
-from app.bulk.sources.walk import Choice
+from app.bulk.sources import Sources
+from app.bulk.walk import Choice
 from app.cli.flags import complete_files, complete_with
 from app.intake.json_items import parsed_json
 from models.domain.errors import InvalidParameter

@@ -12,7 +12,7 @@ import pytest
 
 from app.bulk.engine import Engine
 from app.bulk.run import tasks_of
-from app.bulk.sources.source import Source
+from app.bulk.walk import Source
 from app.bulk.work import Classification
 from app.processes.private_server import PrivateServer
 from models.exit_codes import ExitCode

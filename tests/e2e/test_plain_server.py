@@ -21,8 +21,8 @@ EXTRAS = (
     "app.storage",
     "app.cluster",
     "app.grpc_service",
-    "app.bulk.engines",  # the command line takes its errors from `app.bulk.errors`
-    "app.bulk.outputs",
+    "app.bulk.engine",  # the command line takes its errors from `app.bulk.errors`
+    "app.bulk.journal",
     "app.bulk.sources",
     "workers.cluster",
 )

@@ -8,16 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from app.bulk import journal as records
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import records
-from app.bulk.outputs.journal import Convert, Journal, Origin
-from app.bulk.outputs.records import Records, names_in
-from app.bulk.outputs.tables import VectorColumn, conversion
+from app.bulk.journal import Convert, Journal, Origin, Records, names_in
 from app.bulk.report import readable
-from app.bulk.run import GOES_ON, JournalSink, Progress, RecordPrinter, Run, tasks_of
-from app.bulk.sources import buckets
-from app.bulk.sources.expansion import Sources
-from app.bulk.work import Classification
+from app.bulk.run import Run, printer, tasks_of
+from app.bulk.sources import Sources, allowed
+from app.bulk.tables import VectorColumn, conversion
+from app.bulk.work import Classification, Identity
 from app.cli.flags import LOCAL, WEIGHTS, add_settings, complete_files, complete_with
 from app.cli.image_flags import JSON, add_sources, counted, sources_of
 from app.cli.standard_output import show
@@ -82,7 +80,7 @@ def run(
 
     `options` are the sources, the servers, if there are any, and the options of `POST /classify`.
     """
-    servers, settings = options.pop("servers"), buckets.allowed(settings, options["files"])
+    servers, settings = options.pop("servers"), allowed(settings, options["files"])
     sources = sources_of(options)
     given = {name: value for name, value in options.items() if value is not None}
     work = Classification(given, timing=out is None)
@@ -93,28 +91,17 @@ def run(
         flag = wrong.path.replace("_", "-")
         meant = f"; did you mean --out {wrong.given}?" if flag == "output" else ""
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given}){meant}") from None
-    total = counted(sources)
-    answering = Run(settings, work, servers, total)
-    if out is None and retry_failed:
+    bulk = Run(settings, work, servers, counted(sources))
+    if out is not None:
+        return _written(bulk, sources, Path(out), force, given, retry=retry_failed)
+    if retry_failed:
         raise WrongUsage("--retry-failed: name the finished file with --out")
-    if out is None:
-        printer = RecordPrinter(sys.stdout, show, as_json=as_json)
-        return answering.answer(tasks_of(iter(sources)), printer)
-    path = Path(out)
-    if retry_failed and not (answering := replace(answering, total=_failed(path))).total:
-        print(f"no image of {path} has failed", file=sys.stderr)
-        return ExitCode.OK
-    return _written(answering, sources, path, force, given, retry=retry_failed)
+    keep = printer(sys.stdout, show, as_json=as_json)
+    return bulk.answer(tasks_of(iter(sources)), keep)
 
 
 def _written(
-    run: Run,
-    sources: Sources,
-    out: Path,
-    force: bool,
-    given: Mapping[str, Any],
-    *,
-    retry: bool = False,
+    run: Run, sources: Sources, out: Path, force: bool, given: Mapping[str, Any], *, retry: bool
 ) -> int:
     """Write the records that are missing to the file; the summary goes to standard error.
 
@@ -126,60 +113,56 @@ def _written(
     own = {name: value for name, value in chosen.items() if name not in MAY_DIFFER}
     origin = Origin(out, {**given, **own}, "--retry-failed" if retry else "--out")
     convert = conversion(out, _vector(given))
-    is_lines = convert is None
-    grows = is_lines and not force and not retry and out.is_file() and origin.is_known
-    if retry or grows:
+    is_lines = convert is None  # only JSON Lines can be mended, or go on when they are finished
+    if retry and not is_lines:
+        raise WrongUsage("--retry-failed: only JSON Lines can be mended; convert them afterwards")
+    if retry and not out.is_file():
+        raise WrongUsage(f"--retry-failed: {out} is no finished file")
+    mends = retry or (is_lines and not force and out.is_file() and origin.is_known)
+    finished = Records([out] if mends else [])
+    if mends:
+        if finished.size < out.stat().st_size:
+            raise WrongUsage(f"--out: {out} has other lines than records; name another file")
+        if retry and not finished.n_failed:
+            print(f"no image of {out} has failed", file=sys.stderr)
+            return ExitCode.OK
         origin.check_options()
     if retry:
+        run = replace(run, total=finished.n_failed)
         records.check_present(out, (each.name for each in sources))
-    if grows:
+    elif mends:
         _check_none_is_gone(out, sources)
-    finished = _read([out] if retry or grows else [])
     options = {**given, **chosen, **({"retry": True} if retry else {})}
     check = partial(records.check_ended, out) if retry else lambda: None
-    journal = Journal(out, options, replaces=force or retry or grows, check=check)
+    with Journal(out, options, replaces=force or mends, check=check) as journal:
 
-    def is_left(name: str) -> bool:
-        wanted = finished.failed(name) if retry else name not in finished
-        return wanted and name not in journal.earlier
+        def is_left(name: str) -> bool:
+            wanted = finished.failed(name) if retry else name not in finished
+            return wanted and name not in journal.earlier
 
-    goes_on = retry or grows or journal.done > 0
-    known = [each.name for each in sources if not is_left(each.name)] if goes_on else []
-    first = journal.done if retry else len(known)
-    failed = 0 if retry else sum(finished.failed(n) for n in known if n not in journal.earlier)
-    left = (each for each in tasks_of(iter(sources)) if is_left(each.source.name))
-    with Progress(run.total, first, failed + journal.failed) as progress:
-        if first < run.total:
-            sink = JournalSink(journal, progress, origin if retry or grows else None)
-            try:
-                run.answer(left, sink, GOES_ON)
-            except WrongUsage:  # of weights, for instance
-                journal.abandon()
-                raise
-            except BaseException:  # re-raised
-                journal.close()
-                raise
-    failed += journal.failed
-    if is_lines:  # only JSON Lines can be mended, or go on when they are finished
-        origin.keep(journal.network)
-    told = "" if is_lines else records.shown(journal.partial, out, failed)
-    if goes_on:
-        order = names_in(out) if retry else (each.name for each in sources)
-        files = [*([out] if retry or grows else []), journal.partial]
-        convert = partial(_ordered, files, order, convert)
-    journal.finish(convert)
+        def begin(network: Identity) -> None:
+            if mends:
+                origin.check_network(network)
+            journal.begin(network)
+
+        goes_on = mends or journal.done > 0
+        known = [each.name for each in sources if not is_left(each.name)] if goes_on else []
+        first = journal.done if retry else len(known)
+        failed = 0 if retry else sum(finished.failed(n) for n in known if n not in journal.earlier)
+        left = (each for each in tasks_of(iter(sources)) if is_left(each.source.name))
+        summary = run.complete(journal, left, first, failed, begin)
+        failed += journal.failed
+        if is_lines:
+            origin.keep(journal.network)
+        told = "" if is_lines else records.shown(journal.partial, out, failed)
+        if goes_on:
+            order = names_in(out) if retry else (each.name for each in sources)
+            files = [*([out] if mends else []), journal.partial]
+            convert = partial(_ordered, files, order, convert)
+        journal.finish(convert)
     told = records.shown(out, out, failed) if is_lines else told
-    print(progress.summary(), *filter(None, [told]), sep="\n", file=sys.stderr)
+    print(summary, *filter(None, [told]), sep="\n", file=sys.stderr)
     return ExitCode.FAILED if failed else ExitCode.OK
-
-
-def _read(files: Sequence[Path]) -> Records:
-    try:
-        return Records(files)
-    except (ValueError, LookupError, TypeError):
-        raise WrongUsage(
-            f"--out: {files[0]} has other lines than records; name another file"
-        ) from None
 
 
 def _check_none_is_gone(out: Path, sources: Sources) -> None:
@@ -207,18 +190,6 @@ def _ordered(
         convert(ordered, path)
     finally:
         ordered.unlink(missing_ok=True)
-
-
-def _failed(out: Path) -> int:
-    """Return the number of images that failed; WrongUsage for a file of another format."""
-    if out.suffix.lower() in (".csv", ".parquet"):
-        raise WrongUsage("--retry-failed: only JSON Lines can be mended; convert them afterwards")
-    try:
-        return sum(1 for _ in records.failed_names(out))
-    except FileNotFoundError:
-        raise WrongUsage(f"--retry-failed: {out} is no finished file") from None
-    except (ValueError, AttributeError, KeyError):
-        raise WrongUsage(f"--retry-failed: {out} has other lines than records") from None
 
 
 def _vector(given: Mapping[str, Any]) -> VectorColumn | None:

@@ -1,26 +1,34 @@
-"""`darkroom filter`: put images through filters and write the results as files."""
+"""`darkroom filter`: put images through filters and write the results as files.
+
+Images that are arguments have a record each on standard error. The results of folders and lists
+mirror their folders, behind a progress bar, and the same command goes on after a stop.
+"""
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from app.bulk import folder as results
+from app.bulk import journal as records
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import zip_file
-from app.bulk.run import RecordPrinter, Run, tasks_of
-from app.bulk.sources import buckets
-from app.bulk.work import Filtering, Task
-from app.cli.commands import filter_folder, targets
-from app.cli.commands.targets import Target
+from app.bulk.folder import Places, ResultFile, ResultsFolder, format_named
+from app.bulk.journal import Journal, Origin, Records
+from app.bulk.run import Run, printer
+from app.bulk.sources import Sources, allowed
+from app.bulk.walk import Task
+from app.bulk.work import Filtering
 from app.cli.flags import LOCAL, add_settings, complete_files
 from app.cli.image_flags import JSON, add_chain, add_sources, counted, given_chain, sources_of
+from app.cli.standard_output import show
 from app.http.problems import read
 from app.intake.wanted import AS_SOURCE, Version, version_of
 from models.api.schemas import EncodingOptions
 from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
+from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.operations import FilterChain
 
@@ -76,45 +84,147 @@ def run(
 ) -> int:
     """Write filtered files to `output`; the exit code is FAILED when any image failed.
 
-    Images that are arguments have a record each on standard error. For those of folders and lists
-    there is a progress bar. `encoding` has the options of `POST /filter` for the encoder, and the
-    servers, if there are any.
+    `encoding` has the options of `POST /filter` for the encoder, and the servers, if there are any.
     """
-    servers, settings = encoding.pop("servers"), buckets.allowed(settings, files)
-    packs = zip_file.is_zip(output)
-    results = str(zip_file.collected(Path(output))) if packs else output
+    servers, settings = encoding.pop("servers"), allowed(settings, files)
+    archive = Path(output) if results.is_zip(output) else None
+    path = Path(output) if archive is None else results.collected(archive)
     encoding["files"] = files
-    sources = sources_of(encoding, results)
+    sources = sources_of(encoding, str(path))
     filters = given_chain(ops, op)
-    if packs or not sources.are_named:
+    if archive is not None or not sources.are_named:
+        if output == "-":
+            raise WrongUsage("--output: many images need a folder, not standard output")
         version = _version(filters, encoding, encoding["format"])
-        asked = filter_folder.Asked(settings, version, output, force, servers, retry_failed)
-        depends_on = {"ops": [ops, op], "retry": retry_failed, **encoding}
-        return filter_folder.run(asked, sources, files, depends_on)
+        folder = ResultsFolder(path, force)
+        folder.check(files)
+        given = {"ops": [ops, op], **encoding}
+        bulk = Run(settings, Filtering(version, folder.write), servers, 0)
+        return _mirrored(
+            bulk, version, sources, folder, archive, given, files, output, retry_failed
+        )
     if retry_failed:
         raise WrongUsage("--retry-failed: name the folder or list of the command that failed")
-    target = targets.target_of(output, len(files), force)
-    version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
-    targets.check(target, files, version.output.format.of)
-    work = Filtering(version, _Named(target), timing=True)
-    printer = RecordPrinter(sys.stderr, sys.stderr.write, as_json=as_json)
+    if path.is_dir() or output.endswith("/") or len(files) > 1:
+        is_file = path.exists() or format_named(path) is not None
+        if not path.is_dir() and not output.endswith("/") and (output == "-" or is_file):
+            raise WrongUsage(f"--output: {output} is no folder, and there are {len(files)} files")
+        version = _version(filters, encoding, encoding["format"])
+        folder = ResultsFolder(path, force)
+        folder.check(files)
+        folder.check_targets(_tasks(sources, path, version), sources)
+        work = Filtering(version, folder.write, timing=True)
+    else:
+        version = _version(filters, encoding, encoding["format"] or format_named(path))
+        file = ResultFile(path, force)
+        if output != "-":
+            file.check(files[0], version.output.format.of)
+        work = Filtering(version, _shown if output == "-" else file.write, timing=True)
+    keep = printer(sys.stderr, sys.stderr.write, as_json=as_json)
     total = counted(sources)
-    return Run(settings, work, servers, total).answer(tasks_of(iter(sources)), printer)
+    return Run(settings, work, servers, total).answer(_tasks(sources, path, version), keep)
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """Destination of images that are arguments: a file, a folder or standard output."""
+def _mirrored(
+    run: Run,
+    version: Version,
+    sources: Sources,
+    folder: ResultsFolder,
+    archive: Path | None,
+    given: Mapping[str, object],
+    roots: Sequence[str],
+    output: str,
+    retry: bool,
+) -> int:
+    """Write the results that are missing; return the exit code.
 
-    target: Target
+    Results depend on the options `given`; `roots` are the arguments that name sources. The records
+    of failures are in a file beside the folder, if there are any. Missing are the results of images
+    without a record in an interrupted run, and those that are not in the folder of a run that has
+    ended, which has grown.
+    """
+    if archive is not None and retry:
+        raise WrongUsage("--retry-failed: a ZIP cannot be mended; filter into a folder")
+    path, force = folder.path, folder.replaces
+    file = records.beside(archive or path)
+    origin = Origin(file, given, "--retry-failed" if retry else "--output")
+    if retry and not file.exists():
+        if not path.is_dir():
+            raise WrongUsage(
+                f"--retry-failed: {path} has no results; name the folder of earlier ones"
+            )
+        records.check_ended(file)
+        print(f"{file} does not exist: no image has failed", file=sys.stderr)
+        return ExitCode.OK
+    own = {**given, "retry": retry, "max_pixels": run.settings.max_pixels, "output": output}
+    resumed = records.partial_of(file, own).exists()
+    grows = not (resumed or retry or force or archive is not None)
+    grows = grows and origin.is_known and path.is_dir()
+    if retry or grows:
+        origin.check_options()
 
-    def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
-        name = targets.name_for(task.source.name, format_)
-        targets.write(self.target, name, data)
-        return None if self.target.is_standard_output else str(self.target.file(name))
+    def tasks() -> Iterator[Task]:
+        return _tasks(sources, path, version)
 
-    def planned(self, _task: Task) -> str | None:
-        return None
+    def check() -> None:
+        """Raise WrongUsage if a result would replace a file.
+
+        A command that is stopped meanwhile must be checked again, because a command that goes on
+        may replace what the earlier command may have written.
+        """
+        if archive is not None:
+            results.check_zip(archive, roots, replaces=force)
+        elif retry:
+            records.check_ended(file)
+        else:
+            checked.check_targets(tasks(), sources)
+
+    # Results that a run may have written after its last record are there, and are written again.
+    checked = ResultsFolder(path, force or resumed or grows)
+    failed = Records([file] if retry else [])
+    with Journal(file, own, replaces=True, check=check) as journal:
+
+        def is_left(task: Task) -> bool:
+            name = task.source.name
+            if retry:
+                return failed.failed(name) and name not in journal.earlier
+            if grows or (name in journal.earlier and not journal.earlier.failed(name)):
+                return not checked.has(task.source, task.target)
+            return name not in journal.earlier
+
+        first = journal.done
+        if retry:
+            total = records.check_present(file, (each.name for each in sources))
+        else:
+            total = counted(sources)
+            if resumed or grows:
+                first = sum(not is_left(each) for each in tasks())
+        run = replace(run, work=Filtering(version, checked.write), total=total)
+        summary = run.complete(journal, filter(is_left, tasks()), first, 0)
+        told = records.shown(journal.partial, file, journal.failed)
+        print(summary, *filter(None, [told]), sep="\n", file=sys.stderr)
+        if archive is not None:
+            results.pack(archive, replaces=force)
+        else:
+            origin.keep({})
+        journal.finish(records.write_failures)
+    if not journal.failed:
+        file.unlink()
+    if archive is not None:
+        results.discard(archive)
+    return ExitCode.FAILED if journal.failed else ExitCode.OK
+
+
+def _shown(_target: str, _format: ImageFormat, data: bytes) -> None:
+    show(data)
+
+
+def _tasks(sources: Sources, folder: Path, version: Version) -> Iterator[Task]:
+    """Yield every image with the file for its result, if that is a file of the folder."""
+    format_ = version.output.format.format
+    places = Places(folder, format_, one_folder=sources.is_one_folder)
+    for number, source in enumerate(sources):
+        yield Task(number, source, places.target(source.place))
 
 
 def _version(filters: FilterChain, encoding: Mapping[str, Any], format_: str | None) -> Version:

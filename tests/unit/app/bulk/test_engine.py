@@ -15,7 +15,7 @@ from app.bulk import engine
 from app.bulk.engine import Engine, start
 from app.bulk.errors import EngineLost, WrongUsage
 from app.bulk.run import tasks_of
-from app.bulk.sources.source import Source
+from app.bulk.walk import Source
 from app.bulk.work import Classification
 from app.processes.private_server import PrivateServer
 from darkroom_client import Retries
@@ -87,6 +87,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         found.append(seconds)
 
     monkeypatch.setattr("darkroom_client.sync_side.SyncWire.pause", pause)
+    monkeypatch.setattr("time.sleep", found.append)
     return found
 
 
@@ -199,6 +200,17 @@ def test_a_proxy_that_refuses_for_a_while_is_asked_again(
     serve(lambda host, images: good(host, images) if waits else page)
     assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
     assert len(waits) == 1
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_an_answer_of_another_program_is_asked_for_again_and_then_fails_its_images(
+    comes_back: bool, serve: Serve, waits: list[float], tmp_path: Path
+) -> None:
+    page = httpx.Response(200, text="<h1>hotel</h1>\n\n", headers={"Content-Type": "text/html"})
+    serve(lambda host, images: good(host, images) if comes_back and waits else page)
+    statuses = [each["status"] for each in records_of(tmp_path)]
+    assert statuses == ["ok" if comes_back else "error"] * 3
+    assert len(waits) == (1 if comes_back else engine.RETRIES.tries - 1)
 
 
 def test_large_files_go_alone(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from app.bulk import engine, run
-from app.bulk.run import RecordPrinter, Run
+from app.bulk.run import Run, printer
 from app.bulk.work import Finished
 from models.exit_codes import ExitCode
 
@@ -26,7 +26,7 @@ LINE = json.dumps(RECORD).encode() + b"\n"
 
 def printed(*, as_json: bool) -> str:
     stream = io.StringIO()
-    RecordPrinter(stream, stream.write, as_json=as_json).keep([Finished(LINE, failed=False)])
+    printer(stream, stream.write, as_json=as_json)([Finished(LINE, failed=False)])
     return stream.getvalue()
 
 
@@ -96,7 +96,7 @@ def test_a_signal_ends_a_command_that_waits_and_its_server(
         os.kill(os.getpid(), number)
 
     waiting, made = Waiting(), cast(Any, Run)(None, None, [], 1)
-    printer = RecordPrinter(io.StringIO(), str, as_json=True)
+    keep = printer(io.StringIO(), str, as_json=True)
     monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(engine, "start", lambda *_: waiting)
     begun.clear()
@@ -104,7 +104,7 @@ def test_a_signal_ends_a_command_that_waits_and_its_server(
     sender.start()
     try:
         with pytest.raises(Ended) as ended:
-            made.answer(iter([]), printer, "it goes on")
+            made.answer(iter([]), keep, "it goes on")
     finally:
         signal.signal(signal.SIGTERM, before)
         sender.join()

@@ -1,17 +1,19 @@
 """The records of `darkroom classify --out`, with records in place of a network."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
+from app.bulk import engine
 from app.bulk.errors import WrongUsage
 from app.bulk.report import json_line, readable
-from app.bulk.run import Run, Sink
-from app.bulk.sources.expansion import Sources
-from app.bulk.work import Finished, Task
+from app.bulk.run import Run
+from app.bulk.sources import Sources
+from app.bulk.walk import Task
+from app.bulk.work import Classification, Finished
 from app.cli.commands import classify
 from darkroom_client import ImageResult
 from models.exit_codes import ExitCode
@@ -28,27 +30,23 @@ def model(sha256: str = "ab12", labels: str = "cat, dog") -> Identity:
 
 
 class Recorded:
-    """Run whose network is `loaded`; it ends after some records as an interrupted run does.
+    """Engine whose network is `identity`; it ends after some records as an interrupted run does.
 
     The image called `failing` has an error as its record. `note` gets the names of images.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        total: int,
-        loaded: Identity,
+        identity: Identity,
         ends_after: int = 99,
         failing: str = "",
         note: Callable[[str], object] = str,
     ) -> None:
-        self.settings, self.total = settings, total
-        self._loaded, self._ends_after = loaded, ends_after
-        self._failing, self._note = failing, note
+        self.identity = identity
+        self._ends_after, self._failing, self._note = ends_after, failing, note
 
-    def answer(self, tasks: Iterator[Task], sink: Sink, _hint: str) -> None:
-        """Keep a record of each task."""
-        sink.begin(self._loaded)
+    def answers(self, tasks: Iterator[Task]) -> Iterator[list[Finished]]:
+        """Yield a record of each task."""
         for number, task in enumerate(tasks):
             if number == self._ends_after:
                 raise InterruptedError
@@ -56,11 +54,29 @@ class Recorded:
             status: Literal["ok", "error"] = "error" if failed else "ok"
             record = ImageResult(index=task.index, source=readable(task.source.name), status=status)
             self._note(Path(task.source.name).stem)
-            sink.keep([Finished(json_line(record), failed)])
+            yield [Finished(json_line(record), failed)]
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    kill = close
 
 
-def recorded(*arguments: Any) -> Run:
-    return cast(Run, Recorded(*arguments))
+def classified(
+    recorded: Recorded,
+    sources: Sources,
+    out: Path,
+    given: Mapping[str, object] = {},
+    *,
+    force: bool = False,
+    retry: bool = False,
+    **settings: Any,
+) -> int:
+    """Classify the sources by records in place of a network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "start", lambda *_: recorded)
+        run = Run(Settings.model_validate(settings), Classification(given), [], sources.count())
+        return classify._written(run, sources, out, force, given, retry=retry)
 
 
 def written(folder: Path, loaded: Identity, ends_after: int = 9, failing: str = "") -> int:
@@ -68,9 +84,7 @@ def written(folder: Path, loaded: Identity, ends_after: int = 9, failing: str = 
     for name in FILES:
         (folder / name).touch()
     sources = Sources([str(folder / name) for name in FILES])
-
-    run = recorded(Settings(), len(FILES), loaded, ends_after, failing)
-    return classify._written(run, sources, folder / "out.jsonl", force=False, given={})
+    return classified(Recorded(loaded, ends_after, failing), sources, folder / "out.jsonl")
 
 
 @pytest.mark.parametrize("later", [model("cd34"), model(labels="cat, cow")])
@@ -84,19 +98,16 @@ def test_records_of_other_weights_or_labels_are_not_added(later: Identity, tmp_p
     assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == len(FILES)
 
 
-def retried(folder: Path, loaded: Identity, given: dict[str, object], **settings: object) -> int:
+def retried(folder: Path, loaded: Identity, given: dict[str, object], **settings: Any) -> int:
     """Try the images of FILES again that failed; the network is `loaded`."""
     sources, out = Sources([str(folder / name) for name in FILES]), folder / "out.jsonl"
-
-    run = recorded(Settings.model_validate(settings), classify._failed(out), loaded)
-    return classify._written(run, sources, out, force=False, given=given, retry=True)
+    return classified(Recorded(loaded), sources, out, given, retry=True, **settings)
 
 
 def test_a_retry_mends_the_finished_file(tmp_path: Path) -> None:
     assert written(tmp_path, model(), failing=FILES[1]) == ExitCode.FAILED
     out = tmp_path / "out.jsonl"
     before = out.read_bytes()
-    assert classify._failed(out) == 1
     assert retried(tmp_path, model(), {}, max_pixels=1000) == ExitCode.OK
     assert out.read_bytes() == before.replace(b'"error"', b'"ok"')
     assert {each.name for each in tmp_path.iterdir()} == WRITTEN
@@ -135,8 +146,8 @@ class Grown:
             (self.folder / "in" / f"{name}.jpg").touch()
         sources = Sources([str(self.folder / "in")])
         note = self.computed.append
-        run = recorded(Settings(), len(names), model(), ends_after, "x.jpg", note)
-        return classify._written(run, sources, self.out, force=force, given={"top_k": top_k})
+        recorded = Recorded(model(), ends_after, "x.jpg", note)
+        return classified(recorded, sources, self.out, {"top_k": top_k}, force=force)
 
     def names(self) -> str:
         """Return the names in the file, after a look at their positions."""

@@ -5,13 +5,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs.journal import Convert
+from app.bulk.journal import Convert
 
 COLUMNS = (
     "index",
@@ -50,14 +51,12 @@ def conversion(path: Path, vector: VectorColumn | None) -> Convert | None:
         return partial(write_csv, vector=vector)
     if suffix != ".parquet":
         return None
-    try:
-        from app.bulk.outputs.parquet import write_parquet
-    except ImportError:
+    if find_spec("pyarrow") is None:
         raise WrongUsage(
             f"--out: {path} needs PyArrow, which is not installed: "
             "run `pip install '.[parquet]'` in the checkout of Darkroom, or name a file that ends "
             "with .jsonl or .csv"
-        ) from None
+        )
     return partial(write_parquet, vector=vector)
 
 
@@ -102,3 +101,44 @@ def _rows(record: Mapping[str, Any], vector: VectorColumn | None) -> Iterator[di
 def _no_formula(value: Any) -> Any:
     """Return a value as a cell that no spreadsheet computes: file names may come from anybody."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+ROWS, VALUES = 8192, 1 << 20
+"""Most rows of a row group, and values of their vectors: a Python number takes 32 bytes."""
+
+
+def write_parquet(lines: Path, path: Path, vector: VectorColumn | None) -> None:
+    """Write records with PyArrow: `index`, `source`, `status`, `predictions` or a vector, `error`.
+
+    A vector is a list of float32, or text if it is base64. The memory that it takes is that of one
+    row group.
+    """
+    import pyarrow as pa  # an extra
+    import pyarrow.parquet as pq
+
+    text = pa.string()
+    error = pa.struct([("code", text), ("detail", text)])
+    names = [("label", text), ("wnid", text), ("class_id", pa.int32()), ("score", pa.float64())]
+    found = ("predictions", pa.list_(pa.struct(names)))
+    if vector is not None:
+        found = (vector.name, text if vector.as_base64 else pa.list_(pa.float32()))
+    own = [("index", pa.int64()), ("source", text), ("status", text)]
+    schema = pa.schema([*own, found, ("error", error)])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for rows in _groups(records_of(lines), vector):
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _groups(
+    records: Iterator[dict[str, Any]], vector: VectorColumn | None
+) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    values = 0
+    for record in records:
+        rows.append(record)
+        values += len(record.get(vector.name, ())) if vector else 0
+        if len(rows) >= ROWS or values >= VALUES:
+            yield rows
+            rows, values = [], 0
+    if rows:
+        yield rows

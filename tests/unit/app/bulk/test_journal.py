@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs.journal import Journal
+from app.bulk.journal import Journal
 from app.bulk.report import readable
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
@@ -63,9 +63,8 @@ def test_work_goes_on_after_the_last_whole_line(rest: bytes, tmp_path: Path) -> 
 
 def test_other_options_begin_anew(tmp_path: Path) -> None:
     interrupted(tmp_path, line("a.jpg"))
-    results = opened(tmp_path, top_k=1)
-    assert results.done == 0
-    results.abandon()
+    with opened(tmp_path, top_k=1) as results:
+        assert results.done == 0
 
 
 def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
@@ -78,10 +77,8 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
 
 
 def test_two_commands_cannot_write_the_same_file(tmp_path: Path) -> None:
-    first = opened(tmp_path)
-    with pytest.raises(WrongUsage, match="another command is writing"):
+    with pytest.raises(WrongUsage, match="another command is writing"), opened(tmp_path):
         opened(tmp_path)
-    first.abandon()
     assert [*tmp_path.iterdir()] == []
 
 
@@ -153,7 +150,7 @@ def test_the_names_of_files_are_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr("app.bulk.outputs.atomic_file.sync_folder", synced.append)
+    monkeypatch.setattr("app.bulk.atomic_file.sync_folder", synced.append)
     opened(tmp_path).finish()
     assert synced == [tmp_path, tmp_path]
 
@@ -161,9 +158,8 @@ def test_the_names_of_files_are_forced_to_the_disk(
 def test_names_that_are_not_utf_8_are_continued(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.jpg")
     interrupted(tmp_path, line(readable(name)))
-    results = opened(tmp_path)
-    assert name in results.earlier
-    results.abandon()
+    with opened(tmp_path) as results:
+        assert name in results.earlier
 
 
 NETWORK = {"network": "resnet", "weights": "ab12"}
@@ -198,10 +194,8 @@ def test_records_of_two_networks_are_not_mixed(
     begins: Callable[[Path], None], words: str, tmp_path: Path
 ) -> None:
     begins(tmp_path)
-    results = opened(tmp_path)
-    with pytest.raises(WrongUsage, match=words):
+    with pytest.raises(WrongUsage, match=words), opened(tmp_path) as results:
         results.begin(NETWORK | {"weights": "cd34"})
-    results.abandon()
     (partial,) = tmp_path.glob("*.partial")
     assert partial.read_bytes() == line("a.jpg")
 
@@ -212,5 +206,5 @@ def test_a_run_without_records_may_be_followed_by_another_network(tmp_path: Path
     results._file.close()
     results = opened(tmp_path)
     results.begin(NETWORK | {"weights": "cd34"})
-    results.abandon()
+    results.__exit__(WrongUsage, WrongUsage(), None)
     assert [*tmp_path.iterdir()] == []

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs.records import (
+from app.bulk.journal import (
     Records,
     check_ended,
     check_present,
-    failed_names,
     write_failures,
 )
 
@@ -29,7 +28,6 @@ def sources(path: Path) -> list[tuple[str, str]]:
 def test_only_errors_are_kept(tmp_path: Path) -> None:
     write_failures(lines(tmp_path / "all", a="ok", b="error", c="error"), tmp_path / "failed")
     assert sources(tmp_path / "failed") == [("b", "error"), ("c", "error")]
-    assert [*failed_names(tmp_path / "all")] == ["b", "c"]
 
 
 def test_a_retry_waits_for_the_end_of_a_command_that_replaces_the_file(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.bulk import contents
 from app.bulk.errors import WrongUsage
-from app.bulk.sources import contents
-from app.bulk.sources.expansion import Sources
-from app.bulk.sources.walk import Choice
+from app.bulk.sources import Sources
+from app.bulk.walk import Choice
 
 FILES = {"a.jpg": b"one", "in/b.png": b"two", "notes.txt": b"three"}
 

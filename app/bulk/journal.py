@@ -10,22 +10,30 @@ mixed.
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, Self
 
 import msgspec
 
+from app.bulk import atomic_file
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs import atomic_file
-from app.bulk.outputs.records import Records
+from app.bulk.report import readable
+from app.system.terminal import printable
 
 SYNC = 1.0
 """Seconds after which appended records are forced to the disk: a power failure costs no more."""
 
+SHOWN = 3
+"""Names and failures that are shown in messages."""
+
+_INDEX = re.compile(rb'^\{"index":[0-9]+')
 
 Convert = Callable[[Path, Path], None]
 """Writes the target, the second file, of the records in the first one."""
@@ -35,8 +43,11 @@ class Journal:
     """The partial file for the target `path`; `earlier` are the records that are there already.
 
     `options` are what the records depend on: a run with other options has another partial file.
-    `check` is called before a partial file is made: one that is there proves that an earlier run
-    has passed it. `done` and `failed` count records. Raises WrongUsage and CannotWrite.
+    `check` is called before a partial file is made: a partial file proves that an earlier run has
+    passed it. `done` and `failed` count records. Raises WrongUsage and CannotWrite.
+
+    As a context manager it closes the file, which the same command continues. A file without
+    records is removed if the block ends with WrongUsage: nothing was begun.
     """
 
     def __init__(
@@ -62,12 +73,23 @@ class Journal:
             self._file = self._locked()
         except OSError as error:
             raise CannotWrite.of(self.partial, error) from None
-        try:
-            self.done, self.failed = self._continued()
-            self.earlier = Records([self.partial])
-        except BaseException:  # re-raised
-            self._file.close()
-            raise
+        self.earlier = Records([self.partial])
+        self.done, self.failed = self.earlier.count, self.earlier.n_failed
+        self._file.truncate(self.earlier.size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, WrongUsage) and not self.done:
+            self.partial.unlink(missing_ok=True)
+            self._network.unlink(missing_ok=True)
+        self._file.close()
 
     def begin(self, network: Mapping[str, object]) -> None:
         """Keep the loaded `network` beside the records, or compare it with that of earlier records.
@@ -80,14 +102,13 @@ class Journal:
                 atomic_file.write(self._network, json.dumps(network).encode(), replace=True)
                 atomic_file.sync_folder(self._network.parent)
                 return
-            before = _parsed(self._network.read_bytes()) if self._network.exists() else {}
         except OSError as error:
             raise CannotWrite.of(self._network, error) from None
-        if changed := [name for name, value in network.items() if before.get(name) != value]:
-            now = ", ".join(f"{name} {network[name]} (was {before.get(name)})" for name in changed)
+        if differences := [*_differences(self.network, network)]:
             raise WrongUsage(
-                f"--out: {self.partial} is of another network than is loaded now: {now}; "
-                "make the earlier one available again, or remove the file to begin anew"
+                f"--out: {self.partial} is of another network than is loaded now: "
+                f"{', '.join(differences)}; make the earlier one available again, or remove the "
+                "file to begin anew"
             )
 
     @property
@@ -134,23 +155,12 @@ class Journal:
         finally:
             self._file.close()
 
-    def close(self) -> None:
-        """Close the partial file, which the same command continues."""
-        self._file.close()
-
-    def abandon(self) -> None:
-        """Remove the partial file if it has no record: nothing was begun."""
-        if not self.done:
-            self.partial.unlink(missing_ok=True)
-            self._network.unlink(missing_ok=True)
-        self._file.close()
-
     def _locked(self) -> BinaryIO:
         """Open the partial file for this process alone."""
         atomic_file.check_writable(self.partial.parent)
         if self.partial.exists() and self._path.exists() and self.partial.samefile(self._path):
             self.partial.unlink()  # a finished file: its process was killed before this step
-        file = open(self.partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `finish`)
+        file = open(self.partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `__exit__`)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             atomic_file.sync_folder(self.partial.parent)
@@ -166,20 +176,6 @@ class Journal:
             raise WrongUsage(f"--out: another command has just written {self._path}")
         return file
 
-    def _continued(self) -> tuple[int, int]:
-        """Return the numbers of records and of failures in the file, and cut off a torn line."""
-        self._file.seek(0)
-        done = failed = end = 0
-        with open(self._file.fileno(), "rb", closefd=False) as lines:
-            for line in lines:
-                record = _parsed(line) if line.endswith(b"\n") else {}
-                if "source" not in record:  # torn by a kill, or lost by a power failure
-                    break
-                done, end = done + 1, end + len(line)
-                failed += record.get("status") != "ok"
-        self._file.truncate(end)
-        return done, failed
-
 
 class Origin:
     """The file about `finished`; `options` are those of this command on which results depend.
@@ -192,11 +188,8 @@ class Origin:
     ) -> None:
         self._finished, self._flag = finished, flag
         self._options = json.loads(json.dumps(options, default=str))
-
-    @property
-    def _path(self) -> Path:
-        path = self._finished.resolve()
-        return path.with_name(f"{path.name}.origin.json")
+        path = finished.resolve()
+        self._path = path.with_name(f"{path.name}.origin.json")
 
     @property
     def is_known(self) -> bool:
@@ -240,11 +233,142 @@ class Origin:
             ) from None
 
 
+class Records:
+    """The whole records of these files; of two for one image that of the later one counts.
+
+    `count` lines of `size` bytes were read, of which `n_failed` are errors. An image takes about
+    150 bytes of memory.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self._places: dict[bytes, tuple[int, int, bool]] = {}
+        self.count = self.n_failed = self.size = 0
+        for number, file in enumerate(files):
+            offset = 0
+            for line, record in _records(file):
+                failed = record.get("status") != "ok"
+                self._places[_digest(str(record["source"]))] = number, offset, failed
+                self.count, self.n_failed = self.count + 1, self.n_failed + failed
+                offset += len(line)
+            self.size += offset
+
+    def __contains__(self, name: str) -> bool:
+        return _digest(readable(name)) in self._places
+
+    def failed(self, name: str) -> bool:
+        """Return whether there is a record of an image, and it is an error."""
+        place = self._places.get(_digest(readable(name)))
+        return place is not None and place[2]
+
+    def write(self, names: Iterable[str], path: Path) -> None:
+        """Write the records of these images in this order, with the positions that they have now.
+
+        An image without a record is left out: its file has come after the search for images.
+        """
+        opened = [file.open("rb") for file in self._files]
+        try:
+            with path.open("xb") as written:
+                for index, name in enumerate(names):
+                    place = self._places.get(_digest(readable(name)))
+                    if place is not None:
+                        opened[place[0]].seek(place[1])
+                        line = opened[place[0]].readline()
+                        written.write(_INDEX.sub(b'{"index":%d' % index, line))
+        finally:
+            for file in opened:
+                file.close()
+
+
+def names_in(file: Path) -> Iterator[str]:
+    """Yield the names in the whole records of a file, as they are written there."""
+    return (record["source"] for _, record in _records(file))
+
+
+def check_present(failed: Path, names: Iterable[str]) -> int:
+    """Return the number of records of failures; WrongUsage if one is of no image of `names`."""
+    wanted = [record["source"] for _, record in _errors(failed)]
+    missing = set(wanted).difference(map(readable, names))
+    if missing:
+        raise WrongUsage(
+            f"--retry-failed: {min(missing)} of {failed} is not among the images; name the same "
+            "sources as before"
+        )
+    return len(wanted)
+
+
+def write_failures(lines: Path, path: Path) -> None:
+    """Write the records of JSON Lines that are errors."""
+    with path.open("xb") as failed:
+        failed.writelines(line for line, _ in _errors(lines))
+
+
+def beside(folder: Path) -> Path:
+    """Return the file of failures for a folder of results: `made.failed.jsonl` beside `made`."""
+    folder = folder.resolve()
+    return folder.with_name(f"{folder.name}.failed.jsonl")
+
+
 def partial_of(path: Path, options: Mapping[str, object]) -> Path:
     """Return the partial file of a command with these options."""
     digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
     path = path.resolve()
     return path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
+
+
+def unfinished(file: Path) -> list[Path]:
+    """Return the partial files of commands for the records `file` that have not ended."""
+    file = file.resolve()
+    names = (each for each in file.parent.glob("*.partial"))
+    return sorted(each for each in names if each.name.startswith(f"{file.name}."))
+
+
+def check_ended(file: Path) -> None:
+    """Raise WrongUsage if another command that writes the finished records `file` has not ended.
+
+    Call it before a retry begins. A command that was killed while it replaced the file may have
+    noted what its own records come from, and the file would still be the one before.
+    """
+    if others := unfinished(file):
+        raise WrongUsage(
+            f"--retry-failed: another command for {file} has not ended; start that one again, or "
+            f"remove {others[0]} to give it up"
+        )
+
+
+def shown(lines: Path, place: Path, n: int) -> str:
+    """Return lines about `n` failures: where their reasons are, and the first of them.
+
+    `lines` are records, and `place` is the file that the user finds them in. The text is empty if
+    there are none.
+    """
+    if not n:
+        return ""
+    text = f"darkroom: {n} failed; their reasons are in {place}"
+    for _, each in itertools.islice(_errors(lines), SHOWN):
+        reason = each.get("error", {}).get("detail", "")
+        text += f"\n  {printable(each['source'])}: {printable(reason)}"
+    return f"{text}\n  …" if n > SHOWN else text
+
+
+def _records(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield lines and their records before the first that a kill or a power failure has torn."""
+    if not file.exists():
+        return
+    with file.open("rb") as lines:
+        for line in lines:
+            record = _parsed(line) if line.endswith(b"\n") else {}
+            if "source" not in record:
+                return
+            yield line, record
+
+
+def _errors(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    return (each for each in _records(file) if each[1].get("status") != "ok")
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
 def _differences(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
@@ -265,11 +389,10 @@ def _regular(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
-        reason = isinstance(error, OSError) and error.strerror
-        raise CannotWrite(f"{path}: {reason or error}") from None
+        raise CannotWrite.of(path, error) from None
 
 
-def _parsed(line: bytes) -> dict[str, object]:
+def _parsed(line: bytes) -> dict[str, Any]:
     try:
         record = msgspec.json.decode(line)
     except ValueError:

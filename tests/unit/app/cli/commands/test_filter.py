@@ -9,12 +9,12 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.bulk import engine
-from app.bulk.outputs import zip_file
-from app.bulk.outputs.folder import ResultsFolder
-from app.bulk.outputs.journal import Journal
-from app.bulk.sources import contents
-from app.bulk.work import Filtering, Finished, Task, failure
+from app.bulk import contents, engine
+from app.bulk import folder as results
+from app.bulk.folder import ResultsFolder
+from app.bulk.journal import Journal
+from app.bulk.walk import Task
+from app.bulk.work import Filtering, Finished, failure
 from app.cli.parser import run
 from darkroom_client import FilteredImage, ImageResult
 from models.codec import ImageFormat
@@ -164,7 +164,7 @@ def test_a_zip_that_could_not_be_packed_is_packed_by_the_same_command(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(zip_file, "ZipFile", full)
+        patch.setattr(results, "ZipFile", full)
         assert filtered(sources, archive) == ExitCode.CANNOT_WRITE
     assert "No space left on device; the same command goes on" in capfd.readouterr().err
     assert not archive.exists()
@@ -189,7 +189,7 @@ def test_a_command_that_goes_on_replaces_no_zip_that_was_made_meanwhile(
 ) -> None:
     sources, archive = photos(tmp_path), tmp_path / "made.zip"
     with monkeypatch.context() as patch:
-        patch.setattr(zip_file, "ZipFile", stopped)
+        patch.setattr(results, "ZipFile", stopped)
         with pytest.raises(KeyboardInterrupt):
             filtered(sources, archive)
     archive.write_text("mine")

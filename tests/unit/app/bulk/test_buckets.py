@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.bulk import contents
 from app.bulk.errors import WrongUsage
-from app.bulk.sources import buckets, contents
-from app.bulk.sources.expansion import Sources
-from app.bulk.sources.source import Source
-from app.bulk.sources.walk import Choice
+from app.bulk.sources import Sources, allowed
+from app.bulk.walk import Choice, Source
 from models.settings import Settings
 from tests.object_stores import BUCKET, s3
 
@@ -60,7 +59,7 @@ def test_an_address_of_an_image_is_one_source_that_is_fetched(root: str) -> None
 
 def test_the_arguments_of_a_command_may_be_read(root: str) -> None:
     settings = Settings(storage_allow=("s3://other/",))
-    assert buckets.allowed(settings, ["photos", root]).storage_allow == ("s3://other/", root)
+    assert allowed(settings, ["photos", root]).storage_allow == ("s3://other/", root)
 
 
 def test_what_cannot_be_listed_is_refused_before_the_work(root: str) -> None:

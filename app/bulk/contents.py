@@ -3,27 +3,16 @@
 import os
 import stat
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from app.bulk.errors import WrongUsage
 from app.bulk.report import readable
-from app.bulk.sources import buckets
-from app.bulk.sources.source import Source
-from app.bulk.sources.walk import head_of
-from models.codec.formats import ImageFormat, identify
+from app.bulk.walk import Source
 from models.domain.errors import MalformedRequest, ServiceError
 
 STANDARD_INPUT = "-"
 
-
-def check(names: Sequence[str]) -> None:
-    """Raise WrongUsage, with a line for each source that cannot be read."""
-    problems = [f"{name}: {problem}" for name in names if (problem := _problem(name))]
-    if names.count(STANDARD_INPUT) > 1:
-        problems.append("-: standard input can be read only once")
-    if problems:
-        raise WrongUsage("\ndarkroom: ".join([*problems, "nothing was done"]))
+SCHEMES = ("s3://", "gs://", "az://")
+"""Beginnings of the addresses of objects in buckets."""
 
 
 Content = bytes | str | ServiceError
@@ -63,31 +52,27 @@ def may_wait(source: Source) -> bool:
         return False
 
 
-def format_of(name: str) -> ImageFormat | None:
-    """Return the format of a regular file by its first bytes; None where that is not known yet."""
-    if is_fetched(name) or name == STANDARD_INPUT or not Path(name).is_file():
-        return None
-    return identify(head_of(name))
-
-
 def is_url(name: str) -> bool:
     """Return whether a source is at a URL; the fetch decides whether the URL is allowed."""
     return name.startswith(("http://", "https://"))
 
 
+def is_address(name: str) -> bool:
+    """Return whether a source is in a bucket."""
+    return name.startswith(SCHEMES)
+
+
 def is_fetched(name: str) -> bool:
     """Return whether a source is at a URL or in a bucket, and so no local file."""
-    return is_url(name) or buckets.is_address(name)
+    return is_url(name) or is_address(name)
 
 
-def _problem(name: str) -> str | None:
+def problem(name: str) -> str | None:
+    """Return why an argument that stands for one image can never be read, or None."""
     if is_fetched(name) or name == STANDARD_INPUT:
         return None
     try:
-        mode = Path(name).stat().st_mode
-        if stat.S_ISDIR(mode):
-            return "is a folder; name the files in it"
-        if stat.S_ISREG(mode):
+        if stat.S_ISREG(Path(name).stat().st_mode):
             Path(name).open("rb").close()
         elif not os.access(name, os.R_OK):  # opening a pipe may wait, and reading takes from it
             return os.strerror(13)

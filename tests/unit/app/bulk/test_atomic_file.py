@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.outputs import atomic_file
-from app.bulk.outputs.atomic_file import check_writable, unfinished, write
+from app.bulk import atomic_file
+from app.bulk.atomic_file import check_writable, unfinished, write
 
 
 def names(folder: Path) -> list[str]:

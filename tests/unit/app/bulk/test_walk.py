@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.bulk.sources.expansion import Sources
-from app.bulk.sources.walk import Choice
+from app.bulk.sources import Sources
+from app.bulk.walk import Choice
 from tests.pictures import jpeg, png
 
 

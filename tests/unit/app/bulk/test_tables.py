@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from app.bulk import tables
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import parquet
-from app.bulk.outputs.journal import Journal
-from app.bulk.outputs.tables import VectorColumn, conversion
+from app.bulk.journal import Journal
+from app.bulk.tables import VectorColumn, conversion
 
 LABELLED = {
     "index": 0,
@@ -94,7 +94,7 @@ def test_a_parquet_file_has_a_row_for_each_image(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "VALUES", 4)
+    monkeypatch.setattr(tables, "VALUES", 4)
     record = {"index": 0, "source": "a.jpg", "status": "ok", "embedding": [0.5, -1.0]}
     path = converted(tmp_path, "out.parquet", *[record] * 5, vector=EMBEDDING)
     file = pq.ParquetFile(path)
@@ -109,8 +109,6 @@ def test_other_names_stay_json_lines() -> None:
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "app.bulk.outputs.parquet")
-    monkeypatch.delattr("app.bulk.outputs.parquet", raising=False)
     with pytest.raises(WrongUsage, match=r"pip install '\.\[parquet\]'"):
         conversion(Path("out.parquet"), None)
 
@@ -124,9 +122,8 @@ def test_a_table_that_was_interrupted_is_continued_and_appears_at_the_end(
     def opened() -> Journal:
         return Journal(path, {}, replaces=False)
 
-    first = opened()
-    first.add(json.dumps(LABELLED).encode() + b"\n", failed=0)
-    first.close()
+    with opened() as first:
+        first.add(json.dumps(LABELLED).encode() + b"\n", failed=0)
     assert not path.exists()
     second = opened()
     assert second.done == 1

@@ -1,4 +1,4 @@
-"""Search a folder for images, lazily and in a fixed order.
+"""Images of a bulk command by their names, and the search of a folder for them, in a fixed order.
 
 Only the names of the folders on the way to the present one are in memory: a tree of a million files
 takes as much as its largest folder.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from app.bulk.errors import WrongUsage
 from models.codec.formats import ImageFormat, identify
@@ -25,6 +26,47 @@ SHOWN = 3
 """Names that are shown for each reason."""
 
 NO_IMAGE = f"no image of a format that is read ({', '.join(each.name for each in ImageFormat)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An image that was not read yet.
+
+    `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
+    relative path without `..`: where the result of the image is put below a folder of results.
+    `load` reads a member of an archive: it takes the largest number of bytes, and raises
+    ServiceError.
+    """
+
+    name: str
+    place: str
+    load: Callable[[int], bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One image to answer; `index` is its position among all images of the command.
+
+    `target` is the file for its result, if its name is known before the work.
+    """
+
+    index: int
+    source: Source
+    target: str = ""
+
+
+def place_of(name: str) -> str:
+    """Return the place of the result for a path, URL or address of a list: the same folders."""
+    if name.startswith(("http://", "https://")):
+        try:
+            parts = urlsplit(name)
+            name = f"{parts.netloc.rpartition('@')[2]}/{parts.path}"
+        except ValueError:  # no URL after all (`http://[x`): its image fails, and others go on
+            name = name.partition("://")[2]
+    elif name.startswith(("s3://", "gs://", "az://")):
+        name = name.partition("://")[2]
+    kept = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return "/".join(kept) or "image"
 
 
 class LeftOut:

@@ -1,0 +1,337 @@
+"""The place of results: a file, a folder of names that mirror the sources, or a ZIP.
+
+Predictable failures are refused before anything is started. Results are written whole or not at
+all. Existing files are replaced only if the user asks for that, and sources never.
+"""
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path, PurePath, PurePosixPath
+from zipfile import ZipFile, ZipInfo
+
+from app.bulk import atomic_file, contents
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.journal import beside, unfinished
+from app.bulk.report import readable
+from app.bulk.walk import Choice, Source, Task, walk
+from models.codec import ENCODABLE, ImageFormat
+from models.domain.errors import InvalidParameter
+
+SUFFIXES = {each: (each.extension, f".{each}") for each in ENCODABLE}
+"""The suffixes of files of each format that can be written."""
+
+OF_ONE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EISDIR)
+"""Errors of writing that concern one name: other results can still be written."""
+
+
+def format_named(path: PurePath) -> ImageFormat | None:
+    """Return the format that the suffix of a file name asks for."""
+    return next((each for each in ENCODABLE if path.suffix.lower() in SUFFIXES[each]), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """The file or stream `path` for a single result."""
+
+    path: Path
+    replaces: bool
+
+    def check(self, source: str, format_for: Callable[[ImageFormat], ImageFormat]) -> None:
+        """Raise WrongUsage or CannotWrite if the result cannot, or may not, be written there.
+
+        `format_for` maps the format of a source to the format of its result.
+        """
+        path = self.path
+        if atomic_file.is_stream(path):
+            return
+        if path.suffix and format_named(path) is None and len(set(map(format_for, ENCODABLE))) > 1:
+            written = ", ".join(each.extension for each in ENCODABLE)
+            raise WrongUsage(
+                f"--output: {path.suffix} is no output format; use {written}, or --format"
+            )
+        try:
+            if path.exists():
+                if _inode(path) == _inode_of(source):
+                    raise WrongUsage(
+                        f"--output: {path} is one of the sources; choose another name, folder or "
+                        "--format"
+                    )
+                if not self.replaces:
+                    raise WrongUsage(f"--output: {_exists(path)}")
+            folder = path.resolve().parent
+            if not folder.is_dir():
+                raise WrongUsage(f"--output: there is no folder {folder}; make it first")
+        except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
+            raise CannotWrite.of(path, error) from None
+        _check_writable(folder)
+
+    def write(self, _target: str, _format: ImageFormat, data: bytes) -> str:
+        """Write the result; CannotWrite gives the reason where that fails."""
+        try:
+            atomic_file.write(self.path, data, replace=self.replaces)
+        except FileExistsError:
+            raise CannotWrite(_exists(self.path)) from None
+        except (OSError, RuntimeError) as error:
+            raise CannotWrite.of(self.path, error) from None
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsFolder:
+    """The folder `path`; `replaces` says whether existing files may be replaced."""
+
+    path: Path
+    replaces: bool
+
+    def write(self, target: str, format_: ImageFormat, data: bytes) -> str:
+        """Write one result and return its file.
+
+        Raises InvalidParameter for a name that cannot be written or exists, and CannotWrite where
+        no result can be written: no permission, or no space.
+        """
+        file = _file(target, format_)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            atomic_file.write(file, data, replace=self.replaces)
+        except FileExistsError:
+            raise InvalidParameter(
+                f"{file} exists already; choose another folder, or add --force to replace it", []
+            ) from None
+        except OSError as error:
+            if error.errno in OF_ONE_NAME:
+                raise InvalidParameter(f"cannot write {file}: {error.strerror}", []) from None
+            raise CannotWrite.of(file, error) from None
+        return str(file)
+
+    def has(self, source: Source, target: str) -> bool:
+        """Return whether the result of an image is there, and not older than the image's file."""
+        for format_ in SUFFIXES:
+            with suppress(OSError, ValueError):
+                made = _file(target, format_).stat()
+                is_file = source.load is None and not contents.is_fetched(source.name)
+                if not is_file or made.st_mtime_ns >= os.stat(source.name).st_ctime_ns:
+                    return True
+        return False
+
+    def check(self, roots: Iterable[str]) -> None:
+        """Raise WrongUsage or CannotWrite if nothing can, or may, be written there.
+
+        `roots` are the arguments of the command: a folder of sources cannot be that of results.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise WrongUsage(f"--output: {self.path} is no folder; name another one")
+        for root in roots:
+            if self.path.is_dir() and os.path.isdir(root) and os.path.samefile(root, self.path):
+                raise WrongUsage(
+                    f"--output: {self.path} is a folder of sources; name another folder"
+                )
+        folder = self.path
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        _check_writable(folder)
+
+    def check_targets(self, tasks: Iterable[Task], sources: Iterable[Source]) -> None:
+        """Raise WrongUsage if a result would replace a file.
+
+        With `replaces` only the sources are protected. Targets are those that the names of the
+        sources promise; the others are checked when they are written.
+        """
+        existing = set()
+        for task in tasks:
+            if (known := _inode(Path(task.target))) is None:
+                continue
+            if not self.replaces:
+                raise WrongUsage(
+                    f"--output: {task.target} exists already; choose another folder, or add "
+                    "--force to replace it"
+                )
+            existing.add(known)
+        for source in sources if existing else ():
+            if source.load is None and _inode_of(source.name) in existing:
+                raise WrongUsage(
+                    f"--output: a result would replace the source {source.name}; "
+                    "choose another folder"
+                )
+
+
+class Places:
+    """Files for results in a folder, for images in their order; `format_` is that of all, if any.
+
+    The result of `in/a.png` is `in/a` with the suffix of its format. An image whose name is taken
+    by an image before it keeps its own suffix: `in/a.png.webp` beside the result of `in/a.jpg`. The
+    names depend on the order alone, so a second run finds the same ones. With `one_folder` all
+    images of a folder come together, and only their names are in memory; else 8 bytes of each.
+    """
+
+    def __init__(self, root: Path, format_: ImageFormat | None, *, one_folder: bool) -> None:
+        self._root, self._format, self._one_folder = root, format_, one_folder
+        self._folder = ""
+        self._taken: set[bytes] = set()
+
+    def target(self, place: str) -> str:
+        """Return the file for the image at `place`."""
+        folder, _, name = place.rpartition("/")
+        if self._one_folder and folder != self._folder:
+            self._taken.clear()
+        self._folder = folder
+        suffix = (self._format or claimed(name)).extension
+        stem = PurePosixPath(name).stem
+        numbered = (f"{name}.{number}{suffix}" for number in count(2))
+        names = chain((stem + suffix, name + suffix), numbered)
+        files = (str(self._root / folder / each) for each in names)
+        return next(each for each in files if not self._is_taken(each))
+
+    def _is_taken(self, target: str) -> bool:
+        """Return whether an image before has this name, and note that it is taken now."""
+        digest = hashlib.blake2b(target.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        if digest in self._taken:
+            return True
+        self._taken.add(digest)
+        return False
+
+
+def claimed(name: str) -> ImageFormat:
+    """Return the format of a result by the suffix of its source; PNG where none can be written."""
+    path = PurePosixPath(name)
+    if path.suffix.lower() in (".jpe", ".jpeg"):
+        return ImageFormat.JPEG
+    return format_named(path) or ImageFormat.PNG
+
+
+def _file(target: str, format_: ImageFormat) -> Path:
+    """Return the file for a result: `target`, with another suffix if the format differs.
+
+    The format is known by then, and the name of the source may have promised another one.
+    """
+    suffixes = SUFFIXES[format_]
+    return Path(target if target.lower().endswith(suffixes) else target + format_.extension)
+
+
+def _exists(file: Path) -> str:
+    return f"{file} exists already; choose another name, or add --force to replace it"
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        atomic_file.check_writable(folder)
+    except OSError as error:
+        raise CannotWrite.of(folder, error) from None
+
+
+def _inode_of(source: str) -> tuple[int, int] | None:
+    return None if contents.is_fetched(source) else _inode(Path(source))
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+# A ZIP of results: they are collected in a folder beside it, and packed at the end. So a command
+# can go on after an interruption.
+
+ALL = Choice(include=("*", ".*"), exclude=(".darkroom-*.tmp",))
+"""All files of the folder but temporary ones, which a command that was killed may have left."""
+
+
+def is_zip(output: str) -> bool:
+    """Return whether results are packed, by the end of the name."""
+    return output.lower().endswith(".zip") and not os.path.isdir(output)
+
+
+def collected(archive: Path) -> Path:
+    """Return the folder in which the results of `archive` are collected: `made.zip.images`."""
+    path = archive.resolve()
+    return path.with_name(f"{path.name}.images")
+
+
+def check_zip(archive: Path, roots: Iterable[str], *, replaces: bool) -> None:
+    """Raise WrongUsage if a new command may not write the archive."""
+    if archive.exists() and any(os.path.exists(r) and archive.samefile(r) for r in roots):
+        raise WrongUsage(f"--output: {archive} is one of the sources; choose another name")
+    if archive.exists() and not replaces:
+        raise WrongUsage(
+            f"--output: {archive} exists already; choose another name, or add --force to replace it"
+        )
+    folder = collected(archive)
+    if not unfinished(beside(archive)) and _is_packed(archive):
+        discard(archive)  # the command that made the archive was stopped at its last step
+    if folder.exists() and unfinished(beside(archive)):
+        raise WrongUsage(
+            f"--output: {folder} has results of a command with other arguments that has not ended; "
+            "start that one again, or remove the folder"
+        )
+    if folder.exists():
+        raise WrongUsage(
+            f"--output: {folder} belongs to no command that goes on: one that had ended was "
+            "stopped while it removed the folder, or you made it; remove it, or choose another name"
+        )
+
+
+def pack(archive: Path, *, replaces: bool) -> None:
+    """Make the archive of the collected results; it appears whole, with its content on disk.
+
+    It is written as `made.zip.packing`; a command that goes on after `kill -9` writes that anew.
+    This name stays until `discard`: while both names are of one file, the archive is that of an
+    earlier try, and is left as it is. Any other one is replaced only if `replaces`.
+    """
+    target, temporary = archive.resolve(), _packing(archive)
+    try:
+        if not _is_packed(archive):
+            _make(collected(archive), temporary, target, replaces)
+        atomic_file.sync_folder(target.parent)
+    except FileExistsError:
+        raise CannotWrite(
+            f"{archive} was made meanwhile; the results are in {collected(archive)}; to replace "
+            "it, start the same command with --force"
+        ) from None
+    except OSError as error:
+        raise CannotWrite(f"{archive}: {error.strerror}; the same command goes on") from None
+
+
+def discard(archive: Path) -> None:
+    """Remove the folder of the collected results, and the second name of the archive."""
+    shutil.rmtree(collected(archive), ignore_errors=True)
+    _packing(archive).unlink(missing_ok=True)
+
+
+def _packing(archive: Path) -> Path:
+    path = archive.resolve()
+    return path.with_name(f"{path.name}.packing")
+
+
+def _is_packed(archive: Path) -> bool:
+    """Return whether the archive is that of the collected results: both names are of one file."""
+    target, temporary = archive.resolve(), _packing(archive)
+    return temporary.exists() and target.exists() and temporary.samefile(target)
+
+
+def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:
+    """Pack a folder into the file `temporary`, and give it the name `target`."""
+    try:
+        with temporary.open("wb") as file:
+            with ZipFile(file, "w") as packed:  # images are compressed already
+                for inner in walk(str(folder), ALL) if folder.is_dir() else ():
+                    entry = ZipInfo(readable(inner))  # has no time, so equal results are equal ZIPs
+                    entry.external_attr = 0o644 << 16
+                    entry.file_size = (folder / inner).stat().st_size
+                    with (folder / inner).open("rb") as image, packed.open(entry, "w") as member:
+                        shutil.copyfileobj(image, member)
+            file.flush()
+            os.fsync(file.fileno())
+        if replaces:
+            os.replace(temporary, target)
+        else:
+            atomic_file.publish(temporary, target)
+    except BaseException:  # re-raised
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,290 @@
+"""List the images that the arguments of a command stand for, lazily and in a fixed order.
+
+Arguments are files, folders, archives, patterns, URLs, addresses in buckets, and lists of these.
+"""
+
+import glob
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import weakref
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from app.archives.reading import SUFFIXES, Archive, ArchiveLimits, Member, open_archive, unpacked
+from app.bulk import contents
+from app.bulk.contents import STANDARD_INPUT, is_address, is_url
+from app.bulk.errors import WrongUsage
+from app.bulk.walk import HEAD, Choice, LeftOut, Source, below, place_of, walk
+from app.storage.buckets import MISSING, entries, installed
+from app.storage.location import parse
+from models.domain.errors import BadArchive, ServiceError
+from models.settings import Settings
+
+MOST = 32 << 20
+"""Bytes of the largest member whose content is looked at because its name does not tell."""
+
+PIECE = 1 << 16
+"""Bytes of a list that are read at a time."""
+
+
+class Sources:
+    """Files, URLs, standard input, and the images of folders, archives, patterns and lists.
+
+    They come in the order of `names`, then of `lists`; a folder stands for its images in the order
+    of `walk`, an archive for those in it. A name that is no file but matches files as a pattern
+    stands for them. Each iteration begins anew and searches again, so names are never in memory
+    together. `results` is a folder that is not searched.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        choice: Choice | None = None,
+        lists: Sequence[str] = (),
+        separator: bytes = b"\n",
+        results: str | None = None,
+    ) -> None:
+        if not names and not lists:
+            raise WrongUsage("name files, folders or URLs, or a list of them with --from")
+        if [*names, *lists].count(STANDARD_INPUT) > 1:
+            raise WrongUsage("-: standard input can be read only once")
+        self._names, self._choice, self._results = names, choice or Choice(), results
+        self._lists = [SourceList(each, separator) for each in lists]
+        self.left_out = LeftOut()
+        """What the last iteration did not take from folders and archives."""
+
+    @property
+    def are_named(self) -> bool:
+        """Return whether each image is an argument of its own: none is searched for."""
+        return not self._lists and not any(map(_stands_for_many, self._names))
+
+    @property
+    def is_one_folder(self) -> bool:
+        """Return whether all images are those of one local folder."""
+        return not self._lists and len(self._names) == 1 and os.path.isdir(self._names[0])
+
+    def check(self) -> None:
+        """Raise WrongUsage, with a line for each argument that cannot be read.
+
+        Images of folders and lists are not looked at: one that cannot be read has an error as its
+        record.
+        """
+        problems = []
+        for name in self._names:
+            if is_address(name):
+                try:
+                    parse(name)
+                    problem = None if installed() else MISSING
+                except ServiceError as error:
+                    problem = error.detail
+            else:
+                problem = None if _stands_for_many(name) else contents.problem(name)
+            if problem:
+                problems.append(f"{name}: {problem}")
+        if problems:
+            raise WrongUsage("\ndarkroom: ".join([*problems, "nothing was done"]))
+
+    def count(self) -> int:
+        """Return the number of images; WrongUsage where a folder, pattern or list has none."""
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Source]:
+        self.left_out = LeftOut()
+        for name in self._names:
+            yield from self._found(name)
+        for entries in self._lists:
+            empty = True
+            for name in entries:
+                empty = False
+                yield from self._found(name)
+            if empty:
+                raise WrongUsage(f"--from: {entries.name}: no file or URL in it")
+
+    def _found(self, name: str) -> Iterator[Source]:
+        found = self._inside(name)
+        first = next(found, None)
+        if first is None:
+            why = f" ({self.left_out})" if str(self.left_out) else ""
+            raise WrongUsage(f"{name}: no image in it{why}; --include chooses other names")
+        yield first
+        yield from found
+
+    def _inside(self, name: str) -> Iterator[Source]:
+        if name == STANDARD_INPUT:
+            yield Source(name, "image")
+        elif is_address(name) and not _is_object(name):
+            yield from self._stored(name)
+        elif os.path.isdir(name):
+            for inner in walk(name, self._choice, self._results, self.left_out):
+                yield Source(below(name, inner), inner)
+        elif _is_archive(name):
+            yield from self._members(name)
+        elif _is_pattern(name) and (match := sorted(glob.glob(name))):
+            for each in match:
+                yield from self._inside(each) if _stands_for_many(each) else self._file(each)
+        else:
+            yield from self._file(name)  # a missing file is reported with all others
+
+    def _file(self, name: str) -> Iterator[Source]:
+        """Yield a file; below a folder of results it has its own name, one of a list its path."""
+        place = place_of(name)
+        yield Source(name, place if self._lists else place.rpartition("/")[2])
+
+    def _stored(self, name: str) -> Iterator[Source]:
+        """Yield the images below an address in the order of the bucket, which is that of their
+        keys; WrongUsage if it cannot be listed.
+        """
+        try:
+            location = parse(name)
+            for inner in (each.name for each in entries(location)):
+                folders = [inner[:n] for n, each in enumerate(inner) if each == "/"]
+                refusals = map(self._choice.refusal_of_folder, folders)
+                if reason := next(filter(None, refusals), "") or self._choice.refusal(inner):
+                    self.left_out.add(reason, inner)
+                else:
+                    yield Source(str(location.below(inner)), inner)
+        except ServiceError as error:
+            raise WrongUsage(f"{name}: {error.detail}") from None
+
+    def _members(self, name: str) -> Iterator[Source]:
+        """Yield the images of an archive in its order, as `archive.zip/member`.
+
+        The archive is open as long as the iteration. What follows a damage is missing from it, so
+        the damage is a source of its own, which fails. WrongUsage for a file that is no archive.
+        """
+        with ExitStack() as stack:
+            try:
+                archive, damage = _opened(Path(name), stack)
+            except (BadArchive, OSError) as error:
+                reason = error.detail if isinstance(error, BadArchive) else error.strerror
+                raise WrongUsage(f"{name}: {reason}") from None
+            try:
+                for member in archive.members():
+                    path = f"{name}/{member.name}"
+                    if reason := self._choice.refusal(member.name, partial(_head, archive, member)):
+                        self.left_out.add(reason, path)
+                    else:
+                        yield Source(path, member.name, partial(archive.read, member))
+                if damage is not None:
+                    raise damage
+            except BadArchive as error:
+                yield Source(f"{name}/", "damaged", partial(_fail, error))
+
+
+def allowed(settings: Settings, names: Sequence[str]) -> Settings:
+    """Return settings that allow the addresses among the arguments of a command to be read.
+
+    A server reads from buckets only what its operator allows; who starts a command is its operator.
+    """
+    own = tuple(name for name in names if is_address(name))
+    return settings.model_copy(update={"storage_allow": (*settings.storage_allow, *own)})
+
+
+class SourceList:
+    """The entries of a list that are not empty; several iterations may be under way.
+
+    A list on standard input, or in a pipe, is copied to a temporary file first, so that its length
+    does not matter; the file has no name, and so a process that is killed leaves none. `separator`
+    is a newline or a NUL byte. WrongUsage if the list cannot be read.
+    """
+
+    def __init__(self, file: str, separator: bytes = b"\n") -> None:
+        self._file = file
+        self._copied: BinaryIO | None = None
+        self._separator = separator
+        self.name = "standard input" if file == STANDARD_INPUT else file
+        try:
+            if file == STANDARD_INPUT:
+                self._copy(sys.stdin.buffer)
+            else:
+                with open(file, "rb") as opened:
+                    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                        self._copy(opened)
+        except OSError as error:
+            raise WrongUsage(f"--from: {file}: {error.strerror}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            copy = self._copied
+            with nullcontext(copy) if copy is not None else open(self._file, "rb") as file:
+                rest = os.pread(file.fileno(), len(BOM_UTF8), 0).removeprefix(BOM_UTF8)
+                position = len(BOM_UTF8)
+                while piece := os.pread(file.fileno(), PIECE, position):
+                    position += len(piece)
+                    *whole, rest = (rest + piece).split(self._separator)
+                    yield from filter(None, map(self._entry, whole))
+                yield from filter(None, map(self._entry, rest.split(self._separator)))
+        except OSError as error:
+            raise WrongUsage(f"--from: {self._file}: {error.strerror}") from None
+
+    def _copy(self, source: BinaryIO) -> None:
+        self._copied = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
+        weakref.finalize(self, self._copied.close)
+        shutil.copyfileobj(source, self._copied)
+        self._copied.flush()
+
+    def _entry(self, raw: bytes) -> str:
+        if self._separator == b"\n":
+            raw = raw.rstrip(b"\r")
+            return os.fsdecode(raw) if raw.strip() else ""
+        return os.fsdecode(raw)
+
+
+def _opened(path: Path, stack: ExitStack) -> tuple[Archive, BadArchive | None]:
+    """Open an archive, a compressed TAR as a plain one in an unnamed file.
+
+    Members are read in any order here. What comes before a damage of the compressed data can be
+    read; the damage is returned.
+    """
+    plain = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # closed by the stack
+    damage: BadArchive | None = None
+    try:
+        for piece in unpacked(path, ArchiveLimits()):
+            plain.write(piece)
+    except BadArchive as error:
+        if not plain.tell():
+            raise
+        damage = error.with_traceback(None)
+    return stack.enter_context(open_archive(plain if plain.tell() else path)), damage
+
+
+def _head(archive: Archive, member: Member) -> bytes:
+    try:
+        return archive.read(member, MOST)[:HEAD]
+    except ServiceError:  # it is too large, damaged or encrypted
+        return b""
+
+
+def _fail(error: BadArchive, _limit: int) -> bytes:
+    raise error
+
+
+def _is_object(address: str) -> bool:
+    """Return whether an address names one image, by its ending, and not all below a prefix."""
+    return not Choice().refusal(address)
+
+
+def _is_archive(name: str) -> bool:
+    """Return whether a file is taken apart, by the end of its name."""
+    return name.lower().endswith(SUFFIXES) and Path(name).is_file()
+
+
+def _is_pattern(name: str) -> bool:
+    return not os.path.lexists(name) and glob.has_magic(name)
+
+
+def _stands_for_many(name: str) -> bool:
+    if name == STANDARD_INPUT or is_url(name):
+        return False
+    if is_address(name):
+        return not _is_object(name)
+    if os.path.isdir(name) or _is_archive(name):
+        return True
+    return _is_pattern(name) and bool(glob.glob(name))
