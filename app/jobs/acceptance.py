@@ -12,10 +12,10 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -47,6 +47,7 @@ from app.jobs.store import (
 from app.storage.location import Location
 from app.storage.storage import Storage
 from app.urls import MAX_URL
+from models.api.jobs import JobQuery
 from models.domain.errors import (
     FieldError,
     IdempotencyMismatch,
@@ -103,25 +104,18 @@ TURNS = FairSemaphore(THREADS)
 class JobRequest:
     """What a client asks for: an operation with its options, and a key for repeated requests.
 
-    The images are those of the body, unless `source` is given, a folder of which `include` has
-    patterns of names, or `retry_of`, a job of which they failed.
+    The images are those of the body, unless `query` has a `source` or a `retry_of`.
     """
 
     client: str
     operation: str
     options: dict[str, Any]
+    query: JobQuery
     key: str | None = None
-    source: Location | None = None
-    include: tuple[str, ...] = ()
-    retry_of: str | None = None
-    destination: Location | None = None
-    webhook: str | None = None
-    concurrency: int | None = None
-    max_failures: int | None = None
 
     def digested(self, kind: str) -> bytes:
         """Return what an Idempotency-Key stands for, beside the bytes of the body."""
-        equal = {**asdict(self), "client": None, "key": None, "kind": kind}
+        equal = [self.operation, self.options, self.query.model_dump(), kind]
         return json.dumps(equal, sort_keys=True, default=str).encode()
 
 
@@ -161,9 +155,13 @@ class Acceptance:
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
-        check_media_type(kind, needed=asked.source is None and asked.retry_of is None)
-        if n_bytes > self._settings.max_job_bytes:
-            raise self._too_large()
+        query = asked.query
+        if query.source is not None and query.retry_of is not None:
+            raise InvalidParameter("source: give it or `retry_of`, not both")
+        if query.source is None and query.include is not None:
+            raise InvalidParameter("include: it chooses names below `source`, which is missing")
+        check_media_type(kind, needed=query.source is None and query.retry_of is None)
+        self._check_size(n_bytes)
         arriving = self._arriving[asked.client]
         if arriving >= ARRIVING:
             raise TooManyJobs(
@@ -172,36 +170,30 @@ class Acceptance:
             )
         self._arriving[asked.client] += 1
         try:
-            usage = await self._store.usage(asked.client, asked.key)
-            if not usage.repeated:
-                self._check_count(usage, arriving + 1)
-            room = self._room(usage)
-            if n_bytes > room:
-                raise self._full()
-            return await self._accepted(asked, request, kind, room)
+            return await self._accepted(asked, request, kind)
         finally:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # drops clients without a body
 
-    def _check_count(self, usage: JobUsage, new: int) -> None:
-        """Raise TooManyJobs if a client cannot have `new` further jobs."""
+    def _check_added(self, usage: JobUsage) -> None:
+        """Raise the error of a job with which its client, or all, have more than they may."""
         most = self._settings.max_jobs_per_client
-        if usage.unfinished + new > most:
+        if usage.unfinished > most:
             raise TooManyJobs(
-                f"{usage.unfinished} of your jobs are not finished; {most} may be "
+                f"{usage.unfinished - 1} of your jobs are not finished; {most} may be "
                 "(DARKROOM_MAX_JOBS_PER_CLIENT); wait for one, or cancel one",
                 retry_after=30.0,
             )
-
-    def _room(self, usage: JobUsage) -> int:
-        """Return the bytes that are left to a client, which may be less than none."""
         most = self._settings.max_data_bytes
-        return min(most - usage.of_all, share_of(most) - usage.of_client)
+        if usage.of_all > most or usage.of_client > share_of(most):
+            raise self._full()
 
-    def _check_added(self, usage: JobUsage) -> None:
-        """Raise the error of a job with which its client, or all, have more than they may."""
-        self._check_count(usage, 0)
-        if self._room(usage) < 0:
+    def _check_size(self, n_bytes: int, text: str = "the body has") -> None:
+        """Raise the error of a file that no job of any client may have."""
+        most = self._settings.max_job_bytes
+        if n_bytes > most:
+            raise TooLarge(f"{text} more than {most} bytes; make several jobs")
+        if n_bytes > share_of(self._settings.max_data_bytes):
             raise self._full()
 
     def _full(self) -> StorageFull:
@@ -212,11 +204,10 @@ class Acceptance:
             "fit; delete finished jobs, or wait until some expire"
         )
 
-    def _too_large(self) -> TooLarge:
-        most = self._settings.max_job_bytes
-        return TooLarge(f"the body has more than {most} bytes; make several jobs")
-
-    async def _accepted(self, asked: JobRequest, request: Request, kind: str, room: int) -> Job:
+    async def _accepted(self, asked: JobRequest, request: Request, kind: str) -> Job:
+        query, storage = asked.query, self._storage
+        source = None if query.source is None else storage.readable(query.source)
+        target = None if query.destination is None else str(storage.writable(query.destination))
         # Ids are ordered by the time at which they were made, in milliseconds since 1970.
         id_ = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
         folder = self._folder.of(id_)
@@ -224,23 +215,41 @@ class Acceptance:
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700)
             digest = hashlib.sha256(asked.digested(kind))
-            if asked.source is not None:
-                made = await self._listed(asked.source, asked.include, folder)
-            elif asked.retry_of is not None:
-                made = await self._retried(asked.retry_of, asked.client, folder)
+            if source is not None:
+                include = [each for each in (query.include or "").split(",") if each]
+                made = await self._listed(source, include, folder)
+            elif query.retry_of is not None:
+                made = await self._retried(query.retry_of, asked.client, folder)
             else:
-                await self._receive(request, kind, folder, room, digest)
-                reading = self._in_turn(asked.client, folder, room)
+                await self._receive(request, kind, folder, digest)
+                reading = self._in_turn(asked.client, folder)
                 made = await unless_left(departure_of(request.scope), reading)
             await asyncio.to_thread(self._folder.sync, id_)
-            new = _new_job(id_, asked, made, folder, digest.hexdigest())
+            archive = folder / ARCHIVE
+            new = Job(
+                id=id_,
+                client=asked.client,
+                state=State.QUEUED,
+                operation=asked.operation,
+                options=asked.options,
+                total=made.total,
+                done=0,
+                failed=0,
+                stored=FOLDER + made.size + (archive.stat().st_size if archive.exists() else 0),
+                created=time.time(),
+                key=asked.key,
+                digest=digest.hexdigest(),
+                destination=target,
+                concurrency=query.concurrency,
+                max_failures=query.max_failures,
+            )
         except OSError as error:
             raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
         finally:
             if new is None:
                 await asyncio.to_thread(self._folder.remove, id_)
         # To its end: it would not be known whether a commit that is cancelled was made.
-        queued = await to_its_end(self._queued(asked, new, made))
+        queued = await to_its_end(self._queued(new, made, query.webhook))
         if queued.digest != new.digest:
             raise IdempotencyMismatch(
                 "this Idempotency-Key was used for another body, operation or options; take a new "
@@ -248,35 +257,37 @@ class Acceptance:
             )
         return queued
 
-    async def _queued(self, asked: JobRequest, new: Job, made: ManifestWriter) -> Job:
+    async def _queued(self, new: Job, made: ManifestWriter, webhook: str | None) -> Job:
         """Return the new job once it is in the database, or the one that has its key already.
 
         The files of a new job stay unless the database has none: a commit whose answer was lost may
         have been made. If the database does not answer at all, the next start decides.
         """
-        targets = {DESTINATION: new.destination, WEBHOOK: asked.webhook}
+        targets = {DESTINATION: new.destination, WEBHOOK: webhook}
         endings = [Ending(new.id, kind, to) for kind, to in targets.items() if to is not None]
+
+        async def remove() -> None:
+            await asyncio.to_thread(self._folder.remove, new.id)
+
         try:
             queued = await self._store.add(new, made.spans, endings, self._check_added)
         except DatabaseFailed:
             found = await self._store.find(new.id)
             if found is None:
-                await asyncio.to_thread(self._folder.remove, new.id)
+                await remove()
                 raise
             queued = found
         except ServiceError:
-            await asyncio.to_thread(self._folder.remove, new.id)
+            await remove()
             raise
         if queued.id != new.id:
-            await asyncio.to_thread(self._folder.remove, new.id)
+            await remove()
         self._on_queued()
         return queued
 
     # Bodies.
 
-    async def _receive(
-        self, request: Request, kind: str, folder: Path, room: int, digest: Any
-    ) -> None:
+    async def _receive(self, request: Request, kind: str, folder: Path, digest: Any) -> None:
         """Write a body of media type `kind`; raises ServiceError, and OSError if the disk fails."""
         size = 0
 
@@ -286,10 +297,7 @@ class Acceptance:
             async with aiofiles.open(path, "wb", opener=private) as file:
                 async for piece in content:
                     size += len(piece)
-                    if size > self._settings.max_job_bytes:
-                        raise self._too_large()
-                    if size > room:
-                        raise self._full()
+                    self._check_size(size)
                     digest.update(piece)
                     collected += piece
                     if len(collected) >= PIECE:
@@ -315,17 +323,17 @@ class Acceptance:
         if not (folder / ARCHIVE).exists():
             raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
 
-    async def _in_turn(self, client: str, folder: Path, room: int) -> ManifestWriter:
+    async def _in_turn(self, client: str, folder: Path) -> ManifestWriter:
         limits = ArchiveLimits(members=min(MOST_MEMBERS, self._settings.max_job_items))
         async with TURNS.hold(client):
-            return await on_thread(BODIES, lambda: self._read(folder, limits, room), limits.stop)
+            return await on_thread(BODIES, lambda: self._read(folder, limits), limits.stop)
 
-    def _read(self, folder: Path, limits: ArchiveLimits, room: int) -> ManifestWriter:
+    def _read(self, folder: Path, limits: ArchiveLimits) -> ManifestWriter:
         """Make the manifest of what was saved; its items may be members of the archive."""
         sent, saved, archive = folder / SENT, folder / ARCHIVE, None
         with ExitStack() as stack:
             if saved.exists():
-                self._unpack(folder, limits, room)
+                self._unpack(folder, limits)
                 archive = stack.enter_context(open_archive(saved, limits))
                 sync_path(saved)
             writer = self._writer(folder, archive.find if archive else None)
@@ -340,21 +348,16 @@ class Acceptance:
             writer.finish()
         return writer
 
-    def _unpack(self, folder: Path, limits: ArchiveLimits, room: int) -> None:
+    def _unpack(self, folder: Path, limits: ArchiveLimits) -> None:
         """Replace a compressed TAR by a plain one, because jobs read members in any order.
 
         Any other archive stays as it is. Raises BadArchive, TooLarge and StorageFull.
         """
         packed, plain, size = folder / ARCHIVE, folder / UNPACKED, 0
-        most = self._settings.max_job_bytes
         with open(plain, "wb", opener=private) as file:
             for piece in unpacked(packed, replace(limits, ratio=RATIO)):
                 size += len(piece)
-                if size > most:
-                    text = f"the archive unpacks to more than {most} bytes; make several jobs"
-                    raise TooLarge(text)
-                if size > room:
-                    raise self._full()
+                self._check_size(size, "the archive unpacks to")
                 file.write(piece)
         if size:
             os.replace(plain, packed)
@@ -368,7 +371,7 @@ class Acceptance:
     # Jobs without a body.
 
     async def _listed(
-        self, prefix: Location, include: tuple[str, ...], folder: Path
+        self, prefix: Location, include: Sequence[str], folder: Path
     ) -> ManifestWriter:
         """Write an item for each file whose name below the prefix matches one of `include`, or for
         all files; the id of an item is that name.
@@ -454,27 +457,6 @@ async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> As
         if not isinstance(piece, bytes | bytearray):
             return
         yield bytes(piece)
-
-
-def _new_job(id_: str, asked: JobRequest, made: ManifestWriter, folder: Path, digest: str) -> Job:
-    archive = folder / ARCHIVE
-    return Job(
-        id=id_,
-        client=asked.client,
-        state=State.QUEUED,
-        operation=asked.operation,
-        options=asked.options,
-        total=made.total,
-        done=0,
-        failed=0,
-        stored=FOLDER + made.size + (archive.stat().st_size if archive.exists() else 0),
-        created=time.time(),
-        key=asked.key,
-        digest=digest,
-        destination=None if asked.destination is None else str(asked.destination),
-        concurrency=asked.concurrency,
-        max_failures=asked.max_failures,
-    )
 
 
 class _Failed(msgspec.Struct):

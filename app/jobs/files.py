@@ -14,8 +14,6 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TypeVar
 
-from models.domain.errors import NotFound
-
 JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
 
 DATABASE, LOCK = "jobs.sqlite3", "lock"
@@ -65,11 +63,6 @@ class DataFolder:
         """Let the folder of a job and the names of its files survive a power failure."""
         sync_path(self.of(job))
         sync_path(self._jobs)
-
-    def check(self, job: str) -> None:
-        """Raise NotFound if a job has no manifest any more, or the disk is not mounted."""
-        if not (self.of(job) / MANIFEST).exists():
-            raise NotFound("the files of the job are not in the data folder any more")
 
     def remove(self, job: str) -> None:
         """Remove all files of a job; does nothing if there are none."""

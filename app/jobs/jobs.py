@@ -87,8 +87,6 @@ class Jobs:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with suppress(DatabaseFailed, OSError):  # then the lease ends by time
-            await self._runner.release()
         await self.endings.sender.aclose()
         self.store.database.close()
 

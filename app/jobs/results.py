@@ -6,16 +6,17 @@ meanwhile are read to their end.
 
 import asyncio
 import base64
+import io
 import logging
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from dataclasses import replace
 from io import FileIO
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from app.archives.zip_writer import ZipWriter
 from app.jobs.files import DataFolder
@@ -94,27 +95,33 @@ class OpenResults:
         An empty line is sent after each SILENCE without a record. Raises Cancelled where the rest
         cannot be read here.
         """
-        at, sent = self._offset, time.monotonic()
-        async with aclosing(self._all()) as runs:
-            async for rows in runs:
-                if rows is None:
-                    if time.monotonic() - sent > SILENCE:
-                        sent = time.monotonic()
-                        yield b"\n"
-                    continue
+        at, sent, number = self._offset, time.monotonic(), 0
+        while not self._is_end(at):
+            if number < len(self._runs):
+                rows = self._runs[number]
+                number += 1
                 last = rows.row + rows.count
                 last = last if self._end is None else min(last, self._end)
                 async with aclosing(self._pieces(rows, at, last)) as pieces:
                     async for piece in pieces:
-                        left = self._stopping is not None and self._stopping()
-                        cut = piece.find(b"\n") + 1 if left else 0
+                        cut = piece.find(b"\n") + 1 if self._leaves() else 0
                         yield piece[: cut or None]
                         if cut:
                             self._leave()
                             return
                 at, sent = last, time.monotonic()
-                if self._is_end(at):
+            elif self._stopping is None:
+                return
+            elif await self._are_complete():
+                self._stopping = None
+            elif number == len(self._runs):
+                if self._leaves():
+                    self._leave()
                     return
+                if time.monotonic() - sent > SILENCE:
+                    sent = time.monotonic()
+                    yield b"\n"
+                await asyncio.sleep(FOLLOW)
 
     async def aclose(self) -> None:
         """Close the files."""
@@ -124,32 +131,21 @@ class OpenResults:
         if on_close is not None:
             on_close()
 
-    async def _all(self) -> AsyncGenerator[ResultRun | None, None]:
-        """Yield the runs that are known, then those that come; None at each look without any."""
-        for rows in [*self._runs]:
-            yield rows
-        ended = False
-        while self._stopping is not None and not ended:
-            found = list[ResultRun]()
-            try:
-                state = (await self._store.states([self._job.id])).get(self._job.id)
-                # After the state: results that come with the end of the job are not missed.
-                found = await self._more()
-            except (DatabaseFailed, OSError) as error:  # the database may answer again
-                log.warning("the results of job %s cannot be followed: %s", self._job.id, error)
-            else:
-                if state in (None, State.EXPIRED):
-                    raise _broken()
-                ended = state not in UNFINISHED and len(found) < RUNS
-            for rows in found:
-                yield rows
-            if self._stopping() and not ended:
-                self._leave()
-                return
-            if not found and not ended:
-                yield None
-                await asyncio.sleep(FOLLOW)
-        self._stopping = None
+    async def _are_complete(self) -> bool:
+        """Look for records of a job that is followed; return whether no more will come."""
+        try:
+            state = (await self._store.states([self._job.id])).get(self._job.id)
+            # After the state: results that come with the end of the job are not missed.
+            found = await self._more()
+        except (DatabaseFailed, OSError) as error:  # the database may answer again
+            log.warning("the results of job %s cannot be followed: %s", self._job.id, error)
+            return False
+        if state in (None, State.EXPIRED):
+            raise _broken()
+        return state not in UNFINISHED and found < RUNS
+
+    def _leaves(self) -> bool:
+        return self._stopping is not None and self._stopping()
 
     def _leave(self) -> None:
         if self._whole:
@@ -158,28 +154,21 @@ class OpenResults:
     def _is_end(self, at: int) -> bool:
         return self._end is not None and at >= self._end
 
-    async def _more(self) -> list[ResultRun]:
-        """Find runs of records that were not known, and open their files.
+    async def _more(self) -> int:
+        """Find runs of records that were not known, and open their files; return their number.
 
-        A run is remembered as part of the one before where both are neighbours in one file. The
-        first run stays alone, because the lines before `offset` in it are read in vain. Raises
-        FileNotFoundError.
+        Raises FileNotFoundError.
         """
         if self._is_end(self._known):
-            return []
+            return 0
         found = await self._store.results(self._job.id, self._known, RUNS)
         for rows in found:
             if rows.file not in self._files:
                 path = self._folder.of(self._job.id) / rows.file
                 self._files[rows.file] = await asyncio.to_thread(FileIO, path)
             self._known = rows.row + rows.count
-            last = self._runs[-1] if len(self._runs) > 1 else None
-            if last is not None and (last.file, last.at + last.length) == (rows.file, rows.at):
-                count, length = last.count + rows.count, last.length + rows.length
-                self._runs[-1] = replace(last, count=count, length=length)
-            else:
-                self._runs.append(rows)
-        return found
+        self._runs += found
+        return len(found)
 
     async def _pieces(self, rows: ResultRun, first: int, last: int) -> AsyncGenerator[bytes, None]:
         """Yield the records from number `first` to the one before `last`, all of one run."""
@@ -313,3 +302,74 @@ def _after(piece: bytes, n_lines: int) -> int:
         if not place:
             return len(piece)
     return place
+
+
+ROWS, GROUP = 8192, 16 << 20
+"""Rows, and bytes of records, of a row group of Parquet, unless it is one record."""
+
+
+class _Sink(io.RawIOBase):
+    """Holds what is written until it is taken."""
+
+    def __init__(self) -> None:
+        self._held, self._at = bytearray(), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        self._held += data
+        self._at += len(data)
+        return len(data)
+
+    def taken(self) -> bytes:
+        piece = bytes(self._held)
+        self._held.clear()
+        return piece
+
+
+async def results_parquet(records: Records) -> Pieces:
+    """Yield a Parquet file of records, a row for each; a column without a value is null.
+
+    The columns are those of all operations. The memory that it takes is that of one row group.
+    """
+    import pyarrow as pa  # an extra
+    import pyarrow.parquet as pq
+
+    text, number, vector = pa.string(), pa.int64(), pa.list_(pa.float32())
+    label = [("label", text), ("wnid", text), ("class_id", pa.int32()), ("score", pa.float64())]
+    image = [("name", text), ("media_type", text), ("width", number), ("height", number)]
+    image += [("bytes", number), ("data", pa.binary())]
+    own = [("index", number), ("id", text), ("status", text), ("image", pa.struct(image))]
+    own += [("error", pa.struct([("code", text), ("detail", text)]))]
+    more = [("source", text), ("predictions", pa.list_(pa.struct(label))), ("logits", vector)]
+    more += [("embedding", vector), ("versions", pa.list_(pa.struct(own)))]
+    schema = pa.schema([*own, *more])
+    sink, rows, size = _Sink(), list[dict[str, Any]](), 0
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        async for lines in whole_lines(records):
+            rows += await asyncio.to_thread(_rows, lines)
+            size += len(lines)
+            if len(rows) >= ROWS or size >= GROUP:
+                await asyncio.to_thread(writer.write_table, pa.Table.from_pylist(rows, schema))
+                yield sink.taken()
+                rows, size = [], 0
+        if rows:
+            await asyncio.to_thread(writer.write_table, pa.Table.from_pylist(rows, schema))
+    yield sink.taken()
+
+
+def _rows(text: bytes) -> list[dict[str, Any]]:
+    """Return records with the bytes of images, and the numbers of vectors, in place of base64."""
+    records = decoded(text)
+    for record in records:
+        for name in {"logits", "embedding"} & record.keys():
+            if isinstance(record[name], str):
+                record[name] = np.frombuffer(base64.b64decode(record[name]), "<f4")
+        for each in (record, *record.get("versions", ())):
+            if image := each.get("image"):
+                image["data"] = base64.b64decode(image["data"]) if "data" in image else None
+    return records

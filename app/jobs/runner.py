@@ -149,8 +149,6 @@ class Runner:
         self._feeders: dict[str, asyncio.Task[None]] = {}
         self._wanted: set[str] = set()
         """Jobs of which further chunks are begun; another job gives way to them."""
-        self._left: set[str] = set()
-        """Jobs whose work ended here: chunks of theirs that are claimed still are given back."""
         self._resting: dict[str, Resting] = {}
         self._awake = asyncio.Event()
         self.full_clients: Collection[str] = ()
@@ -185,22 +183,14 @@ class Runner:
         while self._feeders:
             await asyncio.wait(self._feeders.values())
 
-    async def release(self) -> None:
-        """Give back the chunks that jobs whose work has ended here have not finished."""
-        ended = self._left - self._feeders.keys()
-        if ended:
-            await self._store.release(ended)
-            self._left -= ended
-
     async def look(self) -> None:
         """Renew the lease, drop cancelled jobs, and begin with jobs that have free chunks."""
         if self._feeders:
-            await self._store.renew()
+            await self._store.renew([*self._feeders])
         states = await self._store.states([*self._feeders])
         for id_, task in self._feeders.items():
             if states.get(id_) not in RUNNABLE and not task.cancelling():
                 task.cancel()
-        await self.release()
         if self._stopping():
             self._wanted = set()
             return
@@ -215,10 +205,12 @@ class Runner:
                 self._feeders[job.id] = asyncio.create_task(self._feed(job))
 
     async def _feed(self, job: Job) -> None:
-        """Work on chunks of one job until none is free or others wait; it may fail or rest."""
-        self._left.add(job.id)  # now: a claim may be made although its answer is lost
+        """Work on chunks of one job until none is free or others wait; it may fail or rest.
+
+        At the end the chunks that are claimed still are given back, also those of a claim whose
+        answer was lost. Where the database does not answer, their lease ends.
+        """
         try:
-            await asyncio.to_thread(self._folder.check, job.id)
             await self._worker.check(job.destination)
             work = self._work_of(job.operation, job.options)
             inputs = self._worker.inputs(self._folder.of(job.id))
@@ -230,8 +222,12 @@ class Runner:
         else:
             self._resting.pop(job.id, None)
         finally:
-            del self._feeders[job.id]
-            self.wake()
+            try:
+                with suppress(DatabaseFailed, OSError):
+                    await self._store.release([job.id])
+            finally:
+                del self._feeders[job.id]
+                self.wake()
 
     async def _work(self, this: JobInWork) -> None:
         """Claim one chunk after the other: the next one when all images of the last one began."""

@@ -14,14 +14,13 @@ import json
 import logging
 import os
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -54,7 +53,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.http.problems import problem
 from app.jobs.files import DATABASE, LOCK, private, to_its_end
-from models.domain.errors import StorageFull, TooManyFailures, Unavailable
+from models.domain.errors import TooManyFailures, Unavailable
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -246,12 +245,9 @@ class ResultRun:
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """Unfinished jobs of a client, whether its key has made a job before, and the bytes that jobs
-    store, of all clients and of this client.
-    """
+    """Unfinished jobs of a client, and the bytes that jobs of all clients and of it store."""
 
     unfinished: int
-    repeated: bool
     of_all: int
     of_client: int
 
@@ -285,10 +281,6 @@ AT_ONCE = 1000
 JOBS_OF_ONE = 4
 """Jobs of one client that a process works on at a time."""
 
-FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, "53100"}
-"""The codes of SQLite, and of PostgreSQL (SQLSTATE `disk_full`), for a disk that is full; the
-second one comes of SQLite's index of its log."""
-
 DATABASE_PAUSE = 5.0
 """Seconds after which a client may ask again whose request the database did not answer."""
 
@@ -306,12 +298,6 @@ SETUP = {
 
 class DatabaseFailed(Unavailable):
     """The database of jobs does not answer."""
-
-
-class DatabaseFull(DatabaseFailed):
-    """The disk of the database of jobs is full."""
-
-    status, code, title = StorageFull.status, StorageFull.code, StorageFull.title
 
 
 class Database:
@@ -349,7 +335,7 @@ class Database:
         self._threads = ThreadPoolExecutor(CONNECTIONS, "database of jobs")
         try:
             with open(folder / LOCK, "ab", opener=private) as lock:
-                _wait_for(lock)
+                fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time makes tables
                 if not url:  # before SQLite makes it readable for others; its other files follow it
                     os.close(private(folder / DATABASE, os.O_RDWR | os.O_CREAT))
                 with self._engine.begin() as connection:
@@ -383,10 +369,6 @@ class Database:
                 return work(connection)
         except SQLAlchemyError as error:
             log.warning("the database of jobs does not answer: %s", error)
-            cause = getattr(error, "orig", None)
-            if FULL & {getattr(cause, each, None) for each in ("sqlite_errorcode", "sqlstate")}:
-                text = "the disk of the database of jobs is full; its operator must free space"
-                raise DatabaseFull(text, retry_after=DATABASE_PAUSE) from error
             text = "the database of jobs does not answer; try again later"
             raise DatabaseFailed(text, retry_after=DATABASE_PAUSE) from error
 
@@ -394,16 +376,6 @@ class Database:
         """Close all connections, once their transactions have ended."""
         self._threads.shutdown()
         self._engine.dispose()
-
-
-def _wait_for(lock: BinaryIO) -> None:
-    """Lock a file until it is closed: one process at a time makes tables."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = "process %s waits for the lock %s, which another process of the data folder holds"
-        log.warning(text, os.getpid(), lock.name)
-        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _create(connection: Connection) -> None:
@@ -473,18 +445,13 @@ class JobStore:
                 return found
         row = asdict(job) | {"options": json.dumps(job.options), "state": job.state.value}
         connection.execute(insert(JOBS), [row])
-        check(_usage(connection, job.client, None))
+        check(_usage(connection, job.client))
         for begin in range(0, len(spans), AT_ONCE):
             some = enumerate(spans[begin : begin + AT_ONCE], begin)
             connection.execute(insert(CHUNKS), [_chunk_row(job.id, n, each) for n, each in some])
         if endings:
             connection.execute(insert(ENDINGS), [asdict(each) for each in endings])
         return job
-
-    @transaction
-    def usage(self, connection: Connection, client: str, key: str | None) -> JobUsage:
-        """Return what the jobs of a client, and of all, take now."""
-        return _usage(connection, client, key)
 
     @transaction
     def find(self, connection: Connection, id_: str, client: str | None = None) -> Job | None:
@@ -703,9 +670,10 @@ class JobStore:
         self._end_cancelled(connection)
 
     @transaction
-    def renew(self, connection: Connection) -> None:
-        """Prolong the lease of the chunks that this process works on."""
-        mine = update(CHUNKS).where(CHUNKS.c.owner == self.owner, CHUNKS.c.state == CLAIMED)
+    def renew(self, connection: Connection, jobs: Collection[str]) -> None:
+        """Prolong the lease of the chunks of jobs that this process works on."""
+        mine = update(CHUNKS).where(CHUNKS.c.job.in_(jobs), CHUNKS.c.owner == self.owner)
+        mine = mine.where(CHUNKS.c.state == CLAIMED)
         connection.execute(mine.values(until=self._clock() + LEASE))
 
     @transaction
@@ -810,16 +778,14 @@ def _one_job(connection: Connection, which: ColumnElement[bool]) -> Job | None:
     return None if row is None else _job(row)
 
 
-def _usage(connection: Connection, client: str, key: str | None) -> JobUsage:
+def _usage(connection: Connection, client: str) -> JobUsage:
     mine, stored = JOBS.c.client == client, select(func.coalesce(func.sum(JOBS.c.stored), 0))
     query = select(
         select(func.count()).select_from(JOBS).where(mine, _in(UNFINISHED)).scalar_subquery(),
-        exists().where(mine, JOBS.c.key == (key or "")),  # no key is empty
         stored.scalar_subquery(),
         stored.where(mine).scalar_subquery(),
     )
-    jobs, repeated, of_all, of_client = connection.execute(query).one()
-    return JobUsage(jobs, bool(repeated), int(of_all), int(of_client))
+    return JobUsage(*map(int, connection.execute(query).one()))
 
 
 def _job(row: RowMapping) -> Job:

@@ -16,7 +16,7 @@ from app.intake.item import Item, Url
 from app.intake.json_items import from_data_uri
 from app.intake.spool import Blob, Spool
 from app.intake.wanted import Wanted
-from app.jobs.files import ARCHIVE, MANIFEST
+from app.jobs.files import ARCHIVE
 from app.jobs.manifest import StoredLine
 from app.jobs.results import IMAGES
 from app.jobs.store import Job
@@ -30,7 +30,6 @@ from models.domain.deadline import Deadline
 from models.domain.errors import (
     BadArchive,
     DeadlineExceeded,
-    InternalError,
     MalformedRequest,
     NotFound,
     OriginBusy,
@@ -73,8 +72,7 @@ class Inputs:
     async def content(self, line: StoredLine) -> Blob | Url | ServiceError:
         """Return the content of an item, or its error.
 
-        Raises NotFound if the archive is missing, InternalError if it may not be read, and OSError
-        if the disk fails.
+        Raises OSError if the disk fails, or has the archive no more.
         """
         if line.url is not None:
             return Url(line.url)
@@ -102,21 +100,9 @@ class Inputs:
         if line.member is None:
             return from_data_uri(line.data or "")
         with self._opening:
-            archive = self._archive = self._archive or self._opened()
+            archive = self._archive = self._archive or open_archive(self._folder / ARCHIVE)
         index, size, place = line.member
         return archive.read(Member(index, line.path or "", size, place), self._most)
-
-    def _opened(self) -> Archive:
-        try:
-            return open_archive(self._folder / ARCHIVE)
-        except FileNotFoundError:
-            if not (self._folder / MANIFEST).exists():  # the disk may be gone, with all jobs
-                raise
-            text = "the archive of the job is not in the data folder any more"
-            raise NotFound(text) from None
-        except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
-            text = f"the archive of the job cannot be read: {error.strerror}"
-            raise InternalError(text) from None
 
 
 @dataclass(frozen=True, slots=True)

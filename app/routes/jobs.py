@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from app.http.negotiation import EVERYTHING, JSON, JSON_LINES, ZIP, parse
 from app.http.problems import read
@@ -22,7 +22,15 @@ from app.routes.image_route import client_name
 from app.routes.images import WantedOf, classify_wanted, filter_wanted, process_wanted
 from app.routes.openapi import Responses, described_problem, job_parameters
 from app.service import Computing, Service, ServiceOf
-from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
+from models.api.jobs import (
+    JobEnding,
+    JobItemCounts,
+    JobListing,
+    JobOperation,
+    JobQuery,
+    JobRecord,
+    JobState,
+)
 from models.domain.errors import (
     Draining,
     FieldError,
@@ -31,7 +39,6 @@ from models.domain.errors import (
 )
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
-    from app.jobs.acceptance import JobRequest
     from app.jobs.jobs import Jobs
     from app.jobs.store import Ending, Job
     from app.jobs.work import WorkOf
@@ -69,43 +76,7 @@ def _any_number(_parts: int) -> None:
     """Accept any number of parts: a job has one image at a time in each of its places."""
 
 
-# Read the query of `POST /jobs`: what concerns the job, and what is left for its operation.
 PARQUET = "application/vnd.apache.parquet"
-
-MOST_CONCURRENCY = 65_536
-"""The highest limit that a job may have; what the server does is limited by its settings."""
-
-
-class JobQuery(BaseModel):
-    """Options of a job, whatever its operation is."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    source: str | None = Field(
-        None, max_length=8192, description="address of a folder whose files are the images"
-    )
-    include: str | None = Field(None, max_length=1000, description="patterns of names, by commas")
-    retry_of: str | None = Field(
-        None,
-        max_length=64,
-        description="job whose failed items are tried again; those not done too, if it failed",
-    )
-    destination: str | None = Field(
-        None, max_length=4096, description="address below which the results are written"
-    )
-    webhook: str | None = Field(None, max_length=2048, description="URL that is called at the end")
-    concurrency: int | None = Field(
-        None,
-        ge=1,
-        le=MOST_CONCURRENCY,
-        description="images of the job in work at a time, at most; none: the server chooses",
-    )
-    max_failures: int | None = Field(
-        None,
-        ge=0,
-        le=2**31 - 1,
-        description="images that may fail; the job ends with the chunk in which more have failed",
-    )
 
 
 def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
@@ -119,39 +90,6 @@ def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
     del given["operation"]
     query = {name: given.pop(name) for name in JobQuery.model_fields if name in given}
     return given, read(JobQuery, query)
-
-
-def asked_for(
-    jobs: "Jobs",
-    client: str,
-    operation: str,
-    options: dict[str, Any],
-    query: JobQuery,
-    key: str | None,
-) -> "JobRequest":
-    """Return what a client asks for, after its addresses were checked; raises ServiceError."""
-    from app.jobs.acceptance import JobRequest
-
-    if query.webhook is not None:
-        jobs.endings.sender.check(query.webhook)
-    source, destination, storage = query.source, query.destination, jobs.storage
-    if source is not None and query.retry_of is not None:
-        raise InvalidParameter("source: give it or `retry_of`, not both")
-    if source is None and query.include is not None:
-        raise InvalidParameter("include: it chooses names below `source`, which is missing")
-    return JobRequest(
-        client,
-        operation,
-        options,
-        key,
-        source=None if source is None else storage.readable(source),
-        include=tuple(each for each in (query.include or "").split(",") if each),
-        retry_of=query.retry_of,
-        destination=None if destination is None else storage.writable(destination),
-        webhook=query.webhook,
-        concurrency=query.concurrency,
-        max_failures=query.max_failures,
-    )
 
 
 # OpenAPI of what FastAPI cannot know of `/jobs`: bodies, results and errors.
@@ -253,13 +191,17 @@ async def make_job(
     Options are those of the endpoint of that name. The answer comes when the manifest is on disk;
     from then on the job survives restarts of the server.
     """
+    from app.jobs.acceptance import JobRequest
+
     jobs, client = _jobs(service), client_name(service, request.scope)
     n_bytes, coding = announced(request.scope), coding_of(request.scope)
     if service.stopping.is_set():
         raise Draining("this server is stopping; ask another one")
     options, query = options_of(request)
     work_of(service.computing)(operation, options)
-    asked = asked_for(jobs, client, operation, options, query, idempotency_key)
+    if query.webhook is not None:
+        jobs.endings.sender.check(query.webhook)
+    asked = JobRequest(client, operation, options, query, idempotency_key)
     await jobs.worker.check(query.destination)
     kind = media_type(content_type(request.scope))
     if coding:
@@ -347,7 +289,7 @@ async def job_results(
     has the `index` of its line. With `status` only those that failed are sent, all are counted.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
-    from app.jobs.results import failed_records, results_zip
+    from app.jobs.results import failed_records, results_parquet, results_zip
 
     job = await jobs.find(id, client)
     chosen = (lambda records: records) if status is None else failed_records
@@ -364,8 +306,6 @@ async def job_results(
     if form == "zip":
         content = results_zip(found.read, chosen, images=job.operation != "classify")
     else:
-        from app.jobs.parquet import results_parquet
-
         content = results_parquet(chosen(found.read()))
     headers["Content-Disposition"] = f'attachment; filename="{job.id}.{form}"'
     return StreamedBody(content, headers, ZIP if form == "zip" else PARQUET, source=found)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from models.api.schemas import Problem
 
@@ -12,6 +12,42 @@ JobState = Literal["queued", "running", "succeeded", "failed", "cancelling", "ca
 
 JobOperation = Literal["classify", "filter", "process"]
 """What a job does with each image: the same as the endpoint of that name."""
+
+
+MOST_CONCURRENCY = 65_536
+"""The highest limit that a job may have; what the server does is limited by its settings."""
+
+
+class JobQuery(BaseModel):
+    """Options of a job, whatever its operation is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str | None = Field(
+        None, max_length=8192, description="address of a folder whose files are the images"
+    )
+    include: str | None = Field(None, max_length=1000, description="patterns of names, by commas")
+    retry_of: str | None = Field(
+        None,
+        max_length=64,
+        description="job whose failed items are tried again; those not done too, if it failed",
+    )
+    destination: str | None = Field(
+        None, max_length=4096, description="address below which the results are written"
+    )
+    webhook: str | None = Field(None, max_length=2048, description="URL that is called at the end")
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_CONCURRENCY,
+        description="images of the job in work at a time, at most; none: the server chooses",
+    )
+    max_failures: int | None = Field(
+        None,
+        ge=0,
+        le=2**31 - 1,
+        description="images that may fail; the job ends with the chunk in which more have failed",
+    )
 
 
 class JobItemCounts(BaseModel):

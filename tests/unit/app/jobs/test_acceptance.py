@@ -25,6 +25,7 @@ from app.jobs.store import Database, DatabaseFailed, Job, JobStore, Span, State
 from app.storage.local_files import Entry
 from app.storage.location import parse
 from app.storage.storage import Storage
+from models.api.jobs import JobQuery
 from models.domain.errors import (
     Cancelled,
     InternalError,
@@ -42,7 +43,7 @@ from tests.worker_fixture import wait_until
 SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
 LINES, ZIP = "application/x-ndjson", "application/zip"
 LINE = b'{"data": "data:,"}'
-NO_SOURCE = JobRequest("me", "classify", {})
+NO_SOURCE = JobRequest("me", "classify", {}, JobQuery())
 
 
 async def _at_once() -> None:
@@ -79,7 +80,7 @@ class Accepting(Acceptance):
         self.folder.make()
         self.database = Database(None, root)
         self.store = kind(self.database, 100.0)
-        storage = cast(Storage, SimpleNamespace(list=self.listed))
+        storage = cast(Storage, SimpleNamespace(list=self.listed, readable=parse))
         given = Settings(**settings)
         super().__init__(self.store, self.folder, storage, given, 32, self.records, lambda: None)
 
@@ -270,9 +271,7 @@ async def test_a_job_whose_commit_was_made_keeps_its_files(
         assert lost is not task.cancelled()
 
 
-@pytest.mark.parametrize(
-    "source", [{}, {"source": parse("s3://bucket/a")}, {"retry_of": "0"}], ids=str
-)
+@pytest.mark.parametrize("source", [{}, {"source": "s3://bucket/a"}, {"retry_of": "0"}], ids=str)
 async def test_what_is_accepted_survives_a_power_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any]
 ) -> None:
@@ -298,14 +297,14 @@ async def test_what_is_accepted_survives_a_power_failure(
     async with opened(tmp_path, Noted) as accepts:
         await accepts.old_job()
         monkeypatch.setattr(os, "fsync", noted)
-        given = replace(NO_SOURCE, **source)
+        given = replace(NO_SOURCE, query=JobQuery(**source))
         kind = "" if source else LINES
         assert (await accepts.accept(given, request(), kind, 0)).total == 1
 
 
 # Items of other jobs.
 
-RETRY = replace(NO_SOURCE, retry_of="0")
+RETRY = replace(NO_SOURCE, query=JobQuery(retry_of="0"))
 
 
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])

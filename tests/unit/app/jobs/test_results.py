@@ -186,9 +186,7 @@ async def test_records_are_rows_of_a_parquet_file_in_groups(
     pytest.importorskip("pyarrow")
     from pyarrow import parquet as pq
 
-    from app.jobs import parquet
-
-    monkeypatch.setattr(parquet, "ROWS", 2)
+    monkeypatch.setattr(reading, "ROWS", 2)
     vector = base64.b64encode(np.array([0.5, -2], np.float32).tobytes()).decode()
     records = [
         {"index": 0, "id": "a", "status": "ok", "predictions": [{"label": "cat", "score": 0.75}]},
@@ -202,7 +200,7 @@ async def test_records_are_rows_of_a_parquet_file_in_groups(
         for each in records:
             yield json.dumps(each).encode() + b"\n"
 
-    body = b"".join([bytes(each) async for each in parquet.results_parquet(lines())])
+    body = b"".join([bytes(each) async for each in reading.results_parquet(lines())])
     file = pq.ParquetFile(io.BytesIO(body))
     assert file.num_row_groups == 3
     rows = file.read().to_pylist()
@@ -214,7 +212,7 @@ async def test_records_are_rows_of_a_parquet_file_in_groups(
     assert rows[2]["logits"] == rows[3]["embedding"] == [0.5, -2.0]
     assert rows[4]["versions"][0]["image"]["data"] == b"\xff"
     assert rows[4]["image"] is None
-    images = [bytes(each) async for each in parquet.results_parquet(three_images())]
+    images = [bytes(each) async for each in reading.results_parquet(three_images())]
     found = pq.read_table(io.BytesIO(b"".join(images))).to_pylist()
     assert [each["image"]["data"] for each in found] == [*CONTENT.values()]
 

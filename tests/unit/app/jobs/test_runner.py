@@ -334,8 +334,8 @@ def without_lines(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "before", "text"),
     [
-        (MEMBER, lambda _: None, "the archive of the job is not in the data folder any more"),
-        (MEMBER, lambda folder: (folder / ARCHIVE).mkdir(), "cannot be read: Is a directory"),
+        (MEMBER, lambda _: None, "cannot be used: No such file or directory"),
+        (MEMBER, lambda folder: (folder / ARCHIVE).mkdir(), "cannot be used: Is a directory"),
         (LINE, cut_in_a_line, "the manifest of the job is damaged"),
         (LINE, without_lines, "the manifest of the job is damaged"),
     ],

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from sqlalchemy import text, update
@@ -29,7 +29,6 @@ from app.jobs.store import (
     State,
 )
 from tests.job_store import RETENTION, SPANS, Store, claimed, job, stored, stores
-from tests.server import until
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -114,13 +113,13 @@ async def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_
     await one.add(job(), SPANS)
     claim = await claimed(one)
     store.clock.advance(LEASE / 2)
-    await one.renew()
+    await one.renew(["1"])
     store.clock.advance(LEASE / 2 + 1)
     assert await other.release_abandoned() == 0
     store.clock.advance(LEASE / 2)
     await one.cancel("2")
     assert await other.release_abandoned() == 1
-    await one.renew()
+    await one.renew(["1"])
     again = await claimed(other)
     assert (again.span, again.attempts) == (claim.span, 2)
     assert not await one.commit(stored(claim))
@@ -272,9 +271,9 @@ async def test_jobs_that_come_to_two_processes_at_once_are_counted_together(stor
     adding = [one.add(job(f"{n}", key=f"{n}"), SPANS, (), check) for n in range(4)]
     found = await asyncio.gather(*adding, return_exceptions=True)
     assert sum(isinstance(each, Refused) for each in found) == 3, found
-    assert await one.usage("me", "none") == JobUsage(2, False, 15, 10)
-    (kept,) = (each for each in found if not isinstance(each, BaseException) and each.key)
-    assert (await one.usage("me", kept.key)).repeated
+    usages = list[JobUsage]()
+    await one.add(job("last"), SPANS, (), usages.append)
+    assert usages == [JobUsage(3, 20, 15)]
 
 
 # Endings.
@@ -426,14 +425,14 @@ def test_only_the_owner_may_read_the_data_folder(tmp_path: Path, earlier: bool) 
 
 
 def test_processes_that_start_at_once_make_the_tables_one_after_the_other(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (tmp_path / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        opening = threading.Thread(target=lambda: Database(None, tmp_path).close())
-        opening.start()
-        until(lambda: bool(caplog.messages))
-        assert f"waits for the lock {tmp_path}/lock" in caplog.text
+    locked = list[tuple[str, int]]()
+
+    def lock(file: BinaryIO, how: int) -> None:
         assert not (tmp_path / "jobs.sqlite3").exists()
-    until(lambda: not opening.is_alive())
-    assert (tmp_path / "jobs.sqlite3").exists()
+        locked.append((file.name, how))
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    Database(None, tmp_path).close()
+    assert locked == [(str(tmp_path / "lock"), fcntl.LOCK_EX)]

@@ -1,9 +1,7 @@
 """`/jobs` answers what clients can act on: 503 for a database that fails, 404 for odd ids."""
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +11,6 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import event, text
-from sqlalchemy.exc import OperationalError
 
 from app import service
 from app.http import problems
@@ -74,35 +71,6 @@ def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -
         assert int(answer.headers["Retry-After"]) >= 1
 
     with_a_job(url, tmp_path, scenario)
-
-
-def full_sqlite() -> Exception:
-    """Return the error of a database that may not grow."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute("PRAGMA max_page_count = 1")
-        with pytest.raises(sqlite3.OperationalError) as caught:
-            connection.execute("CREATE TABLE a (b)")
-    return caught.value
-
-
-class FullPostgres(Exception):
-    """An error of psycopg."""
-
-    sqlstate = "53100"
-
-
-@pytest.mark.parametrize("cause", [full_sqlite(), FullPostgres("could not extend file")])
-def test_a_database_whose_disk_is_full_says_so(cause: Exception, tmp_path: Path) -> None:
-    def full(*_: object) -> None:
-        raise OperationalError("INSERT", {}, cause)
-
-    async def scenario(client: httpx.AsyncClient, store: JobStore) -> None:
-        event.listen(store.database.engine, "before_cursor_execute", full)
-        answer = await client.get("/jobs/1")
-        assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
-        assert "disk of the database of jobs is full" in answer.json()["detail"]
-
-    with_a_job(None, tmp_path, scenario)
 
 
 def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> None:
