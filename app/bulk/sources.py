@@ -99,13 +99,13 @@ class Sources:
         self.left_out = LeftOut()
         for name in self._names:
             yield from self._found(name)
-        for entries in self._lists:
+        for given in self._lists:
             empty = True
-            for name in entries:
+            for name in given:
                 empty = False
                 yield from self._found(name)
             if empty:
-                raise WrongUsage(f"--from: {entries.name}: no file or URL in it")
+                raise WrongUsage(f"--from: {given.name}: no file or URL in it")
 
     def _found(self, name: str) -> Iterator[Source]:
         found = self._inside(name)

@@ -31,7 +31,6 @@ from models.domain.errors import (
     BadArchive,
     DeadlineExceeded,
     MalformedRequest,
-    NotFound,
     OriginBusy,
     Quarantined,
     ServiceError,
