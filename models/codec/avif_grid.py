@@ -74,9 +74,7 @@ class GridLayout:
 
     @classmethod
     def of(cls, height: int, width: int) -> "GridLayout":
-        """Return equal cells with even sides, which 4:2:0 requires; the last cells reach beyond the
-        image.
-        """
+        """Return equal cells with the even sides of 4:2:0; the last reach beyond the image."""
         rows, columns = math.ceil(height / SIDE), math.ceil(width / SIDE)
         return cls(rows, columns, _even(height / rows), _even(width / columns))
 

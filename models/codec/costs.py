@@ -5,13 +5,13 @@ figures hold for large images; the tables of a codec and the stripe that is conv
 20 MB more for every image.
 """
 
-import struct
 from collections.abc import Mapping
 from typing import TypeVar
 
 from models.codec import avif_grid
 from models.codec.encoder import MAX_SIDE, PLAIN, Encoding
 from models.codec.formats import ENCODABLE, ImageFormat, identify
+from models.codec.jpeg import jpeg_pixels
 from models.codec.probe import ImageInfo, stated_size
 from models.domain.errors import TooManyPixels, Unprocessable
 
@@ -119,12 +119,6 @@ def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
 START = 1 << 16
 """Bytes of a file that are looked at."""
 
-MOST_PARTS = 64
-"""Segments of a JPEG that are looked at."""
-
-_SEGMENT = struct.Struct(">BBH")
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
 
 def claimed_pixels(start: bytes) -> int | None:
     """Return width times height by the first bytes of a file, None if they do not show it."""
@@ -132,25 +126,9 @@ def claimed_pixels(start: bytes) -> int | None:
     if format_ is None or format_ is ImageFormat.AVIF:
         return None
     if format_ is ImageFormat.JPEG:
-        try:
-            return _jpeg(start)
-        except struct.error:  # the file is shorter than its header should be
-            return None
+        return jpeg_pixels(start)
     width, height = stated_size(start, format_)
     return width * height or None
-
-
-def _jpeg(data: bytes) -> int | None:
-    at = 2
-    for _ in range(MOST_PARTS):
-        mark, marker, size = _SEGMENT.unpack_from(data, at)
-        if mark != 0xFF:
-            return None
-        if marker in _FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return int(height * width)
-        at += 2 + size
-    return None
 
 
 # CPU seconds of encoding by pixels, format and options, measured per megapixel of photos on a core

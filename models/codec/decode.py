@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simplejpeg
 
-from models.codec.channels import scale_transparency
-from models.codec.colour import is_matrix_profile, is_srgb, profile_cost
+from models.codec.colour import is_matrix_profile, is_srgb, profile_cost, scale_transparency
 from models.codec.costs import decode_memory
 from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
@@ -21,11 +20,13 @@ from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.png import check_rows, has_wide_transparency, with_wide_transparency
 from models.codec.probe import Header, ImageInfo, opened_header, read_header
+from models.codec.rows import rows_of
 from models.codec.stripes import (
     NewPixels,
     convert_in_place,
     converted,
     loaded,
+    new_pixels,
     upright,
 )
 from models.codec.tiff import check_jpegs, layout_of
@@ -33,11 +34,6 @@ from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsa
 
 _PNG_DEPTH = 24
 """Offset of the bits of a sample in a PNG: IHDR is its first chunk."""
-
-
-def new_pixels(shape: tuple[int, int, int]) -> Pixels:
-    """Return an array of this shape in the memory of this process."""
-    return np.empty(shape, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +80,7 @@ class Opened:
         )
 
     def describe(self, *, colour: bool) -> Description:
-        """Return a description of the content; with `colour` raises Undecodable as `decode`
-        does.
-        """
+        """Return a description of the content; `colour` raises Undecodable as `decode` does."""
         return describe(self._data, self._header, colour=colour)
 
     def decode(self, *, writable: bool = True, new_pixels: NewPixels = new_pixels) -> Decoded:
@@ -124,9 +118,7 @@ def open_file(data: bytes, *, max_pixels: int) -> Opened:
 
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
-    """Open a certain baseline JPEG, whose cost depends on its pixels alone; return None for every
-    file of another kind, and for a colour profile whose cost is not certain.
-    """
+    """Open a baseline JPEG whose cost depends on its pixels alone, else return None."""
     found = inspect(data)
     header = None if found is None else plain_header(data, found, max_pixels)
     if header is None or not header.info.fast_jpeg:
@@ -200,7 +192,7 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
             metadata = read_metadata(image)
             check_rows(data, image)
             if has_wide_transparency(data, image):
-                rows = with_wide_transparency(image, open_image(data, format_))
+                rows = rows_of(with_wide_transparency(image, open_image(data, format_)))
             else:
                 scale_transparency(image, depth=data[_PNG_DEPTH])
         if format_ is ImageFormat.TIFF:
@@ -215,9 +207,7 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
 
 
 def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
-    """Return the same header as `read_header`; Pillow's parser (0.05 ms) runs only for EXIF and
-    profiles.
-    """
+    """Return the same as `read_header`; Pillow (0.05 ms) runs only for EXIF and profiles."""
     if found.described or found.width * found.height > max_pixels:
         cost = check_jpeg(data, max_pixels, one_scan=True)
         return opened_header(data, ImageFormat.JPEG, max_pixels, cost)

@@ -15,11 +15,10 @@ from PIL import ExifTags, ImageCms
 from PIL import Image as PillowImage
 from PIL.ImageFile import ImageFile
 
-from models.codec.channels import is_grey
-from models.codec.colour import MAX_PROFILE_BYTES, to_srgb
-from models.codec.exif import affordable
+from models.codec.colour import MAX_PROFILE_BYTES, is_grey, to_srgb
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import whole
+from models.codec.metadata import affordable
 from models.codec.pillow import open_image, reading
 from models.codec.probe import Header
 from models.codec.rows import PictureRows, boxes

@@ -12,9 +12,8 @@ from PIL import Image as PillowImage
 from PIL import features
 
 from models.codec import avif_grid
-from models.codec.exif import kept
 from models.codec.formats import ENCODABLE, ImageFormat
-from models.codec.metadata import copyright_exif
+from models.codec.metadata import copyright_exif, kept
 from models.codec.pillow import writing_at_once
 from models.codec.rows import boxes
 from models.domain.errors import FieldError, InvalidParameter, Unprocessable
@@ -188,9 +187,7 @@ def finished(
     copyright: str | None = None,
     exif: bytes | None = None,
 ) -> bytes:
-    """Return the file of a JPEG that was encoded elsewhere, with the metadata that `encode` would
-    write.
-    """
+    """Return the file of a JPEG that was encoded elsewhere, with the metadata of `encode`."""
     block = _metadata(jpeg.width, jpeg.height, encoding, copyright, exif)
     return _with_exif(jpeg.data.tobytes(), block)
 
@@ -214,9 +211,7 @@ def _metadata(
 
 
 def _jpeg(image: Image, encoding: Encoding, taken: Callable[[Pixels], None]) -> bytes:
-    """Encode by simplejpeg, with the same bytes on every machine, unless only Pillow has the
-    options.
-    """
+    """Encode by simplejpeg, with the same bytes on every machine, or progressive by Pillow."""
     grey = image.channels == 1
     pixels = np.ascontiguousarray(image.pixels if grey else flatten(image, taken=taken).pixels)
     quality, chroma = encoding.quality_for(ImageFormat.JPEG), encoding.subsampling

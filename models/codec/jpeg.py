@@ -19,10 +19,23 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from models.codec.exif import affordable
-from models.codec.refusal import too_large, too_many
-from models.domain.errors import Undecodable
+from models.codec.metadata import affordable
+from models.domain.errors import TooManyPixels, Undecodable
 from models.domain.image import Subsampling
+
+
+def too_many(format: str, found: str, allowed: str) -> Undecodable:
+    """Return the error of a container that has more parts than an encoder ever writes."""
+    return Undecodable(f"the {format} has {found}, and {allowed}; save it anew")
+
+
+def too_large(width: int, height: int, max_pixels: int) -> TooManyPixels:
+    """Return the error of an image over the limit of pixels."""
+    return TooManyPixels(
+        f"the image has {width} × {height} pixels, more than the {max_pixels:,} "
+        "allowed here; send it smaller"
+    )
+
 
 MAX_SIDE = 65_500
 """libjpeg's limit; what an engine can do is for its caller to know."""
@@ -140,6 +153,18 @@ def may_be_baseline(data: bytes) -> bool:
     return True
 
 
+def jpeg_pixels(start: bytes) -> int | None:
+    """Return width times height by the first bytes of a JPEG, None if they do not show it."""
+    try:
+        for marker, body, _ in islice(_segments(start), _FIRST_SEGMENTS):
+            if marker in _FRAMES:
+                _, height, width, _ = _FRAME.unpack_from(start, body)
+                return int(height * width)
+    except (_Unfit, struct.error):
+        pass
+    return None
+
+
 def _require(condition: bool) -> None:
     if not condition:
         raise _Unfit
@@ -195,9 +220,7 @@ def _read_application(header: _Header, marker: int, head: bytes) -> None:
 
 @lru_cache(maxsize=_CACHED)
 def _quantization_tables(body: bytes) -> frozenset[int]:
-    """Return the number of each table; the upper four bits of a larger number mean 16 bits a
-    value.
-    """
+    """Return the number of each table; its upper four bits mean 16 bits a value."""
     _require(len(body) % 65 == 0)
     names = frozenset(body[::65])
     _require(max(names, default=0) <= 3 and len(names) * 65 == len(body))
@@ -389,9 +412,7 @@ _MISSING = re.compile("premature end of data segment|found marker 0xd9 instead o
 
 
 def closed(data: bytes) -> bytes:
-    """Return a JPEG that ends with an EOI behind its last scan; raises Undecodable if a scan is
-    missing.
-    """
+    """Return a JPEG that ends with an EOI behind its last scan; raise Undecodable without one."""
     stream = whole_stream(data)
     if stream is None:
         raise _cut()

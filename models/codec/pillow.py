@@ -5,13 +5,11 @@ stays in force for the whole process and is answered as TooManyPixels, so the ef
 smaller of the two. It is not lifted here: it is a global, and further users of Pillow rely on it.
 """
 
-import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BytesIO
 from threading import Lock
-from typing import cast
 
 # Imported so that they are registered: Pillow would otherwise import all its plugins on first use.
 from PIL import (  # noqa: F401
@@ -26,32 +24,24 @@ from PIL import (  # noqa: F401
 )
 from PIL import Image as PillowImage
 
-from models.codec.avif import clean_aperture, nclx, properties
-from models.codec.bmp import embedded_profile
-from models.codec.channels import is_grey
-from models.codec.colour import cicp_profile
+from models.codec.colour import cicp_profile, is_grey
+from models.codec.containers import clean_aperture, embedded_profile, first_frame, nclx, properties
 from models.codec.formats import ImageFormat
 from models.codec.png import cicp, without_damaged_chunks
 from models.codec.rows import FRAME, SHOWN
 from models.codec.tiff import bytes_for_pillow, prepare
-from models.codec.webp import first_frame
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 
-_Filter = tuple[str, None, type[Warning], re.Pattern[str], int]
+warnings.filterwarnings("ignore", module=r"PIL\.")  # about files, which clients send
 
 _BUFFERS = Lock()
-
-_IGNORE: _Filter = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 
 @contextmanager
 def reading(format: ImageFormat) -> Iterator[None]:
-    """Turn Pillow's errors inside the block into Undecodable or TooManyPixels; ignore its
-    warnings.
-    """
+    """Turn Pillow's errors inside the block into Undecodable or TooManyPixels."""
     try:
-        with _quiet():
-            yield
+        yield
     except ServiceError:
         raise
     except PillowImage.DecompressionBombError as error:
@@ -113,20 +103,3 @@ def writing_at_once(n_bytes: int) -> Iterator[None]:
             yield
         finally:
             ImageFile.MAXBLOCK = usual
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Ignore the warnings of Pillow's modules, where warnings are errors as well.
-
-    `warnings.catch_warnings` saves and restores the whole list of filters and is not thread-safe.
-    Here every block puts an entry of its own into the list and takes an equal entry out: both are
-    atomic, blocks of several threads overlap freely, and no foreign filter is touched.
-    """
-    filters = cast(list[_Filter], warnings.filters)
-    filters.insert(0, _IGNORE)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            filters.remove(_IGNORE)

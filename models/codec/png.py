@@ -93,9 +93,7 @@ def without_damaged_chunks(data: bytes) -> bytes:
 
 
 def cicp(data: bytes) -> tuple[int, int] | None:
-    """Return primaries and transfer of full-range RGB, as the chunk cICP before the pixels names
-    them.
-    """
+    """Return primaries and transfer of full-range RGB by the chunk cICP before the pixels."""
     for name, start, end in _chunks(data):
         if name == b"IDAT":
             break

@@ -10,18 +10,15 @@ from typing import NamedTuple
 from PIL.Image import DecompressionBombError
 from PIL.ImageFile import ImageFile
 
-from models.codec.avif import avif_buffers, properties
-from models.codec.bmp import bmp_cost
+from models.codec.containers import avif_buffers, bmp_cost, canvas, properties
 from models.codec.formats import ImageFormat, identify
-from models.codec.jpeg import check_jpeg, has_several_scans
+from models.codec.jpeg import check_jpeg, has_several_scans, too_large
 from models.codec.metadata import read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.png import png_buffers
-from models.codec.refusal import too_large
 from models.codec.rows import SHOWN
 from models.codec.stripes import frame_of
 from models.codec.tiff import camera_raw, layout_of, tiff_buffers, tiff_cost
-from models.codec.webp import canvas
 from models.domain.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)

@@ -1,7 +1,7 @@
 """Rows of a decoded picture, boxes that divide them, and pictures of which a part is shown."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from PIL import Image as PillowImage
 
@@ -15,19 +15,22 @@ class Box(NamedTuple):
     bottom: int
 
 
-class PictureRows(Protocol):
-    """A decoded picture as stored, of which rows can be taken."""
+class PictureRows(NamedTuple):
+    """A decoded picture as stored: its size in pixels, Pillow's name for the pixels, and the
+    function that returns the pixels in a box.
+    """
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height, in pixels."""
+    size: tuple[int, int]
+    mode: str
+    crop: Callable[[Box], PillowImage.Image]
 
-    @property
-    def mode(self) -> str:
-        """Return Pillow's name for the pixels."""
 
-    def crop(self, box: Box) -> PillowImage.Image:
-        """Return the pixels in a box."""
+def rows_of(image: PillowImage.Image) -> PictureRows:
+    """Return the rows of a loaded image; the box of all pixels is the image, without a copy."""
+    whole = (0, 0, *image.size)
+    return PictureRows(
+        image.size, image.mode, lambda box: image if box == whole else image.crop(box)
+    )
 
 
 def boxes(width: int, height: int, most: int, cell: int = 1) -> Iterator[Box]:
@@ -54,55 +57,30 @@ FRAME = "darkroom frame"
 """The key of the first frame of an animated WebP without alpha, a Box, as above."""
 
 
-class Cropped(NamedTuple):
-    """The rows of a part of a picture."""
+def cropped(rows: PictureRows, shown: Box) -> PictureRows:
+    """Return the rows of a part of a picture."""
 
-    rows: PictureRows
-    shown: Box
+    def crop(box: Box) -> PillowImage.Image:
+        left, top = shown.left, shown.top
+        return rows.crop(Box(box.left + left, box.top + top, box.right + left, box.bottom + top))
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height of the part, in pixels."""
-        return self.shown.right - self.shown.left, self.shown.bottom - self.shown.top
-
-    @property
-    def mode(self) -> str:
-        """Return Pillow's name for the pixels."""
-        return self.rows.mode
-
-    def crop(self, box: Box) -> PillowImage.Image:
-        """Return the pixels in a box."""
-        left, top = self.shown.left, self.shown.top
-        moved = Box(box.left + left, box.top + top, box.right + left, box.bottom + top)
-        return self.rows.crop(moved)
+    return PictureRows((shown.right - shown.left, shown.bottom - shown.top), rows.mode, crop)
 
 
-class Framed(NamedTuple):
-    """The rows of a picture that is transparent outside of a frame."""
+def framed(rows: PictureRows, frame: Box) -> PictureRows:
+    """Return the rows of a picture that is transparent outside of a frame."""
 
-    rows: PictureRows
-    frame: Box
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height, in pixels."""
-        return self.rows.size
-
-    @property
-    def mode(self) -> str:
-        """Return Pillow's name for the pixels."""
-        return "RGBA"
-
-    def crop(self, box: Box) -> PillowImage.Image:
-        """Return the pixels in a box."""
+    def crop(box: Box) -> PillowImage.Image:
         target = PillowImage.new("RGBA", (box.right - box.left, box.bottom - box.top))
         inner = Box(
-            max(box.left, self.frame.left),
-            max(box.top, self.frame.top),
-            min(box.right, self.frame.right),
-            min(box.bottom, self.frame.bottom),
+            max(box.left, frame.left),
+            max(box.top, frame.top),
+            min(box.right, frame.right),
+            min(box.bottom, frame.bottom),
         )
         if inner.left < inner.right and inner.top < inner.bottom:
-            pixels = self.rows.crop(inner).convert("RGBA")
+            pixels = rows.crop(inner).convert("RGBA")
             target.paste(pixels, (inner.left - box.left, inner.top - box.top))
         return target
+
+    return PictureRows(rows.size, "RGBA", crop)

@@ -6,8 +6,7 @@ beside the result. A stripe has several rows, or a part of a row where rows are 
 (`rows.py`). All conversions here work on each pixel by itself, so stripes do not change the result.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from PIL import Image as PillowImage
 from PIL import ImageOps
 from PIL.ImageFile import ImageFile
 
-from models.codec.channels import float_scale, is_grey, simplified
-from models.codec.colour import to_srgb
-from models.codec.rows import FRAME, SHOWN, Box, Cropped, Framed, PictureRows, boxes
-from models.codec.tiff import INVERTED, Unpacked, layout_of
+from models.codec.colour import float_scale, is_grey, simplified, to_srgb
+from models.codec.rows import FRAME, SHOWN, Box, PictureRows, boxes, cropped, framed, rows_of
+from models.codec.tiff import INVERTED, layout_of, unpacked
 from models.domain.image import Pixels
 
 STRIPE = 1 << 20
@@ -28,27 +26,20 @@ NewPixels = Callable[[tuple[int, int, int]], Pixels]
 """Return a new uint8 array of this shape, which is overwritten wholly."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """The rows of a picture whose decoder gave them as bytes, which Pillow would copy."""
+def _raw(data: bytes, image: ImageFile, raw_mode: str) -> PictureRows:
+    """Return the rows of an image whose decoder gave bytes, which Pillow would copy."""
+    (width, height), mode, info = image.size, image.mode, dict(image.info)
+    pixels = np.frombuffer(data, np.uint8).reshape(height, width, len(raw_mode))
 
-    data: bytes
-    size: tuple[int, int]
-    mode: str
-    raw_mode: str
-    info: Mapping[str | tuple[int, int], Any]
-
-    def crop(self, box: Box) -> PillowImage.Image:
-        width, height = self.size
-        pixels = np.frombuffer(self.data, np.uint8).reshape(height, width, len(self.raw_mode))
+    def crop(box: Box) -> PillowImage.Image:
         # No copy of whole rows, or of a part of one.
         part = np.ascontiguousarray(pixels[box.top : box.bottom, box.left : box.right])
         shape = box.right - box.left, box.bottom - box.top
-        image = PillowImage.frombuffer(
-            self.mode, shape, part.reshape(-1), "raw", self.raw_mode, 0, 1
-        )
-        image.info = dict(self.info)
-        return image
+        cut = PillowImage.frombuffer(mode, shape, part.reshape(-1), "raw", raw_mode, 0, 1)
+        cut.info = dict(info)
+        return cut
+
+    return PictureRows(image.size, mode, crop)
 
 
 def loaded(image: ImageFile) -> PictureRows:
@@ -61,31 +52,30 @@ def loaded(image: ImageFile) -> PictureRows:
     if image.format == "AVIF" and hasattr(decoder, "get_frame"):
         data = decoder.get_frame(0)[0]
         image._decoder = None  # type: ignore[attr-defined]  # Pillow's private one
-        raw = _Raw(data, image.size, image.mode, image.mode, image.info)
-        return Cropped(raw, image.info[SHOWN]) if SHOWN in image.info else raw
+        raw = _raw(data, image, image.mode)
+        return cropped(raw, image.info[SHOWN]) if SHOWN in image.info else raw
     if image.format == "WEBP" and hasattr(decoder, "get_next"):
         frame = decoder.get_next()
         if frame is None:
             raise EOFError("failed to decode the first frame of a WebP file")
         image._decoder = None  # type: ignore[attr-defined]  # as above
         raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
-        canvas = _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
-        return Framed(canvas, image.info[FRAME]) if FRAME in image.info else canvas
+        canvas = _raw(frame[0], image, raw_mode)
+        return framed(canvas, image.info[FRAME]) if FRAME in image.info else canvas
     frame = frame_of(image)
     image.load()
     if image.format == "BMP" and image.mode == "RGBA":
         extremes: Any = image.getextrema()
         if extremes[3] == (0, 0):  # the program that wrote the file did not know of alpha
             image.putalpha(255)
+    rows = rows_of(image)
     if (layout := layout_of(image)) is not None:
-        return Unpacked(image, layout)
-    return image if frame is None else Framed(image, frame)
+        return unpacked(rows, layout)
+    return rows if frame is None else framed(rows, frame)
 
 
 def frame_of(image: ImageFile) -> Box | None:
-    """Return the first frame of an animation that leaves pixels open, None for images of any
-    further kind.
-    """
+    """Return the first frame of an animation that leaves pixels open, else None."""
     if isinstance(first := image.info.get(FRAME), Box):
         return first
     if image.format != "GIF" or not image.tile or "transparency" in image.info:
@@ -108,10 +98,7 @@ def converted(
     scale = max((float_scale(rows.crop(each)) for each in floats), default=1.0)
 
     def pixels(box: Box) -> Pixels:
-        if isinstance(rows, PillowImage.Image) and box == (0, 0, width, height):
-            part = rows  # without a copy
-        else:
-            part = rows.crop(box)
+        part = rows.crop(box)
         plain_part = simplified(part, scale)
         if INVERTED in part.info:
             plain_part = ImageOps.invert(plain_part)
@@ -146,19 +133,20 @@ def plain(image: PillowImage.Image) -> Pixels:
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
 
 
-def upright(pixels: Pixels, orientation: int, new_pixels: NewPixels | None = None) -> Pixels:
+def new_pixels(shape: tuple[int, int, int]) -> Pixels:
+    """Return an array of this shape in the memory of this process."""
+    return np.empty(shape, np.uint8)
+
+
+def upright(pixels: Pixels, orientation: int, new_pixels: NewPixels = new_pixels) -> Pixels:
     """Return stored pixels, turned as EXIF `orientation` (1…8) requires."""
     if orientation == 1:
         return pixels
     height, width, channels = pixels.shape
     shape = (width, height, channels) if orientation >= 5 else (height, width, channels)
-    target = (new_pixels or _empty)(shape)
+    target = new_pixels(shape)
     _as_stored(target, orientation)[:] = _items(pixels)
     return target
-
-
-def _empty(shape: tuple[int, int, int]) -> Pixels:
-    return np.empty(shape, np.uint8)
 
 
 def _items(pixels: Pixels) -> Any:

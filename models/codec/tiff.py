@@ -6,7 +6,7 @@ Layout: TIFF 6.0, sections 2, 8, 14, 15 and 18.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from PIL import Image as PillowImage
 from PIL import ImagePalette
 from PIL.ImageFile import ImageFile
 
-from models.codec.exif import MAX_ENTRIES, first_directory
 from models.codec.jpeg import whole
+from models.codec.metadata import MAX_ENTRIES, first_directory
 from models.codec.rows import Box, PictureRows, boxes
 from models.domain.errors import Undecodable
 
@@ -223,9 +223,7 @@ def layout_of(image: ImageFile) -> SampleLayout | None:
 
 
 def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | None:
-    """Return the layout of samples that Pillow does not read rightly, None for files that Pillow
-    reads.
-    """
+    """Return the layout of samples that Pillow does not read rightly, else None."""
 
     def value(tag: int, default: int) -> int:
         return tags.get(tag, (default,))[0]
@@ -275,33 +273,21 @@ def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | N
     )
 
 
-class Unpacked(NamedTuple):
-    """The rows of a picture whose bytes are the packed samples of a layout."""
+def unpacked(packed: PictureRows, layout: SampleLayout) -> PictureRows:
+    """Return the rows of a picture whose bytes are the packed samples of a layout."""
 
-    packed: PictureRows
-    layout: SampleLayout
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height, in pixels."""
-        return self.layout.width, self.layout.height
-
-    @property
-    def mode(self) -> str:
-        """Return Pillow's name for the pixels."""
-        return self.layout.mode
-
-    def crop(self, box: Box) -> PillowImage.Image:
-        """Return the pixels in a box."""
+    def crop(box: Box) -> PillowImage.Image:
         width, height = box.right - box.left, box.bottom - box.top
-        image = PillowImage.new(self.mode, (width, height))
-        for rows in boxes(self.layout.width, height, max(_AT_A_TIME, self.layout.width)):
+        image = PillowImage.new(layout.mode, (width, height))
+        for rows in boxes(layout.width, height, max(_AT_A_TIME, layout.width)):
             top, bottom = box.top + rows.top, box.top + rows.bottom
-            packed = self.packed.crop(Box(0, top, self.packed.size[0], bottom))
-            pixels = _pixels(np.asarray(packed), self.layout)[:, box.left : box.right]
+            stored = packed.crop(Box(0, top, packed.size[0], bottom))
+            pixels = _pixels(np.asarray(stored), layout)[:, box.left : box.right]
             stripe = np.ascontiguousarray(pixels if pixels.shape[2] > 1 else pixels[..., 0])
             image.paste(PillowImage.fromarray(stripe), (0, rows.top))
         return image
+
+    return PictureRows((layout.width, layout.height), layout.mode, crop)
 
 
 def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8]:
@@ -327,9 +313,7 @@ def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8
 
 
 def _samples(tiles: NDArray[np.uint8], layout: SampleLayout) -> NDArray[Any]:
-    """Return the samples of rows of tiles; samples that fill no whole bytes begin with high
-    bits.
-    """
+    """Return the samples of rows of tiles; samples of parts of bytes begin with high bits."""
     if layout.bits in (8, 16, 32):
         return (
             np.ascontiguousarray(tiles)
@@ -384,9 +368,7 @@ _MAKE_BYTES = 32
 
 
 def camera_raw(data: bytes) -> str | None:
-    """Return the kind of a camera raw file, as its extension names it; None for a file of another
-    kind.
-    """
+    """Return the kind of a camera raw file, as its extension names it, else None."""
     if match := _BY_MAGIC.match(data):
         return match.lastgroup
     entries = first_directory(data)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from models.codec import Decoded, decode, open_file
-from models.codec.exif import MAX_BLOCK, MAX_BYTES, affordable
+from models.codec.metadata import MAX_BLOCK, MAX_BYTES, affordable
 
 _HEAD = 38
 """Bytes of a block beside its text."""

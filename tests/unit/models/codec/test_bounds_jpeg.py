@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 
 from models.codec import encoded, open_plain
-from models.codec.exif import MAX_ENTRIES
 from models.codec.jpeg import check_jpeg
+from models.codec.metadata import MAX_ENTRIES
 from models.domain.errors import Undecodable
 from tests.hostile import in_first_scan, segment
 from tests.pictures import jpeg

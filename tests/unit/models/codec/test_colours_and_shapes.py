@@ -13,8 +13,8 @@ from PIL import Image as PillowImage
 from PIL import ImageCms
 
 from models.codec import ENCODABLE, ImageFormat, decode, open_file, probe
-from models.codec.avif import clean_aperture
 from models.codec.colour import cicp_profile
+from models.codec.containers import clean_aperture
 from models.domain.errors import Undecodable, UnsupportedMedia
 from models.domain.image import Pixels
 from tests.pictures import as_image, drawing, encoded

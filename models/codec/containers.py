@@ -1,7 +1,4 @@
-"""AVIF: the memory of planes, and the properties that Pillow does not apply: clap and nclx.
-
-Layout: ISO/IEC 14496-12, 8.11, and ISO/IEC 23008-12, 6.5.
-"""
+"""The parts of WebP, BMP and AVIF files that Pillow does not read."""
 
 import re
 import struct
@@ -9,6 +6,75 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from models.codec.rows import Box
+
+# WebP: the canvas, which libwebp allocates when a file is opened, and the first frame. Layout: RFC
+# 9649, sections 2.7.1.1 and 2.7.1.2.
+
+_VP8X = 30
+"""Bytes up to the end of the first chunk of an animation."""
+
+
+def canvas(data: bytes) -> tuple[int, int]:
+    """Return width and height by the first chunk of a file; 0 if it has none."""
+    name, head = data[12:16], data[20:30]
+    if len(head) < 10:
+        return 0, 0
+    if name == b"VP8X":
+        return 1 + int.from_bytes(head[4:7], "little"), 1 + int.from_bytes(head[7:10], "little")
+    if name == b"VP8L" and head[0] == 0x2F:
+        bits = int.from_bytes(head[1:5], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if name == b"VP8 " and head[3:6] == b"\x9d\x01\x2a":
+        sides = int.from_bytes(head[6:10], "little")
+        return sides & 0x3FFF, sides >> 16 & 0x3FFF
+    return 0, 0
+
+
+def first_frame(data: bytes) -> Box | None:
+    """Return the first frame of an animation that is smaller than the canvas, else None."""
+    at = data.find(b"ANMF", _VP8X)
+    if data[12:16] != b"VP8X" or not data[20] & 2 or at < 0:
+        return None
+    numbers = [int.from_bytes(data[n : n + 3], "little") for n in range(at + 8, at + 20, 3)]
+    left, top = 2 * numbers[0], 2 * numbers[1]
+    frame = Box(left, top, left + numbers[2] + 1, top + numbers[3] + 1)
+    return None if frame == (0, 0, *canvas(data)) else frame
+
+
+# BMP: the time of run lengths, which Pillow reads singly in Python, and the colour profile.
+
+_PER_PIXEL, _PER_RUN_PIXEL, _PER_RUN = 10e-9, 100e-9, 0.5e-6
+_RLE8, _RLE4 = 1, 2
+
+
+def bmp_cost(data: bytes) -> float:
+    """Return CPU seconds a pixel."""
+    old = int.from_bytes(data[14:18], "little") < 40
+    if old or int.from_bytes(data[30:34], "little") not in (_RLE8, _RLE4):
+        return _PER_PIXEL
+    width, height = (int.from_bytes(data[n : n + 4], "little", signed=True) for n in (18, 22))
+    size = max(0, len(data) - int.from_bytes(data[10:14], "little"))
+    return _PER_RUN_PIXEL + _PER_RUN * size / 2 / max(1, abs(width * height))
+
+
+_HEADER, _V5 = 14, 124
+_COLOURS, _PROFILE, _SIZE = _HEADER + 56, _HEADER + 112, _HEADER + 116
+_EMBEDDED = b"DEBM"
+
+
+def embedded_profile(data: bytes) -> bytes | None:
+    """Return the ICC profile inside a BMP, unchecked."""
+    if int.from_bytes(data[_HEADER : _HEADER + 4], "little") < _V5:
+        return None
+    if data[_COLOURS : _COLOURS + 4] != _EMBEDDED:
+        return None
+    start = _HEADER + int.from_bytes(data[_PROFILE : _PROFILE + 4], "little")
+    size = int.from_bytes(data[_SIZE : _SIZE + 4], "little")
+    return data[start : start + size] or None
+
+
+# AVIF: the memory of planes, and the properties that Pillow does not apply: clap and nclx. Layout:
+# ISO/IEC 14496-12, 8.11, and ISO/IEC 23008-12, 6.5.
 
 _CONFIGURATION = re.compile(rb"av1C..(.)", re.DOTALL)
 """The configuration of a decoder (AV1-ISOBMFF 2.3), and its third byte."""
@@ -48,9 +114,7 @@ def properties(data: bytes) -> list[Property]:
 
 
 def clean_aperture(found: Sequence[Property], width: int, height: int) -> Box | None:
-    """Return the part of the stored picture that is shown, None for the whole and for a part that
-    is not inside.
-    """
+    """Return the part of the stored picture that is shown; None for the whole, or a wrong part."""
     body = next((content for name, content in found if name == b"clap"), b"")
     if len(body) != 32:
         return None
