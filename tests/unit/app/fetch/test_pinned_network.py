@@ -11,7 +11,7 @@ from app.fetch.fetcher import Fetcher, FetchLimits
 from app.fetch.pinned_network import PinnedBackend, PinnedTransport
 from app.urls import Address
 from models.domain.deadline import NEVER
-from models.domain.errors import AddressRefused, OriginFailed
+from models.domain.errors import OriginFailed
 from models.settings import Settings
 from tests.certificates import self_signed
 from tests.network import Names, Wires
@@ -73,12 +73,6 @@ def test_a_name_without_addresses_cannot_be_connected_to(
 ) -> None:
     with pytest.raises(httpcore.ConnectError):
         asyncio.run(connect_to_origin(Wires(), Names(answers), None))
-
-
-def test_unix_sockets_are_refused() -> None:
-    backend = PinnedBackend((), Names({}), Wires())
-    with pytest.raises(AddressRefused):
-        asyncio.run(backend.connect_unix_socket("/var/run/docker.sock"))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from app.admission.clients import LOCAL
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.intake.spool import THRESHOLD, Blob
+from app.intake.spool import THRESHOLD
 from app.storage.location import Location, parse
 from app.storage.storage import Storage
 from models.domain.deadline import NEVER
@@ -67,67 +67,38 @@ def test_without_storage_the_refusal_names_the_setting(tmp_path: Path) -> None:
 
 
 class SlowStorage(Storage):
-    """Storage whose files come once they are `released`; `begun` has their addresses."""
+    """Storage whose files come once they are `released`; `begun` has the last letters of them."""
 
     def __init__(self) -> None:
         super().__init__({})
-        self.begun: list[str] = []
+        self.begun = ""
         self.released = asyncio.Event()
 
     def readable(self, address: str) -> Location:
         return parse(address)
 
     async def pieces(self, location: Location, _most: int) -> AsyncGenerator[bytes, None]:
-        self.begun.append(str(location))
+        self.begun += str(location)[-1]
         await self.released.wait()
         yield b"image"
 
 
-class Reading:
-    """Reads from slow storage, by the names of files and their client."""
-
-    def __init__(self, concurrency: int) -> None:
-        self.storage = SlowStorage()
-        settings = Settings(fetch_concurrency=concurrency)
-        limits = FetchLimits.from_settings(settings)
-        self.fetcher = Fetcher(limits, storage=self.storage)
-        self._tasks: list[asyncio.Task[Blob]] = []
-
-    async def begin(self, names: str, client: str) -> list[str]:
-        """Begin to read files; return the names of all whose reading has begun."""
-        for name in names:
-            fetching = self.fetcher.fetch(f"file:///{name}", NEVER, client)
-            self._tasks.append(asyncio.create_task(fetching))
-        return await self.begun()
-
-    async def begun(self) -> list[str]:
-        for _ in range(9):
-            await asyncio.sleep(0)
-        return [address[-1] for address in self.storage.begun]
-
-    async def end(self) -> None:
-        self.storage.released.set()
-        for blob in await asyncio.gather(*self._tasks):
-            blob.close()
-        await self.fetcher.aclose()
-
-
-async def test_a_client_with_slow_files_leaves_turns_to_others() -> None:
-    reading = Reading(4)
-    assert await reading.begin("abcdef", "one") == list("abc")
-    assert await reading.begin("xy", "two") == list("abcx")
-    await reading.end()
-
-
-async def test_the_command_line_has_no_share() -> None:
-    reading = Reading(4)
-    assert await reading.begin("abcdef", LOCAL) == list("abcd")
-    await reading.end()
-
-
-async def test_a_change_of_the_concurrency_is_one_of_files_too() -> None:
-    reading = Reading(1)
-    assert await reading.begin("abc", LOCAL) == ["a"]
-    reading.fetcher.set_concurrency(2)
-    assert await reading.begun() == ["a", "b"]
-    await reading.end()
+@pytest.mark.parametrize(("client", "begun"), [("one", "abcx"), (LOCAL, "abcd")])
+async def test_a_client_with_slow_files_leaves_turns_to_others_but_the_command_line_has_no_share(
+    client: str, begun: str
+) -> None:
+    storage = SlowStorage()
+    fetcher = Fetcher(FetchLimits.from_settings(Settings(fetch_concurrency=4)), storage=storage)
+    tasks = [
+        asyncio.create_task(
+            fetcher.fetch(f"file:///{name}", NEVER, "two" if name in "xy" else client)
+        )
+        for name in "abcdefxy"
+    ]
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert storage.begun == begun
+    storage.released.set()
+    for blob in await asyncio.gather(*tasks):
+        blob.close()
+    await fetcher.aclose()

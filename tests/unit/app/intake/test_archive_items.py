@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import lzma
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -128,14 +127,6 @@ def test_too_many_images_are_refused_by_a_text_that_says_what_to_do() -> None:
     with pytest.raises(TooLarge, match=r"takes 4 \(DARKROOM_MAX_IMAGES_PER_REQUEST\).*POST /jobs"):
         collected(body, settings=Settings(max_images_per_request=4))
     assert len(collected(body, settings=Settings(max_images_per_request=5))[0]) == 5
-
-
-def test_an_xz_may_take_the_memory_of_a_usual_one() -> None:
-    body = tarred(FILES.items())
-    usual, large = lzma.compress(body), lzma.compress(body, preset=9)
-    assert [shown(item) for item in collected(usual)[0]] == list(FILES.items())
-    with pytest.raises(BadArchive, match="more than 9437184 bytes of memory to be decompressed"):
-        collected(large)
 
 
 async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,20 +5,16 @@ from typing import Any
 
 import pytest
 
-from app.http.negotiation import EVERYTHING, parse
+from app.http.negotiation import EVERYTHING
 from app.http.problems import MOST_ERRORS
-from app.intake import wanted
 from app.intake.json_items import parsed_json
 from app.intake.wanted import (
     AS_SOURCE,
-    OutputFormat,
     chain_of,
-    output_format,
     version_of,
     versions_of,
 )
 from models.api.schemas import EncodingOptions, FilterOptions
-from models.codec import ImageFormat
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from workers.filters import registry
@@ -103,21 +99,6 @@ def test_a_chain_as_text_is_bounded_before_it_is_parsed() -> None:
         parsed_json("[" * 20_000)
     with pytest.raises(ValueError, match="more than 40000"):
         parsed_json("[" + "[]," * 100_000 + "[]]")
-
-
-def test_all_versions_without_a_format_share_one_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[OutputFormat] = []
-
-    def choose(*given: Any) -> OutputFormat:
-        made.append(output_format(*given))
-        return made[-1]
-
-    monkeypatch.setattr(wanted, "output_format", choose)
-    plain = [{"ops": [{"name": "invert"}]}] * 63
-    named = {"ops": [{"name": "invert"}], "format": "png"}
-    found = versions_of([*plain, named], EncodingOptions(), parse("image/webp, image/avif;q=0.1"))
-    assert [each.output.format for each in found[:63]] == made * 63
-    assert found[63].output.format == OutputFormat(ImageFormat.PNG)
 
 
 def test_few_of_many_wrong_parameters_are_told() -> None:

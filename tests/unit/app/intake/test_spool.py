@@ -1,9 +1,7 @@
 import asyncio
 import errno
 import gc
-import hashlib
 import os
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -179,33 +177,6 @@ def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
     del forgotten
     gc.collect()
     assert open_files() <= before
-
-
-@needs_proc
-@pytest.mark.usefixtures("to_disk")
-def test_the_digest_of_a_file_holds_one_piece_of_it_and_leaves_its_position() -> None:
-    content = bytes(range(256)) * (32 << 10) + b"odd end"
-    blob = asyncio.run(spooled(content, limit=len(content)))
-    assert blob._file is not None
-    blob._file.seek(5)
-    tracemalloc.start()
-    try:
-        digest = blob.digest()
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
-    assert digest == hashlib.sha256(content).digest()
-    assert blob._file.tell() == 5
-    blob.close()
-
-
-@needs_proc
-@pytest.mark.usefixtures("to_disk")
-async def test_a_file_has_no_name_from_the_start() -> None:
-    before = open_files()
-    async with Spool(100) as spool:
-        await spool.write(b"on disk")
-        assert all("(deleted)" in new for new in open_files() - before)
 
 
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no /dev/full")
