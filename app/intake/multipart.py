@@ -32,9 +32,6 @@ from models.domain.errors import (
 )
 from models.settings import Settings
 
-LONGEST_FIELD = 1 << 20
-"""Largest number of bytes of a text field."""
-
 LONGEST_TEXT = 4 << 20
 """Largest number of bytes of all text fields together; a form may have hundreds of them."""
 
@@ -171,11 +168,9 @@ async def _text(events: Events, name: str, head: MultipartSegment, left: int) ->
     content = bytearray()
     async for piece in _body(events):
         content += piece
-        if len(content) > LONGEST_FIELD:
+        if len(content) > left:
             if is_file:
                 raise _unknown_file(name)
-            raise TooLarge(f"the field {_short(name)} has more than {LONGEST_FIELD} bytes")
-        if len(content) > left:
             raise TooLarge(f"the text fields have more than {LONGEST_TEXT} bytes together")
     try:
         return len(content), content.decode().removeprefix("\ufeff")

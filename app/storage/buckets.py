@@ -40,25 +40,20 @@ def installed() -> bool:
 
 
 async def pieces(location: Location, limit: int) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of an object; raise NotFound, TooLarge and OriginFailed."""
+    """Yield the bytes of an object; raise NotFound, TooLarge for a large one, and OriginFailed."""
     store = _connected(location)
     import obstore
 
     with _explained(location):
         reply = await obstore.get_async(store, location.key)
-        size = reply.meta["size"]
-    if size > limit:
+    if (size := reply.meta["size"]) > limit:
         raise too_large(location, size, limit)
-    left = limit
     stream = reply.stream(min_chunk_size=PIECE).__aiter__()
     while True:
         with _explained(location):
             piece = await anext(stream, None)
         if piece is None:
             return
-        left -= len(piece)
-        if left < 0:
-            raise too_large(location, limit + 1, limit)
         yield bytes(piece)
 
 

@@ -40,22 +40,16 @@ class Entry:
 def pieces(location: Location, root: Location, limit: int) -> Generator[bytes, None, None]:
     """Yield the bytes of a regular file below `root`, PIECE at a time.
 
-    Raises NotFound, TooLarge for more than `limit` bytes, and OriginFailed.
+    Raises NotFound, TooLarge for a file that has more than `limit` bytes now, and OriginFailed.
     """
     with explained(location):
         descriptor = _opened(location, root)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        size = os.fstat(descriptor).st_size
-        left = limit
-        while size <= limit and left >= 0:
-            with explained(location):
-                piece = file.read(min(PIECE, left + 1))
-            if not piece:
-                return
-            left -= len(piece)
-            if left >= 0:
+        if (size := os.fstat(descriptor).st_size) > limit:
+            raise too_large(location, size, limit)
+        with explained(location):
+            while piece := file.read(PIECE):
                 yield piece
-    raise too_large(location, max(size, limit + 1), limit)
 
 
 def entries(location: Location, root: Location) -> Generator[Entry, None, None]:
@@ -71,8 +65,7 @@ def entries(location: Location, root: Location) -> Generator[Entry, None, None]:
 def too_large(location: Location, size: int, limit: int) -> TooLarge:
     """Return the error of a file with more than `limit` bytes."""
     return TooLarge(
-        f"{location} has {size} bytes or more; one image has at most {limit} "
-        "(DARKROOM_MAX_IMAGE_BYTES)"
+        f"{location} has {size} bytes; one image has at most {limit} (DARKROOM_MAX_IMAGE_BYTES)"
     )
 
 

@@ -103,7 +103,7 @@ class Storage:
         self._root(location, WRITE)
         return location
 
-    async def pieces(self, location: Location, limit: int) -> AsyncGenerator[bytes, None]:
+    def pieces(self, location: Location, limit: int) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file, about 1 MiB at a time.
 
         Raises AddressRefused, NotFound, TooLarge for more than `limit` bytes, OriginFailed, and
@@ -115,11 +115,9 @@ class Storage:
             source = self._on_thread(files, PIECES)
         else:
             source = buckets.pieces(location, limit)
-        async with aclosing(self._in_time(source, location)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._in_time(source, location)
 
-    async def list(self, location: Location) -> AsyncGenerator[Entry, None]:
+    def list(self, location: Location) -> AsyncGenerator[Entry, None]:
         """Yield the files below `location` as they are found; memory does not grow with them.
 
         Raises AddressRefused, NotFound (local folders only; a bucket has no empty folders),
@@ -131,10 +129,7 @@ class Storage:
         else:
             objects = buckets.entries(location)
             found = (each for each in objects if "/." not in f"/{each.name}")
-        source = self._on_thread(found, AT_ONCE)
-        async with aclosing(self._in_time(source, location)) as entries:
-            async for entry in entries:
-                yield entry
+        return self._in_time(self._on_thread(found, AT_ONCE), location)
 
     async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
         """Make or replace a file; readers see all of it or nothing.

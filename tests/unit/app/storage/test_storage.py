@@ -78,7 +78,7 @@ async def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
         ("in/pipe", OriginFailed, "a link, a device or a pipe; only regular files"),
         ("in/folder", OriginFailed, "is a folder"),
         ("in", OriginFailed, "is a folder"),
-        ("in/large", TooLarge, "1001 bytes or more; one image has at most 1000"),
+        ("in/large", TooLarge, "1001 bytes; one image has at most 1000"),
         ("in2/a", AddressRefused, "the operator allows prefixes with DARKROOM_STORAGE_ALLOW"),
     ],
 )
