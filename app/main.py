@@ -197,11 +197,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            service = await start_service(settings, metrics, workers, counters, private)
-        except ValueError as error:  # the next start would fail with these settings too
-            app.state.wrong_settings = str(error)
-            raise
+        service = await start_service(settings, metrics, workers, counters, private)
         app.state.service = service
         if traces is not None:
             from app.pipeline.results.spans import Spans

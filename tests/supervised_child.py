@@ -42,7 +42,7 @@ def _note(file: Path, line: str) -> None:
 def _leaves(line: str) -> bool:
     if not line:
         sys.exit(70)
-    return bool(json.loads(line).get("leave"))
+    return True
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Run a process of a server of several: a front end or a worker, by its orders.
+"""Run a process by its orders: a front end or a worker of a server, or the server of a command.
 
-The supervisor starts it as `python -m app.processes.member NAME`; the name appears in lists of
-processes. A worker imports nothing of HTTP: that would make its start half a second longer.
+It is started as `python -m app.processes.member NAME`; the name appears in lists of processes. A
+worker imports nothing of HTTP: that would make its start half a second longer.
 """
 
 import asyncio
@@ -12,10 +12,8 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any, NoReturn
 
-from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.telemetry import logs
 from models.exit_codes import ExitCode
@@ -23,7 +21,7 @@ from models.heartbeat import Heartbeat
 from models.settings import Settings
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
-from workers.malloc import keep_freed_memory
+from workers.malloc import freeze, keep_freed_memory
 from workers.scheduling.worker import Worker
 from workers.supervision.startup import GpuUnusable, start_worker
 
@@ -51,15 +49,17 @@ def run() -> int:
     # Front ends handle it while they serve. SIGTERM comes before it, so a process that gets it here
     # already ends, and Python would print what it interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = Settings.model_validate(orders.first["settings"])
+    settings = Settings.model_validate(orders.given["settings"])
     logs.configure(settings.log_level, settings.log_format)
-    if orders.first["role"] == "worker":
-        try:
-            return asyncio.run(_worker(settings, orders))
-        except ValueError as error:  # of the settings: it would be the same the next time
-            log.error("%s", error)
-            return ExitCode.WRONG_USAGE
-    return _front_end(settings, orders)
+    if orders.given["role"] == "front-end":
+        return _front_end(settings, orders)
+    if orders.given["role"] == "private":
+        return _private(settings, orders)
+    try:
+        return asyncio.run(_worker(settings, orders))
+    except ValueError as error:  # of the settings: it would be the same the next time
+        log.error("%s", error)
+        return ExitCode.WRONG_USAGE
 
 
 def _front_end(settings: Settings, orders: Orders) -> int:
@@ -69,7 +69,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app.executors import Workers
     from app.processes import uvicorn_server
 
-    given = orders.first
+    given = orders.given
     keep_freed_memory()
     listening = socket.socket(fileno=given["socket"])
     counters = Counters.attach(given["counters"], given["front_ends"])
@@ -77,6 +77,27 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     app = main.create_app(settings, Workers(given["addresses"], patience), counters)
     scraped = [] if given["scraped"] is None else [socket.socket(fileno=given["scraped"])]
     return uvicorn_server.run(uvicorn_server.Server(app, settings, scraped, orders), [listening])
+
+
+def _private(settings: Settings, orders: Orders) -> int:
+    """Serve a single command until SIGTERM; standard output has a problem, if any."""
+    from app import main
+    from app.processes import plan as tree
+    from app.processes import uvicorn_server
+
+    given = orders.given
+    listening, private = socket.socket(fileno=given["socket"]), main.Private(*given["private"])
+    try:
+        plan = tree.Plan.of(settings)
+        if plan.front_ends:
+            weights, full = given["private"]
+            return tree.run(settings, plan, listening, weights=weights, full_batches=full)
+    except ValueError as error:
+        print(error, end="")
+        return ExitCode.WRONG_USAGE
+    app = main.create_app(settings, private=private)
+    server = uvicorn_server.Server(app, settings, warms_up=False)
+    return uvicorn_server.run(server, [listening], lambda fault: print(fault, end=""))
 
 
 async def _worker(settings: Settings, orders: Orders) -> int:
@@ -87,7 +108,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     started.
     """
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
-    given = orders.first
+    given = orders.given
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
     try:
@@ -105,16 +126,17 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         return ExitCode.FAILED
     freeze()
     device = started.worker.load().device
-    welcome = Welcome(device, started.networks, started.degraded, _age())
+    age = time.monotonic() - given["started"]
+    welcome = Welcome(device, started.networks, started.degraded, age)
     orders.ready()
     listener = await _listening(given["address"])
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(listener, worker, welcome))
     death = _death(worker, settings.max_deadline + HUNG)
-    tasks = [hosting, *map(asyncio.create_task, (death, stop.wait(), orders.next()))]
+    tasks = [hosting, *map(asyncio.create_task, (death, stop.wait(), orders.leave.wait()))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    asked = stop.is_set() or tasks[-1].done()
+    asked = stop.is_set() or orders.leave.is_set()
     if not asked:
         log.critical("the worker died", exc_info=hosting.exception() if hosting.done() else None)
         _abandon(ExitCode.WORKER_DIED)
@@ -134,12 +156,6 @@ def _abandon(code: ExitCode) -> NoReturn:
     none may be closed before the threads have ended, and only the kernel can end them.
     """
     os._exit(code)
-
-
-def _age() -> float:
-    """Return the seconds since this process was started (proc(5): starttime)."""
-    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
 async def _listening(address: str) -> socket.socket:

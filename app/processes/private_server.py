@@ -1,25 +1,22 @@
 """A server of a single command, in processes of its own behind a Unix socket; it ends with the
 command.
 
-This is a composition root, as `plan.py` is for a server that everybody may reach. The socket
-listens before the server can answer, so the first requests of the command wait there meanwhile.
+The socket listens before the server can answer, so the first requests of the command wait there
+meanwhile.
 """
 
 import json
 import socket
 import subprocess
-import sys
 import threading
 from typing import Any
 
 from app.connections.listening import BACKLOG
-from app.processes.orders import Orders
 from app.system.process_family import own_folder
-from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores
-from workers.supervision.supervisor import PROGRAM
+from workers.supervision.supervisor import command
 
 MANY = 2000
 """Images from which front ends of their own are worth their start, on GPUs."""
@@ -77,13 +74,13 @@ class PrivateServer:
             listening.bind(self.path)
             listening.listen(BACKLOG)
             orders = {
+                "role": "private",
                 "settings": settings.model_copy(update=changed).model_dump(mode="json"),
                 "socket": listening.fileno(),
-                "weights": weights,
-                "full_batches": full_batches,
+                "private": (weights, full_batches),
             }
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", PROGRAM, __name__, "server of a command"],
+                command("app.processes.member", "server of a command"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=(listening.fileno(),),
@@ -116,36 +113,3 @@ class PrivateServer:
         self._process.terminate()
         self.end(END)
         self.kill()
-
-
-def run() -> int:
-    """Serve by the orders on standard input until SIGTERM; standard output has a problem, if any.
-
-    The application is imported here: the command itself needs none of it.
-    """
-    from app import main
-    from app.processes import plan as tree
-    from app.processes import uvicorn_server
-    from app.telemetry import logs
-
-    orders = Orders()
-    given = orders.first
-    settings = Settings.model_validate(given["settings"])
-    logs.configure(settings.log_level, settings.log_format)
-    listening = socket.socket(fileno=given["socket"])
-    try:
-        plan = tree.Plan.of(settings)
-        if plan.front_ends:
-            weights, full = given["weights"], given["full_batches"]
-            return tree.run(settings, plan, listening, weights=weights, full_batches=full)
-    except ValueError as error:
-        print(error, end="")
-        return ExitCode.WRONG_USAGE
-    private = main.Private(given["weights"], given["full_batches"])
-    app = main.create_app(settings, private=private)
-    server = uvicorn_server.Server(app, settings, warms_up=False)
-    return uvicorn_server.run(server, [listening], lambda fault: print(fault, end=""))
-
-
-if __name__ == "__main__":
-    sys.exit(run())

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
-from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits, raise_limit
@@ -23,7 +22,6 @@ from app.connections.listening import announce, is_listening, listens
 from app.connections.protocol import CLOSE, GuardedProtocol
 from app.connections.table import ConnectionTable
 from app.processes.connection_balancer import ConnectionBalancer
-from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly, is_loopback
 from app.service import Service
@@ -32,6 +30,7 @@ from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from models.settings_loading import IN_PLACE, reloaded
+from workers.malloc import freeze
 
 if TYPE_CHECKING:  # only servers with a port for gRPC load grpcio
     import grpc.aio
@@ -49,6 +48,10 @@ SCRAPERS = 64
 
 TURN = 0.5
 """Seconds between two checks for connections that are late; less for shorter timeouts."""
+
+
+class WrongSettings(Exception):
+    """The settings are impossible, and would be so at the next start too."""
 
 
 class Server(uvicorn.Server):
@@ -73,6 +76,7 @@ class Server(uvicorn.Server):
         self._scraped = scraped
         self._orders = orders
         self._warms_up = warms_up
+        self._application = app.router.lifespan_context(app)
         self._grace = settings.grace
         self._opened = False
         self._grpc: grpc.aio.Server | None = None
@@ -85,13 +89,17 @@ class Server(uvicorn.Server):
         """Start the application, then accept connections; called by uvicorn."""
         if self._orders is not None:
             self._orders.attach()
+        try:
+            await self._application.__aenter__()
+        except ValueError as error:
+            raise WrongSettings(str(error)) from error
         await super().startup([])
         if self._warms_up:
             await warm_up(self.app)
         freeze()
         settings, service = self._settings, self.app.state.service
         orders, listening = self._orders, sockets or []
-        if orders is None or (orders.first["number"] == 0 and not is_listening(listening[0])):
+        if orders is None or (orders.given["number"] == 0 and not is_listening(listening[0])):
             introduce(service, settings)  # one line for the server, and none for each front end
         if orders is not None:
             orders.ready()
@@ -120,7 +128,7 @@ class Server(uvicorn.Server):
             _reload_on_signal(service)
             announce(settings, listening)
         else:
-            self._obeying = asyncio.create_task(self._obey(self._orders))
+            self._leaving = asyncio.create_task(self._leave(self._orders))
 
     def _table(self, limits: ConnectionLimits, counters: Counters) -> ConnectionTable:
         metrics, connections = self.app.state.service.metrics, self.server_state.connections
@@ -167,7 +175,7 @@ class Server(uvicorn.Server):
         if self.force_exit:  # uvicorn leaves the application to be cancelled: a traceback in logs
             self._give_up()
             _ = [task.cancel() for task in self.server_state.tasks]
-            await self.lifespan.shutdown()
+        await self._application.__aexit__(None, None, None)
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether serving is to end; called by uvicorn ten times a second."""
@@ -205,19 +213,14 @@ class Server(uvicorn.Server):
             default = self.server_state.default_headers
             self.server_state.default_headers = [*default, CLOSE]
 
-    async def _obey(self, orders: Orders) -> None:
-        """Leave on the parent's order."""
-        while not (await orders.next()).get("leave"):
-            pass
-        self.leave()
+    async def _leave(self, orders: Orders) -> None:
+        """On the parent's order accept no more connections, and let the open connections end.
 
-    def leave(self) -> None:
-        """Accept no more connections, because another front end does; let the open ones end.
-
-        Each answer says that its connection ends, so that clients which are busy come back on a new
-        connection; idle connections are closed when the grace time ends. Without connections it
-        ends at once.
+        Another front end accepts them. Each answer says that its connection ends, so that clients
+        which are busy come back on a new connection; idle connections are closed when the grace
+        time ends. Without connections the process ends at once.
         """
+        await orders.leave.wait()
         for each in self.servers:
             each.close()
         self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
@@ -302,6 +305,7 @@ def config_of(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         ws="none",
+        lifespan="off",  # the server enters and leaves the application itself
         log_config=None,
         access_log=False,
         server_header=False,
@@ -313,25 +317,7 @@ def config_of(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout + LAST_ANSWERS),
     )
     config.load()
-    config.lifespan_class = _Lifespan
     return config
-
-
-class _Lifespan(LifespanOn):
-    """Start and end of the application; wrong settings end the start without a traceback."""
-
-    async def send(self, message: LifespanSendMessage) -> None:
-        if message["type"] == "lifespan.startup.failed" and wrong_settings(self.config.app):
-            message["message"] = ""
-        await super().send(message)
-
-
-def wrong_settings(app: object) -> str:
-    """Return the fault of the settings with which an application could not start, or an empty text.
-
-    The next start would fail with them too.
-    """
-    return str(getattr(getattr(app, "state", None), "wrong_settings", ""))
 
 
 def run(
@@ -342,13 +328,14 @@ def run(
     """Serve until told to stop; return the exit code.
 
     That is WORKER_DIED if the worker of this process ended, and WRONG_USAGE for impossible
-    settings, of which `tell` is told.
+    settings, of which `tell` is told: a supervisor starts no other process then.
     """
     try:
         server.run(sockets)
-    except SystemExit:  # uvicorn's, after a start that failed
-        if not (fault := wrong_settings(server.app)):
-            raise
-        tell(fault)
-        return ExitCode.WRONG_USAGE  # a supervisor starts no other process
+    except WrongSettings as error:
+        tell(str(error))
+        return ExitCode.WRONG_USAGE
+    except Exception:
+        log.critical("the server failed", exc_info=True)
+        return ExitCode.FAILED
     return server.exit_code

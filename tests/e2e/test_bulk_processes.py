@@ -20,7 +20,7 @@ from models.settings import Precision, Settings
 from tests.pictures import jpeg
 from tests.server import PATIENCE, until
 
-SERVER = "app.processes.private_server"
+SERVER = "server of a command"
 OWN = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
 

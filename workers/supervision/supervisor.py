@@ -70,13 +70,21 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 but with the packages of its parent, even the packages of a checkout that is not installed."""
 
 
+def command(module: str, name: str) -> list[str]:
+    """Return the command of a child, in which `name` is for lists of processes.
+
+    With `-P` nothing is imported from the current folder, where others may have put a file.
+    """
+    return [sys.executable, "-P", "-c", PROGRAM, module, name]
+
+
 class Child:
     """A started process at the other end of `channel`, a socket; it is killed if it hangs.
 
-    Orders go to the process, JSON on a line each. Signs of life come back: `{}` once it can work,
-    which sets `ready`, and empty lines as heartbeats, `BEAT` seconds apart. A process hangs if its
-    event loop no longer beats: because a signal has stopped the process, a lock is never released,
-    or a thread keeps Python's lock.
+    Orders go to the process as JSON, and later an order to leave. Signs of life come back: `{}`
+    once it can work, which sets `ready`, and empty lines as heartbeats, `BEAT` seconds apart. A
+    process hangs if its event loop no longer beats: because a signal has stopped the process, a
+    lock is never released, or a thread keeps Python's lock.
     """
 
     def __init__(
@@ -96,18 +104,12 @@ class Child:
         """Start a process by its own and by further orders.
 
         It is in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
-        With `-P` nothing is imported from the current folder, where others may have put a file.
         """
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    PROGRAM,
-                    spec.module,
-                    spec.name,
+                    *command(spec.module, spec.name),
                     stdin=theirs.fileno(),
                     pass_fds=spec.descriptors,
                     env=spec.environment,
@@ -117,7 +119,7 @@ class Child:
             ours.close()
             raise
         child = cls(spec.name, process, ours)
-        child.tell({**spec.orders, **orders})
+        child.tell({**spec.orders, **orders, "started": time.monotonic()})
         log.info("%s is process %s", child.name, child.pid)
         return child
 
@@ -137,7 +139,7 @@ class Child:
         return self._urgency > 0
 
     def tell(self, orders: Mapping[str, Any]) -> None:
-        """Write orders on a line of their own, unless the process has ended."""
+        """Write its first orders, or any to let it leave, unless the process has ended."""
         with contextlib.suppress(OSError):
             self._channel.sendall(json.dumps(orders).encode() + b"\n")
 
