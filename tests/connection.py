@@ -11,8 +11,7 @@ from uvicorn.server import ServerState
 
 from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits
-from app.connections.protocol import GuardedProtocol
-from app.connections.table import ConnectionTable, Phase
+from app.connections.protocol import ConnectionTable, GuardedProtocol, Phase
 from models.settings import Settings
 
 LIMITS = ConnectionLimits.of(Settings(), 1 << 16)

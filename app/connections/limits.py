@@ -179,7 +179,9 @@ class Incoming:
             raise MalformedRequest("the only supported transfer coding is chunked")
 
     def received(self, size: int) -> None:
-        """Check the head or the chunks after `size` more bytes, all of this message, have come.
+        """Check the head or the chunks after `size` more bytes of this message have come.
+
+        The bytes that came with the first byte of the message are not counted here.
 
         The frames of chunks, their extensions and trailers may take twice as many bytes as the
         body, and the bytes of a head: tiny chunks cost the server more than they cost the client.

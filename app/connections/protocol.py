@@ -18,7 +18,9 @@ import logging
 import math
 import select
 import termios
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from enum import IntEnum
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -27,7 +29,6 @@ from starlette.types import Scope
 from uvicorn._types import (
     ASGIReceiveEvent,
     ASGISendEvent,
-    HTTPResponseBodyEvent,
     HTTPResponseStartEvent,
 )
 from uvicorn.config import Config
@@ -39,13 +40,18 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from app.admission.counters import Key
-from app.connections.limits import BodyRate, Incoming, target
-from app.connections.table import READING, ConnectionTable, Phase
+from app.admission.counters import ByKey, Counters, Key, Total
+from app.connections.limits import BodyRate, ConnectionLimits, Incoming, target
 from app.http.problems import EVERY_ANSWER, answer
 from app.http.request import DEPARTURE, STREAM, Departure
 from models.domain.alarms import alarms, interrupted
-from models.domain.errors import MalformedRequest, ServiceError, SlowHeaders
+from models.domain.errors import (
+    ConnectionsExhausted,
+    MalformedRequest,
+    ServiceError,
+    SlowHeaders,
+    TooManyConnections,
+)
 
 log = logging.getLogger("darkroom.connections")
 
@@ -74,6 +80,178 @@ MOST_AHEAD = 32
 """Requests that a client may send before it has read the first answer."""
 
 
+READING = 1.0
+"""Seconds in which a client can read its last answer and send its next request."""
+
+LINGER = 30.0
+"""Seconds for which a refused client may go on sending data that is discarded, and for which a
+client may read the last bytes of a connection that the server has closed."""
+
+MOST_REFUSED = 128
+"""Refused connections that stay open for a second, so that their clients can read the reason."""
+
+AT_ONCE = 4
+"""Requests that go on in a turn of the event loop after they waited for their bodies: the bodies of
+hundreds may come to their end at the same moment, and take milliseconds each to parse."""
+
+
+class Phase(IntEnum):
+    """The event that a connection waits for."""
+
+    IDLE = 0
+    """The first byte of a request, or the short rest of a body whose request has been answered."""
+    HEAD = 1
+    """The end of a request's headers."""
+    WORKING = 2
+    """The application, which may wait for the rest of the body."""
+    ENDING = 3
+    """The client's close, after the last answer; the server discards the bytes of the client."""
+    REFUSED = 4
+    """The client's close, after the refusal of the connection, which is not counted."""
+
+
+class ConnectionTable:
+    """The connections of one process and port; `counters` are shared by all front ends.
+
+    A connection enters a phase at the end of an ordered dictionary, and all connections of a phase
+    have the same timeout. So one sweep checks only the first members of each phase, whatever the
+    number of connections, and no connection has a timer or a task of its own. `ended` counts the
+    connections that the server ended, by the reason. `clock` returns seconds. Call `sweep` every
+    half second, or four times in the shortest timeout.
+    """
+
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        counters: Counters,
+        ended: Callable[[str], None],
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.limits = limits
+        self.ended = ended
+        self.clock = clock or asyncio.get_running_loop().time
+        self._counters = counters
+        self._key = lru_cache(4096)(self._key_of)
+        self._members: tuple[dict[GuardedProtocol, float], ...] = tuple({} for _ in Phase)
+        self._turns = 0
+        """Requests that went on in this turn of the event loop."""
+        self._timeouts = {
+            Phase.IDLE: limits.idle_timeout,
+            Phase.HEAD: limits.header_timeout,
+            Phase.ENDING: LINGER,
+            Phase.REFUSED: READING,
+        }
+
+    def enter(self, connection: "GuardedProtocol", host: str) -> ServiceError | None:
+        """Count a new connection of the client at `host`; another connection may be closed for it.
+
+        Return the error if no connection can make room now; the connection is then REFUSED, and
+        the oldest refused connection ends if there are too many.
+        """
+        key = connection.client_key = self._key(host)
+        error = self._take(key)
+        own = isinstance(error, TooManyConnections)
+        if error is not None and self.make_room(key if own else None):
+            error = self._take(key)
+        if error is None:
+            self.move(connection, Phase.IDLE)
+            return None
+        self.note(error.code, host, error.detail)
+        self.move(connection, Phase.REFUSED)
+        refused = self._members[Phase.REFUSED]
+        if len(refused) > MOST_REFUSED:
+            next(iter(refused)).expire(Phase.REFUSED)
+        return error
+
+    def leave(self, connection: "GuardedProtocol") -> None:
+        """Forget a connection that has been closed; further calls do nothing."""
+        if self._members[connection.phase].pop(connection, None) is None:
+            return
+        if connection.phase is not Phase.REFUSED:
+            self._counters.add(Total.CONNECTIONS, -1)
+            if connection.client_key is not None:
+                self._counters.add_for(connection.client_key, ByKey.CONNECTIONS, -1)
+
+    def move(self, connection: "GuardedProtocol", phase: Phase) -> None:
+        """Move a connection to the end of `phase`, where its timeout begins anew."""
+        self._members[connection.phase].pop(connection, None)
+        connection.phase = phase
+        self._members[phase][connection] = self.clock()
+
+    def seconds_in(self, connection: "GuardedProtocol") -> float:
+        """Return the seconds since a connection has entered its phase."""
+        now = self.clock()
+        return now - self._members[connection.phase].get(connection, now)
+
+    def sweep(self) -> None:
+        """End all connections whose time is over, and look at connections that work."""
+        for each in list(self._members[Phase.WORKING]):
+            each.look()
+        now = self.clock()
+        for phase, seconds in self._timeouts.items():
+            for each, since in list(self._members[phase].items()):
+                if since > now - seconds:
+                    break
+                each.expire(phase)
+
+    def make_room(self, client: Key | None = None) -> bool:
+        """Close the oldest connection of `client`, or of any client, that ends or is idle.
+
+        Return whether there was one. A client has a second to read its last answer; after that,
+        the rest of an answer that the client does not read is dropped. An idle connection whose
+        request has come but was not read is kept: to close it would reset it.
+        """
+        now, ending = self.clock(), self._members[Phase.ENDING].items()
+        late = [each for each, since in ending if now - since >= READING]
+        for each in (*late, *self._members[Phase.IDLE]):
+            own = client is None or each.client_key == client
+            if own and (each.phase is Phase.ENDING or not each.in_use()):
+                self.ended("evicted")
+                each.evict()
+                self.leave(each)
+                return True
+        return False
+
+    async def turn(self) -> None:
+        """Wait until a request may go on that has waited for its body."""
+        while self._turns >= AT_ONCE:  # noqa: ASYNC110 (each turn of the event loop is wanted)
+            await asyncio.sleep(0)
+        if not self._turns:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._turns += 1
+
+    def _next_turn(self) -> None:
+        self._turns = 0
+
+    def note(self, reason: str, client: object, detail: str) -> None:
+        """Count and log that the server ended a connection because of the client."""
+        self.ended(reason)
+        log.debug("connection of %s ended, %s: %s", client, reason, detail)
+
+    def _key_of(self, host: str) -> Key | None:
+        client = self.limits.client(host)
+        return None if client is None else self._counters.key(f"client {client}")
+
+    def _take(self, key: Key | None) -> ServiceError | None:
+        """Count another connection, or return the error if a limit does not allow it."""
+        counters, most, per_client = self._counters, self.limits.connections, self.limits.per_client
+        # The client's own limit comes first: if both are reached, a connection of the client makes
+        # room under both, while a connection of another client would be closed in vain.
+        if key and not counters.take_for(key, ByKey.CONNECTIONS, 1, per_client):
+            return TooManyConnections(
+                f"this client has {per_client} connections, as many as one client may have; "
+                "use fewer, or close some"
+            )
+        if not counters.take(Total.CONNECTIONS, 1, most):
+            if key:  # both counts or none
+                counters.add_for(key, ByKey.CONNECTIONS, -1)
+            return ConnectionsExhausted(
+                f"the server has {most} connections, as many as it may have "
+                "(DARKROOM_MAX_CONNECTIONS); try again later"
+            )
+        return None
+
+
 class Cycle(RequestResponseCycle):
     """A request and its answer; `incoming` counts the request as it arrives.
 
@@ -81,9 +259,7 @@ class Cycle(RequestResponseCycle):
     chunks. `lingers` is true when the protocol must close the connection after the answer.
     """
 
-    def __init__(
-        self, incoming: Incoming, table: ConnectionTable, *, http_10: bool, **rest: Any
-    ) -> None:
+    def __init__(self, incoming: Incoming, table: ConnectionTable, **rest: Any) -> None:
         super().__init__(**rest)
         self._table = table
         self.departure = Departure()
@@ -92,10 +268,9 @@ class Cycle(RequestResponseCycle):
         self.lingers = False
         self._incoming = incoming
         self._error: ServiceError | None = None
-        self._http_10 = http_10
-        self._sized = False
-        if http_10:
-            self.waiting_for_100_continue = False  # HTTP/1.0 has no interim answers
+        self._http_10 = rest["scope"]["http_version"] == "1.0"
+        if self._http_10:
+            self.chunked_encoding = self.waiting_for_100_continue = False
 
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; raises the error with which `fail` was called."""
@@ -127,24 +302,18 @@ class Cycle(RequestResponseCycle):
             stream.left.set()
 
     def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
-        """Send a message of the application; most answers take the first branch."""
-        if not (self.more_body or self._http_10) or self.response_complete:
-            return super().send(message)
-        if not self.response_started and message["type"] == "http.response.start":
-            return self._send_start(message)
-        if self._http_10 and not self._sized:
-            body = cast(HTTPResponseBodyEvent, message)
-            self.expected_content_length = len(body.get("body", b""))
+        """Send a message of the application."""
+        if self.more_body and not self.response_started and "status" in message:
+            return self._send_start(cast(HTTPResponseStartEvent, message))
+        if self._http_10 and not self.response_complete and "body" in message:
+            self.expected_content_length = len(cast(Any, message)["body"])
         return super().send(message)
 
     async def _send_start(self, message: HTTPResponseStartEvent) -> None:
-        headers = list(message.get("headers", ()))
-        self._sized = any(name.lower() == b"content-length" for name, _ in headers)
-        if self._http_10 and not self._sized:
-            self.chunked_encoding = False
+        """Send the head of an answer that comes before the end of the body."""
         late = message["status"] == HTTPStatus.REQUEST_TIMEOUT
         unread = self._incoming.unread
-        lingers = self.more_body and (
+        lingers = (
             late
             or self.waiting_for_100_continue
             or not self.keep_alive
@@ -152,7 +321,7 @@ class Cycle(RequestResponseCycle):
             or unread > SHORT_REST
         )
         if lingers:
-            message = {**message, "headers": [*headers, CLOSE]}
+            message = {**message, "headers": [*message.get("headers", ()), CLOSE]}
         await super().send(message)
         if lingers:  # the protocol closes the connection, uvicorn's cycle must not
             self.lingers = self.keep_alive = True
@@ -185,8 +354,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self.incoming: Incoming | None = None
         """The request that has begun to arrive and is not complete."""
         self._table = table
-        self._begun = 0
-        """Requests that have begun in the bytes that are parsed now."""
         self._discards = False
         """Whether the bytes of the client are discarded."""
         self._left_to_discard = math.inf
@@ -334,14 +501,11 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._left_to_discard < 0:
                 self.transport.abort()
             return
-        before, self._begun = self.incoming, 0
+        before = self.incoming
         try:
             self.parser.feed_data(data)
-            incoming, begun = self.incoming, self._begun
-            if incoming is not None and (
-                not begun or (before is None and begun == 1 and incoming.in_head)
-            ):
-                incoming.received(len(data))
+            if before is not None and self.incoming is before:
+                before.received(len(data))
         except httptools.HttpParserUpgrade:
             self._discards = True
             self.cycle.keep_alive = False  # httptools has lost its place in the stream
@@ -349,12 +513,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(_known(error))
         except ServiceError as error:
             self._refuse(error)
-        self._place(begun=self._begun > 0)
+        self._place(begun=self.incoming is not None and self.incoming is not before)
 
     def on_message_begin(self) -> None:
         """Begin a request with its first byte."""
         super().on_message_begin()
-        self._begun += 1
         self.incoming = Incoming(self._table.limits)
         if len(self.pipeline) >= MOST_AHEAD:
             raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
@@ -387,7 +550,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self.cycle = cycle = Cycle(
             incoming,
             self._table,
-            http_10=version == "1.0",
             scope=scope,
             transport=self.transport,
             flow=self.flow,

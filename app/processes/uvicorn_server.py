@@ -19,8 +19,7 @@ from starlette.types import ASGIApp
 from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import announce, is_listening, listens
-from app.connections.protocol import CLOSE, GuardedProtocol
-from app.connections.table import ConnectionTable
+from app.connections.protocol import CLOSE, ConnectionTable, GuardedProtocol
 from app.processes.connection_balancer import ConnectionBalancer
 from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly, is_loopback

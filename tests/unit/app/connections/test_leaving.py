@@ -15,8 +15,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from app.admission.counters import Counters
-from app.connections.protocol import GuardedProtocol
-from app.connections.table import READING, ConnectionTable
+from app.connections.protocol import READING, ConnectionTable, GuardedProtocol
 from app.http.request import DEPARTURE
 from tests.connection import LIMITS
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.protocol import LITTLE, MOST_AHEAD
-from app.connections.table import AT_ONCE, LINGER, READING, Phase
+from app.connections.protocol import AT_ONCE, LINGER, LITTLE, MOST_AHEAD, READING, Phase
 from app.http.request import DEPARTURE
 from tests.connection import connected
 

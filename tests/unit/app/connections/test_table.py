@@ -9,7 +9,7 @@ import pytest
 
 from app.admission.counters import Counters, Key, Total
 from app.connections.limits import SPARE_DESCRIPTORS, ConnectionLimits, raise_limit
-from app.connections.table import MOST_REFUSED, ConnectionTable, Phase
+from app.connections.protocol import MOST_REFUSED, ConnectionTable, Phase
 from models.settings import Settings
 from tests.connection import LIMITS
 
@@ -40,14 +40,15 @@ class House:
     """A table for few connections, and the connections that came."""
 
     def __init__(self, counters: Counters | None = None, **limits: Any) -> None:
-        self.time, self.ended, self.held = 100.0, list[str](), list[Held]()
+        self.time, self.ended, self.held = 100.0, list[str](), list[Any]()
         self.counters = counters or Counters()
         found = replace(LIMITS, **{"connections": 4, "per_client": 2} | limits)
         self.table = ConnectionTable(found, self.counters, self.ended.append, lambda: self.time)
 
     def come(self, client: int, phase: Phase = Phase.WORKING, *, sent: bool = False) -> str:
         """Connect a client that stays in `phase`; return the code of the refusal, if any."""
-        self.held.append(made := Held(sent=sent))
+        made: Any = Held(sent=sent)
+        self.held.append(made)
         error = self.table.enter(made, f"192.0.2.{client}")
         if error is None:
             self.table.move(made, phase)
