@@ -4,7 +4,6 @@ This module is part of the composition root; `app.main` puts the other parts aro
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ from workers.ipc.frames import Batched, Welcome
 from workers.malloc import return_freed_memory
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
-from workers.scheduling.engine import BatchResult
-from workers.scheduling.throughput import BusyTime
 from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
@@ -191,10 +188,9 @@ class _Observer:
 
     def __init__(self, metrics: Metrics) -> None:
         self.device = ""
-        self._metrics, self._busy = metrics, BusyTime()
+        self._metrics = metrics
 
-    def __call__(self, batch: Batch, _result: BatchResult) -> None:
+    def __call__(self, batch: Batch, seconds: float) -> None:
         kind, network = kind_of(batch.tickets[0].job.operation)
-        seconds = self._busy.add(batch.launched_at, time.monotonic())
         size = len(batch.tickets)
         self._metrics.on_batch(kind, network, size, batch.reason, self.device, seconds)

@@ -7,7 +7,6 @@ front end that leaves affects only its own jobs.
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -39,8 +38,6 @@ from workers.ipc.frames import (
 )
 from workers.operations import Classify, kind_of
 from workers.scheduling.batch import Batch
-from workers.scheduling.engine import BatchResult
-from workers.scheduling.throughput import BusyTime
 from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Worker
 
@@ -160,7 +157,7 @@ class WorkerServer:
     """Server that lets front ends use a started worker; `on_batch` is the worker's observer."""
 
     def __init__(self) -> None:
-        self._busy, self._device = BusyTime(), ""
+        self._device = ""
         self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._retired = False
@@ -194,11 +191,10 @@ class WorkerServer:
         for session in self._sessions:
             session.send(Leaving())
 
-    def on_batch(self, batch: Batch, _result: BatchResult) -> None:
+    def on_batch(self, batch: Batch, seconds: float) -> None:
         """Report a finished batch to the front end of its first job; called on a collect thread."""
         session, _ = batch.tickets[0].tag
         kind, network = kind_of(batch.tickets[0].job.operation)
-        seconds = self._busy.add(batch.launched_at, time.monotonic())
         size, reason = len(batch.tickets), batch.reason
         frame = Batched(kind, size, reason, network, self._device, seconds)
         session.loop.call_soon_threadsafe(session.send, frame)

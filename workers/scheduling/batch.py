@@ -21,8 +21,8 @@ def new_id() -> str:
     return f"{os.getpid()}-{next(_numbers)}"
 
 
-Observer = Callable[["Batch", BatchResult], None]
-"""Sees every finished batch and its result."""
+Observer = Callable[["Batch", float], None]
+"""Sees every finished batch, and the seconds that it kept the device busy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,16 +53,9 @@ class Batch:
             if ticket.on_device is not None:
                 ticket.on_device(has_it)
 
-    def counted(self, result: BatchResult) -> "tuple[Batch, BatchResult] | None":
-        """Return the batch and its result without the server's own jobs; None if no job is left."""
-        if all(ticket.job.counted for ticket in self.tickets):
-            return self, result
-        left = [n for n, ticket in enumerate(self.tickets) if ticket.job.counted]
-        if not left:
-            return None
-        tickets = [self.tickets[n] for n in left]
-        values = [result.values[n] for n in left]
-        return replace(self, tickets=tickets), replace(result, values=values)
+    def counted(self) -> "Batch":
+        """Return the batch without the server's own jobs."""
+        return replace(self, tickets=[each for each in self.tickets if each.job.counted])
 
     def outcomes(self, result: BatchResult, max_batch_size: int) -> list[tuple[Ticket, Outcome]]:
         """Return every job's own outcome."""

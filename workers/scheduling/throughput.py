@@ -2,8 +2,6 @@
 clock.
 """
 
-import threading
-
 NEWEST = 0.1
 """Weight of the newest batch: about the last ten batches count."""
 
@@ -18,8 +16,8 @@ class Throughput:
         self.per_second = self.decoding = 0.0
         self._last_done = 0.0
 
-    def add(self, jobs: int, launched_at: float, done_at: float, decode: float = 0.0) -> None:
-        """Add a finished batch; its time begins with the end of the batch before, or with its
+    def add(self, jobs: int, launched_at: float, done_at: float, decode: float = 0.0) -> float:
+        """Add a finished batch; return its seconds, from the end of the batch before, or from its
         launch on an idle device.
 
         `decode` seconds of that, and perhaps of the time before, went into decoding.
@@ -30,18 +28,4 @@ class Throughput:
             share = NEWEST if self.per_second else 1.0
             self.per_second += (jobs / busy - self.per_second) * share
             self.decoding += (min(decode / busy, 1.0) - self.decoding) * share
-
-
-class BusyTime:
-    """Seconds in which a device had a batch, from any thread; batches that overlap count once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last_done = 0.0
-
-    def add(self, launched_at: float, done_at: float) -> float:
-        """Return the seconds that a finished batch adds to the batches before it."""
-        with self._lock:
-            seconds = done_at - max(self._last_done, launched_at)
-            self._last_done = max(self._last_done, done_at)
-        return max(seconds, 0.0)
+        return max(busy, 0.0)

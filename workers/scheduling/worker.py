@@ -347,13 +347,14 @@ class Worker(Generic[SlotT]):
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
         with self._lock:
-            self._rate.add(len(batch.tickets), batch.launched_at, self._clock(), result.decode)
+            jobs, launched_at = len(batch.tickets), batch.launched_at
+            seconds = self._rate.add(jobs, launched_at, self._clock(), result.decode)
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
             deliver(outcomes)
-        if self._on_batch is not None and (counted := batch.counted(result)) is not None:
+        if self._on_batch is not None and (counted := batch.counted()).tickets:
             try:
-                self._on_batch(*counted)
+                self._on_batch(counted, seconds)
             except Exception:  # this thread is protected from a failing observer
                 log.warning("a batch could not be observed", exc_info=True)
 

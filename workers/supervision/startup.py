@@ -8,10 +8,8 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.domain.job import Job
 from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
@@ -121,16 +119,6 @@ def _on_cpu(
     return Started(worker, tuple(each.served for each in loaded), degraded)
 
 
-def _caches(settings: Settings) -> tuple[Path, ...]:
-    """Return the folders for what later starts use again: the setting's, then the user's own.
-
-    A user who can have no folder of his own has only the first.
-    """
-    with suppress(ValueError):
-        return settings.cache_folder, cache_folder()
-    return (settings.cache_folder,)
-
-
 def _cpu_worker(
     settings: Settings,
     on_batch: Observer,
@@ -142,18 +130,24 @@ def _cpu_worker(
     engine = CpuEngine(networks, size, cores(settings), full_batches=full_batches)
     return_freed_memory()  # what loading took; the warm-up takes what serving needs
     engine.warm_up()
-    limits = replace(_limits(settings, size), alone=_filters)
+    # A CPU filters the images of a batch one after the other.
+    limits = replace(
+        _limits(settings, size), alone=lambda job: isinstance(job.operation, FilterChain)
+    )
     if full_batches:
         limits = replace(limits, max_queue_delay=max(limits.max_queue_delay, FILL))
-    if settings.data_folder is None or not can_lower_priority():
-        return _started(Worker(engine, limits, on_batch, progress=engine.progress))
-    start_filter_threads()
-    background = CpuEngine(networks, size, cores(settings), background=True)
+    engines, background = [engine], None
+    if settings.data_folder is not None and can_lower_priority():
+        start_filter_threads()
+        background = CpuEngine(networks, size, cores(settings), background=True)
+        engines.append(background)
 
     def progress() -> float:
-        return engine.progress() + background.progress()
+        return sum([each.progress() for each in engines])
 
-    return _started(Worker(engine, limits, on_batch, progress=progress, background=background))
+    worker = Worker(engine, limits, on_batch, progress=progress, background=background)
+    worker.start()
+    return worker
 
 
 def _on_gpu(
@@ -176,20 +170,19 @@ def _on_gpu(
 
     loaded: list[Loaded[GraphedNetwork]] = []
     room = max(settings.max_batch_pixels, settings.max_pixels)
-    cubins = CubinStore(folders(*_caches(settings)))
+    own = settings.cache_folder
+    with suppress(ValueError):  # a user may have no folder of his own
+        own = cache_folder()
+    cubins = CubinStore(folders(settings.cache_folder, own))
     make_context(device)
     if weights:
         loaded = load_models(settings, device, build)
     networks = [each.network for each in loaded if each.network is not None]
     engine = CudaEngine(networks, size, room, device, cubins)
     engine.warm_up()
-    worker = _started(Worker(engine, _limits(settings, size), on_batch))
+    worker = Worker(engine, _limits(settings, size), on_batch)
+    worker.start()
     return Started(worker, tuple(each.served for each in loaded), engine.degraded)
-
-
-def _filters(job: Job) -> bool:
-    """Return whether a job filters: a CPU filters the images of a batch one after the other."""
-    return isinstance(job.operation, FilterChain)
 
 
 def _limits(settings: Settings, max_batch_size: int) -> BatchLimits:
@@ -198,8 +191,3 @@ def _limits(settings: Settings, max_batch_size: int) -> BatchLimits:
         max_batch_pixels=settings.max_batch_pixels,
         max_queue_delay=settings.max_queue_delay,
     )
-
-
-def _started(worker: Worker[Any]) -> Worker[Any]:
-    worker.start()
-    return worker

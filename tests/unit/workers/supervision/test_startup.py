@@ -17,7 +17,6 @@ from tests.server import PATIENCE
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.batch import Batch
-from workers.scheduling.engine import BatchResult
 from workers.supervision import startup
 from workers.supervision.gpu_discovery import count_gpus, wanted_gpus
 from workers.supervision.startup import GpuUnusable, start_worker
@@ -61,7 +60,7 @@ def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
     sizes: list[int] = []
     answered = threading.Semaphore(0)
 
-    def observe(batch: Batch, _: BatchResult) -> None:
+    def observe(batch: Batch, _seconds: float) -> None:
         sizes.append(len(batch.tickets))
         answered.release()
 
