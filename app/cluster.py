@@ -13,13 +13,13 @@ from fastapi import FastAPI
 
 from app import main
 from app.executors import Executor, Workers
+from app.processes.gc_tuning import freeze
 from app.service import Computing
 from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from models.settings import Settings
 from models.usable_cpus import usable_cores
 from workers.cluster import Offer, RayBackend, Replica
-from workers.malloc import freeze
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
 FULL_BATCHES = 4

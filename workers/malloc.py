@@ -1,7 +1,6 @@
-"""Configure the allocator of the C library and the garbage collector of Python."""
+"""Configure the C library's allocator: keep the memory of ordinary images, return that of large."""
 
 import ctypes
-import gc
 import sys
 
 from models.usable_cpus import usable_cpus
@@ -11,10 +10,6 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 LARGE = 32 << 20
 """Bytes of an allocation that goes back to the kernel as soon as it is freed. The largest buffer of
 a batch of 8 on a CPU has 26 MB."""
-
-YOUNG = 20_000
-"""New containers between two collections. With Python's own 700 they took 5 % of a front end's
-time; nearly all objects of a request are freed without them."""
 
 
 def keep_freed_memory() -> None:
@@ -36,9 +31,3 @@ def return_freed_memory() -> None:
     """Give the free pages of all arenas back to the kernel; takes a few milliseconds."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
-
-
-def freeze() -> None:
-    """Freeze the objects alive now so that the garbage collector never scans them again."""
-    gc.freeze()
-    gc.set_threshold(YOUNG)

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
+from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.telemetry import logs
 from models.exit_codes import ExitCode
@@ -21,7 +22,7 @@ from models.heartbeat import Heartbeat
 from models.settings import Settings
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
-from workers.malloc import freeze, keep_freed_memory
+from workers.malloc import keep_freed_memory
 from workers.scheduling.worker import Worker
 from workers.supervision.startup import GpuUnusable, start_worker
 

@@ -21,6 +21,7 @@ from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import announce, is_listening, listens
 from app.connections.protocol import CLOSE, ConnectionTable, GuardedProtocol
 from app.processes.connection_balancer import ConnectionBalancer
+from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly, is_loopback
 from app.service import Service
@@ -29,7 +30,6 @@ from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from models.settings_loading import IN_PLACE, reloaded
-from workers.malloc import freeze
 
 if TYPE_CHECKING:  # only servers with a port for gRPC load grpcio
     import grpc.aio

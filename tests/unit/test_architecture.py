@@ -57,7 +57,7 @@ APP = (
 )
 """The rooms of `app`: each may import only those before it."""
 
-CONNECTIONS = ("limits", "listening", "table", "protocol")
+CONNECTIONS = ("limits", "listening", "protocol")
 """What all connections of a process share, then the protocol of one."""
 
 BULK = (
