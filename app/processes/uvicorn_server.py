@@ -213,7 +213,7 @@ class Server(uvicorn.Server):
             self.server_state.default_headers = [*default, CLOSE]
 
     async def _leave(self, orders: Orders) -> None:
-        """On the parent's order accept no more connections, and let the open connections end.
+        """Accept no more connections on the parent's order, and let the open connections end.
 
         Another front end accepts them. Each answer says that its connection ends, so that clients
         which are busy come back on a new connection; idle connections are closed when the grace
