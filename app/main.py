@@ -141,8 +141,8 @@ async def _start_jobs(service: Service, data_folder: Path, started: AsyncExitSta
     """
     from app.jobs.files import DataFolder
     from app.jobs.jobs import Jobs
+    from app.jobs.runner import ImageWorker
     from app.jobs.store import Database
-    from app.jobs.work import ImageWorker
 
     settings, storage = service.settings, service.fetcher.storage
     folder = DataFolder(data_folder)

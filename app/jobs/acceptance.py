@@ -18,7 +18,7 @@ from contextlib import ExitStack, aclosing, closing
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import aiofiles
 import msgspec
@@ -32,7 +32,7 @@ from app.intake import archive_items
 from app.intake.multipart import filename_of, segments
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import LONGEST_ID, ManifestWriter, StoredLine, parsed, place_of
-from app.jobs.results import whole_lines
+from app.jobs.results import outcomes, whole_lines
 from app.jobs.store import (
     DESTINATION,
     UNFINISHED,
@@ -400,7 +400,7 @@ class Acceptance:
         """
         job = await self._ended(id_, client)
         old, unrecorded = self._folder.of(job.id), job.state is State.FAILED
-        failed = bytearray((b"\xff" if unrecorded else b"\0") * (job.total // 8 + 1))
+        failed = bytearray([unrecorded]) * job.total
         try:
             async with aclosing(self._results(job)) as records:
                 async for text in whole_lines(records):
@@ -412,10 +412,10 @@ class Acceptance:
         return writer
 
     def _copied(self, old: Path, folder: Path, failed: bytearray, id_: str) -> ManifestWriter:
-        """Write the marked items of an old manifest as a new one; share the archive."""
+        """Write the marked items of an old manifest as a new manifest; share the archive."""
         with closing(self._writer(folder)) as writer, (old / MANIFEST).open("rb") as file:
             for index, text in enumerate(file):
-                if failed[index // 8] >> index % 8 & 1:
+                if failed[index]:
                     line = parsed(text)
                     writer.add(line if line.id else msgspec.structs.replace(line, id=f"{index}"))
             if not writer.total:
@@ -427,9 +427,7 @@ class Acceptance:
 
     async def _ended(self, id_: str, client: str) -> Job:
         """Return a job of a client whose results are all there."""
-        job = await self._store.find(id_, client)
-        if job is None:
-            raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
+        job = await self._store.of_client(id_, client)
         if job.state in UNFINISHED:
             raise InvalidParameter(f"retry_of: job {job.id} is {job.state.value}; wait for its end")
         if job.state is State.EXPIRED:
@@ -459,25 +457,10 @@ async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> As
         yield bytes(piece)
 
 
-class _Failed(msgspec.Struct):
-    """What a record says about its item."""
-
-    index: int
-    status: Literal["ok", "partial", "error"]
-
-
-_DECODE = msgspec.json.Decoder(_Failed).decode
-
-
 def _mark(failed: bytearray, text: bytes) -> None:
-    """Set the bits of failed items, and clear those of others; records are whole lines."""
-    for each in text.splitlines():
-        found = _DECODE(each)
-        bit = 1 << found.index % 8
-        if found.status == "ok":
-            failed[found.index // 8] &= ~bit
-        else:
-            failed[found.index // 8] |= bit
+    """Mark failed items, and no others, by their records, which are whole lines."""
+    for found, _ in outcomes(text):
+        failed[found.index] = found.status != "ok"
 
 
 def _share(archive: Path, other: Path) -> None:

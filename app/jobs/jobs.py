@@ -11,10 +11,10 @@ from contextlib import aclosing, suppress
 
 from app.admission.counters import ByKey, Counters
 from app.jobs.acceptance import Acceptance, share_of
-from app.jobs.endings import Endings
+from app.jobs.endings import Endings, WebhookSender
 from app.jobs.files import DataFolder
 from app.jobs.results import OpenResults
-from app.jobs.runner import Runner
+from app.jobs.runner import ImageWorker, Runner, WorkOf
 from app.jobs.store import (
     LARGEST_CHUNK,
     SMALLEST_CHUNK,
@@ -25,8 +25,6 @@ from app.jobs.store import (
     JobStore,
     State,
 )
-from app.jobs.webhooks import WebhookSender
-from app.jobs.work import ImageWorker, WorkOf
 from app.storage.storage import Storage
 from models.domain.errors import NotFound, ResultsExpired, TooManyFollowers
 from models.settings import Settings
@@ -126,25 +124,18 @@ class Jobs:
         for id_ in ids:
             await asyncio.to_thread(self.folder.remove, id_)
 
-    async def find(self, id_: str, client: str) -> Job:
-        """Return a job of a client; raises NotFound."""
-        job = await self.store.find(id_, client)
-        if job is None:
-            raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
-        return job
-
     async def cancel(self, id_: str, client: str) -> Job:
         """Cancel a job unless it has finished; return it as it is then."""
-        job = await self.find(id_, client)
+        job = await self.store.of_client(id_, client)
         if job.state not in UNFINISHED:
             return job
         await self.store.cancel(id_)
         self._runner.wake()
-        return await self.find(id_, client)
+        return await self.store.of_client(id_, client)
 
     async def delete(self, id_: str, client: str) -> State | None:
         """Cancel a job that is not finished, and return its state; remove one that is: None."""
-        job = await self.find(id_, client)
+        job = await self.store.of_client(id_, client)
         if job.state in UNFINISHED:
             return (await self.cancel(id_, client)).state
         if await self.store.remove(id_):
@@ -175,7 +166,7 @@ class Jobs:
         found = OpenResults(job, *where, stopping, on_close, whole=whole)
         try:
             if job.state is State.EXPIRED or not await found.open():
-                now = await self.find(job.id, job.client)
+                now = await self.store.of_client(job.id, job.client)
                 if now.state is State.EXPIRED:
                     text = "the results were kept for their time (DARKROOM_JOB_RETENTION)"
                     raise ResultsExpired(text)

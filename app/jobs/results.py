@@ -251,13 +251,19 @@ def _taken(record: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
             yield shown, data
 
 
-class _Status(msgspec.Struct):
+class Outcome(msgspec.Struct):
     """What a record says about its item."""
 
+    index: int
     status: Literal["ok", "partial", "error"]
 
 
-_STATUS = msgspec.json.Decoder(_Status).decode
+_OUTCOME = msgspec.json.Decoder(Outcome).decode
+
+
+def outcomes(text: bytes) -> Iterator[tuple[Outcome, bytes]]:
+    """Yield the outcomes of records, which are whole lines, with the lines."""
+    return ((_OUTCOME(each), each) for each in text.splitlines(True) if each != b"\n")
 
 
 async def failed_records(records: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
@@ -276,8 +282,7 @@ async def failed_records(records: AsyncIterable[bytes]) -> AsyncGenerator[bytes,
 
 
 def _chosen(text: bytes) -> bytes:
-    lines = text.splitlines(True)
-    return b"".join(each for each in lines if each != b"\n" and _STATUS(each).status != "ok")
+    return b"".join(each for found, each in outcomes(text) if found.status != "ok")
 
 
 async def whole_lines(records: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

@@ -53,7 +53,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.http.problems import problem
 from app.jobs.files import DATABASE, LOCK, private, to_its_end
-from models.domain.errors import TooManyFailures, Unavailable
+from models.domain.errors import NotFound, TooManyFailures, Unavailable
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -461,6 +461,13 @@ class JobStore:
         mine = JOBS.c.id == id_
         return _one_job(connection, mine if client is None else mine & (JOBS.c.client == client))
 
+    async def of_client(self, id_: str, client: str) -> Job:
+        """Return a job of a client; raises NotFound."""
+        job = await self.find(id_, client)
+        if job is None:
+            raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
+        return job
+
     @transaction
     def listed(
         self, connection: Connection, client: str, state: str | None, before: str | None, n: int
@@ -708,8 +715,7 @@ class JobStore:
 
     @transaction
     def claim_endings(self, connection: Connection, limit: int) -> list[Ending]:
-        """Take at most `limit` endings that are due, the first ending of each client before the
-        second ending of any client.
+        """Take at most `limit` endings that are due.
 
         An ending is due again after HOLD seconds unless it is postponed or finished, so each is
         done at least once although a process dies.
@@ -720,12 +726,10 @@ class JobStore:
         # Webhooks are tried for three days, and results may be kept for less.
         due = (ENDINGS.c.state == TO_DO) & (ENDINGS.c.due <= now) & first
         due &= _in((*FINISHED, State.EXPIRED))
-        place = func.row_number().over(partition_by=JOBS.c.client, order_by=ENDINGS.c.due)
-        queue = select(ENDINGS, place.label("place")).join(JOBS, JOBS.c.id == ENDINGS.c.job)
-        queue = queue.where(due).order_by("place", ENDINGS.c.due).limit(limit)
+        queue = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due)
         claimed = list[Ending]()
-        for row in [*connection.execute(queue).mappings()]:
-            ending = Ending(**{each.name: row[each.name] for each in ENDINGS.c})
+        for row in [*connection.execute(queue.order_by(ENDINGS.c.due).limit(limit)).mappings()]:
+            ending = Ending(**row)
             # Each claim is another attempt, so one of two processes that found this row takes it.
             one = _to_do(ending).where(ENDINGS.c.attempts == ending.attempts)
             held = {"due": now + HOLD, "attempts": ending.attempts + 1}

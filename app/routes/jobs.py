@@ -40,8 +40,8 @@ from models.domain.errors import (
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
+    from app.jobs.runner import WorkOf
     from app.jobs.store import Ending, Job
-    from app.jobs.work import WorkOf
 
 # The work of a job on each image, by the options that the endpoint of its operation has.
 OPERATIONS: Mapping[str, WantedOf] = {
@@ -53,7 +53,7 @@ OPERATIONS: Mapping[str, WantedOf] = {
 
 def work_of(computing: Callable[[], Computing]) -> "WorkOf":
     """Return the function that maps operations and options to work, with the networks of now."""
-    from app.jobs.work import Work
+    from app.jobs.runner import Work
 
     def work(operation: str, given: Mapping[str, Any]) -> Work:
         wanted = _wanted(operation, given, computing())
@@ -238,7 +238,7 @@ async def list_jobs(
 async def get_job(request: Request, service: ServiceOf, id: Id) -> Response:
     """Return the state of a job, its counts, its rate and its estimated end."""
     jobs, client = _jobs(service), client_name(service, request.scope)
-    return _answer((await _records(jobs, [await jobs.find(id, client)]))[0])
+    return _answer((await _records(jobs, [await jobs.store.of_client(id, client)]))[0])
 
 
 @router.delete("/jobs/{id}", operation_id="delete_job", status_code=202, responses=REMOVED)
@@ -247,7 +247,7 @@ async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
     jobs, client = _jobs(service), client_name(service, request.scope)
     if await jobs.delete(id, client) is None:
         return Response(status_code=204)
-    return _answer((await _records(jobs, [await jobs.find(id, client)]))[0], 202)
+    return _answer((await _records(jobs, [await jobs.store.of_client(id, client)]))[0], 202)
 
 
 @router.post(
@@ -291,7 +291,7 @@ async def job_results(
     jobs, client = _jobs(service), client_name(service, request.scope)
     from app.jobs.results import failed_records, results_parquet, results_zip
 
-    job = await jobs.find(id, client)
+    job = await jobs.store.of_client(id, client)
     chosen = (lambda records: records) if status is None else failed_records
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
     form = output or _FORMS.get(parse(request.headers.get("accept")).best(_OFFERS) or "", "jsonl")

@@ -1,6 +1,7 @@
 """A server on 127.0.0.1 whose answers are scripted, and both clients behind one function."""
 
 import asyncio
+import inspect
 import json
 import re
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import attrgetter
 from typing import Any
 
 from darkroom_client import AsyncClient, Client, ImageResult, Retries
@@ -159,20 +161,30 @@ def parts(body: bytes) -> tuple[list[str], dict[str, str]]:
     return [*urls, *files], others
 
 
-def stream(kind: str, url: str, images: Any, **given: Any) -> list[ImageResult]:
-    """Return what `classify_stream` of one of the clients yields, in its order.
+OF_CLIENTS = ("api_key", "headers", "connections", "images_per_request", "bytes_per_request")
 
-    `connections`, `images_per_request` and `bytes_per_request` are settings of the client.
+
+def call(kind: str, url: str, method: str, *arguments: Any, **given: Any) -> Any:
+    """Return what a method of one of the clients returns, as a list if the method yields.
+
+    The options of OF_CLIENTS are settings of the client.
     """
-    names = ("connections", "images_per_request", "bytes_per_request", "retries")
-    chosen = {name: given.pop(name) for name in names if name in given}
+    chosen = {name: given.pop(name) for name in OF_CLIENTS if name in given}
     settings: dict[str, Any] = {"retries": QUICK, "connections": 1} | chosen
 
-    async def asked() -> list[ImageResult]:
+    async def asked() -> Any:
         async with AsyncClient(url, **settings) as client:
-            return [each async for each in client.classify_stream(images, **given)]
+            found = attrgetter(method)(client)(*arguments, **given)
+            return [each async for each in found] if inspect.isasyncgen(found) else await found
 
     if kind == "async":
         return asyncio.run(asked())
     with Client(url, **settings) as client:
-        return [*client.classify_stream(images, **given)]
+        found = attrgetter(method)(client)(*arguments, **given)
+        return [*found] if inspect.isgenerator(found) else found
+
+
+def stream(kind: str, url: str, images: Any, **given: Any) -> list[ImageResult]:
+    """Return what `classify_stream` of one of the clients yields, in its order."""
+    found: list[ImageResult] = call(kind, url, "classify_stream", images, **given)
+    return found

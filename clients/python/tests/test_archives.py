@@ -1,6 +1,5 @@
 """Archives over both clients: what is sent, what is sent again, and what the caller gets."""
 
-import asyncio
 import io
 import zipfile
 from pathlib import Path
@@ -9,15 +8,15 @@ from typing import Any
 import pytest
 
 from clients.python.tests.scripted import (
-    QUICK,
     Answer,
     Exchange,
     broken_after,
+    call,
     page,
     problem,
     scripted,
 )
-from darkroom_client import AsyncClient, Busy, Client, ImageResult, InvalidRequest, Progress
+from darkroom_client import Busy, ImageResult, InvalidRequest, Progress
 
 BUSY = problem(503, "overloaded", Retry_After="0")
 
@@ -42,26 +41,12 @@ def answers(count: int) -> Answer:
 
 
 def classified(kind: str, url: str, archive: Path, **options: Any) -> list[ImageResult]:
-    async def asked() -> list[ImageResult]:
-        async with AsyncClient(url, retries=QUICK) as client:
-            return [each async for each in client.archives.classify(archive, **options)]
-
-    if kind == "async":
-        return asyncio.run(asked())
-    with Client(url, retries=QUICK) as client:
-        return [*client.archives.classify(archive, **options)]
+    found: list[ImageResult] = call(kind, url, "archives.classify", archive, **options)
+    return found
 
 
 def zipped(kind: str, url: str, archive: Path, out: Path) -> None:
-    async def asked() -> None:
-        async with AsyncClient(url, retries=QUICK) as client:
-            await client.archives.filter_to_zip(archive, "invert", out, format="png")
-
-    if kind == "async":
-        asyncio.run(asked())
-        return
-    with Client(url, retries=QUICK) as client:
-        client.archives.filter_to_zip(archive, "invert", out, format="png")
+    call(kind, url, "archives.filter_to_zip", archive, "invert", out, format="png")
 
 
 def test_an_archive_is_the_body_and_its_options_are_in_the_query(kind: str, archive: Path) -> None:

@@ -1,24 +1,21 @@
 """Jobs over both clients: what is sent, and how results go on after a broken connection."""
 
-import asyncio
 import base64
-import inspect
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from clients.python.tests.scripted import (
-    QUICK,
     Answer,
     Exchange,
     broken_after,
+    call,
     problem,
     scripted,
 )
-from darkroom_client import AsyncClient, Client, DeadlineExceeded, Image, ImageResult, Job
+from darkroom_client import DeadlineExceeded, Image, ImageResult, Job
 from darkroom_client.jobs import FIRST_PAUSE
 
 pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
@@ -68,26 +65,13 @@ def gone(exchange: Exchange) -> None:
     exchange.head(204, "text/plain")
 
 
-def call(kind: str, url: str, method: str, *arguments: Any, **options: Any) -> Any:
-    """Return what a method of `jobs` returns, as a list if it yields."""
-
-    async def asked() -> Any:
-        async with AsyncClient(url, retries=QUICK) as client:
-            found = getattr(client.jobs, method)(*arguments, **options)
-            return [x async for x in found] if inspect.isasyncgen(found) else await found
-
-    if kind == "async":
-        return asyncio.run(asked())
-    with Client(url, retries=QUICK) as client:
-        found = getattr(client.jobs, method)(*arguments, **options)
-        return [*found] if inspect.isgenerator(found) else found
-
-
 def test_a_job_is_made_of_a_manifest_with_files_and_urls(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"abc")
     images = [tmp_path / "a.jpg", "https://example.com/b.jpg", Image(b"xyz", id="mine")]
     with scripted(job("queued", status=202)) as server:
-        made = call(kind, server.url, "create", iter(images), top_k=1, webhook="https://a.example/")
+        made = call(
+            kind, server.url, "jobs.create", iter(images), top_k=1, webhook="https://a.example/"
+        )
         (request,) = server.requests
     assert isinstance(made, Job)
     assert (made.id, made.state, made.created.year) == ("j1", "queued", 2026)
@@ -106,7 +90,7 @@ def test_a_job_is_made_of_a_manifest_with_files_and_urls(kind: str, tmp_path: Pa
 def test_a_job_that_is_sent_again_has_the_same_key_and_body(kind: str) -> None:
     refused = problem(503, "overloaded", Retry_After="0")
     with scripted(refused, job("queued", status=202)) as server:
-        call(kind, server.url, "create", [b"abc"], "filter", ops=["sepia"], format="png")
+        call(kind, server.url, "jobs.create", [b"abc"], "filter", ops=["sepia"], format="png")
         first, second = server.requests
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
     assert first.body == second.body
@@ -116,23 +100,23 @@ def test_a_job_that_is_sent_again_has_the_same_key_and_body(kind: str) -> None:
 def test_a_file_that_cannot_be_read_makes_no_job(kind: str, tmp_path: Path) -> None:
     with scripted() as server:
         with pytest.raises(FileNotFoundError):
-            call(kind, server.url, "create", [b"abc", tmp_path / "none.jpg"])
+            call(kind, server.url, "jobs.create", [b"abc", tmp_path / "none.jpg"])
         assert server.requests == []
 
 
 def test_a_job_is_made_of_a_file_by_its_name(kind: str, tmp_path: Path) -> None:
     (tmp_path / "photos.zip").write_bytes(b"PK")
     with scripted(job("queued", status=202)) as server:
-        call(kind, server.url, "create_from", tmp_path / "photos.zip")
+        call(kind, server.url, "jobs.create_from", tmp_path / "photos.zip")
         assert server.requests[0].headers["content-type"] == "application/zip"
         assert server.requests[0].body == b"PK"
         with pytest.raises(ValueError, match="a job is made of a file named"):
-            call(kind, server.url, "create_from", tmp_path / "photos.txt")
+            call(kind, server.url, "jobs.create_from", tmp_path / "photos.txt")
 
 
 def test_a_job_is_made_of_a_bucket(kind: str) -> None:
     with scripted(job("queued", status=202)) as server:
-        call(kind, server.url, "create_from_storage", "s3://b/in/", include="*.jpg", top_k=1)
+        call(kind, server.url, "jobs.create_from_storage", "s3://b/in/", include="*.jpg", top_k=1)
         (request,) = server.requests
     asked = "/jobs?operation=classify&source=s3%3A%2F%2Fb%2Fin%2F&top_k=1&include=%2A.jpg"
     assert (request.path, request.body) == (asked, b"")
@@ -146,7 +130,7 @@ def indices(found: list[ImageResult]) -> list[int]:
 def test_results_go_on_where_the_connection_broke(kind: str) -> None:
     broken = [broken_after(2), broken_after(0), broken_after(1)]
     with scripted(*broken, lines(7, 8), job("succeeded", 5)) as server:
-        found = call(kind, server.url, "results", "j1")
+        found = call(kind, server.url, "jobs.results", "j1")
         paths = [each.path for each in server.requests]
     assert indices(found) == [0, 1, 0, 7, 8]
     starts = [f"/jobs/j1/results?offset={n}&follow=true" for n in (0, 2, 2, 3)]
@@ -156,36 +140,36 @@ def test_results_go_on_where_the_connection_broke(kind: str) -> None:
 def test_results_are_followed_until_the_job_has_finished(kind: str) -> None:
     answers = [lines(0, 1), job("running", 2), lines(2), job("succeeded", 5), lines(4, 3)]
     with scripted(*answers, job("succeeded", 5)) as server:
-        assert indices(call(kind, server.url, "results", "j1")) == [0, 1, 2, 4, 3]
+        assert indices(call(kind, server.url, "jobs.results", "j1")) == [0, 1, 2, 4, 3]
 
 
 def test_waiting_ends_with_the_job_and_tells_how_far_it_is(kind: str) -> None:
     seen: list[Job] = []
     with scripted(job("running", 3), job("succeeded", 5)) as server:
-        found = call(kind, server.url, "wait", "j1", progress=seen.append)
+        found = call(kind, server.url, "jobs.wait", "j1", progress=seen.append)
     assert (found.state, [each.items.done for each in seen]) == ("succeeded", [3, 5])
 
 
 def test_waiting_looks_once_more_when_its_time_ends(kind: str) -> None:
     with scripted(job("running", 3), job("succeeded", 5)) as server:
-        assert call(kind, server.url, "wait", "j1", within=0.1).state == "succeeded"
+        assert call(kind, server.url, "jobs.wait", "j1", within=0.1).state == "succeeded"
     with (
         scripted(job("running", 3), job("running", 3)) as server,
         pytest.raises(DeadlineExceeded, match="job j1 is running"),
     ):
-        call(kind, server.url, "wait", "j1", within=0.1)
+        call(kind, server.url, "jobs.wait", "j1", within=0.1)
 
 
 def test_a_job_that_has_finished_is_not_removed_by_cancelling_it(kind: str) -> None:
     with scripted(job("succeeded", 5)) as server:
-        assert call(kind, server.url, "cancel", "j1").state == "succeeded"
+        assert call(kind, server.url, "jobs.cancel", "j1").state == "succeeded"
         assert [each.path for each in server.requests] == ["/jobs/j1/cancel"]
 
 
 def test_removing_a_job_cancels_it_before(kind: str) -> None:
     answers = [job("cancelling", status=202), job("cancelled"), gone]
     with scripted(*answers) as server:
-        assert call(kind, server.url, "delete", "j1") is None
+        assert call(kind, server.url, "jobs.delete", "j1") is None
         assert len(server.requests) == 3
 
 
@@ -194,7 +178,7 @@ def test_a_job_that_an_unanswered_try_removed_is_gone(kind: str) -> None:
         exchange.handler.close_connection = True
 
     with scripted(unanswered, problem(404, "job_not_found")) as server:
-        assert call(kind, server.url, "delete", "j1") is None
+        assert call(kind, server.url, "jobs.delete", "j1") is None
 
 
 def page(count: int, following: str | None) -> Answer:
@@ -213,7 +197,7 @@ def page(count: int, following: str | None) -> Answer:
 
 def test_a_list_is_read_page_by_page(kind: str) -> None:
     with scripted(page(100, "/jobs?more"), page(20, None)) as server:
-        assert len(call(kind, server.url, "list", state="queued", limit=150)) == 120
+        assert len(call(kind, server.url, "jobs.list", state="queued", limit=150)) == 120
         assert [each.path for each in server.requests] == [
             "/jobs?state=queued&limit=100",
             "/jobs?state=queued&limit=50&before=j99",
@@ -222,7 +206,7 @@ def test_a_list_is_read_page_by_page(kind: str) -> None:
 
 def test_failed_images_make_a_job_with_the_options_of_the_first(kind: str) -> None:
     with scripted(job("succeeded", 5), job("queued", status=202)) as server:
-        call(kind, server.url, "retry", "j1", webhook="https://a.example/")
+        call(kind, server.url, "jobs.retry", "j1", webhook="https://a.example/")
         _, request = server.requests
     asked = "operation=classify&retry_of=j1&top_k=1&webhook=https%3A%2F%2Fa.example%2F"
     assert request.path == f"/jobs?{asked}"
@@ -241,7 +225,7 @@ def test_failed_images_are_read_once_over_broken_connections(kind: str) -> None:
     running = job("running", 3)
     answers = [broken_after(2), failed("running", 0, 1, 4), running, failed("failed", 0, 1, 4, 6)]
     with scripted(*answers, job("failed", 5)) as server:
-        found = call(kind, server.url, "results", "j1", offset=2, status="error")
+        found = call(kind, server.url, "jobs.results", "j1", offset=2, status="error")
         paths = [each.path for each in server.requests if "results" in each.path]
     assert indices(found) == [0, 1, 4, 6]
     assert paths == ["/jobs/j1/results?offset=2&follow=true&status=error"] * 3
@@ -252,11 +236,11 @@ def test_a_server_that_has_no_new_result_is_not_asked_at_once(
 ) -> None:
     answers = [lines(), job("running", 0), lines(0), job("succeeded", 1, total=1)]
     with scripted(*answers) as server:
-        assert indices(call(kind, server.url, "results", "j1")) == [0]
+        assert indices(call(kind, server.url, "jobs.results", "j1")) == [0]
     assert pauses == [FIRST_PAUSE]
 
 
 @pytest.mark.parametrize("id_", ["", "../x", "a/b", "a?b", "é"])
 def test_an_id_that_would_be_another_path_is_refused(kind: str, id_: str) -> None:
     with pytest.raises(ValueError, match="is not the id of a job"):
-        call(kind, "http://127.0.0.1:9", "get", id_)
+        call(kind, "http://127.0.0.1:9", "jobs.get", id_)

@@ -13,6 +13,7 @@ from clients.python.tests.scripted import (
     Exchange,
     answered_well,
     broken_after,
+    call,
     fails,
     page,
     problem,
@@ -245,16 +246,8 @@ def test_a_caller_that_stops_early_causes_no_further_requests(kind: str) -> None
 
 
 def test_the_key_and_further_headers_are_sent(kind: str) -> None:
-    async def asked(url: str) -> None:
-        async with AsyncClient(url, api_key="secret", headers={"X-Team": "a"}) as client:
-            await client.classify(b"content")
-
     with scripted() as server:
-        if kind == "async":
-            asyncio.run(asked(server.url))
-        else:
-            with Client(server.url, api_key="secret", headers={"X-Team": "a"}) as client:
-                client.classify(b"content")
+        call(kind, server.url, "classify", b"content", api_key="secret", headers={"X-Team": "a"})
         headers = server.requests[0].headers
         assert (headers["authorization"], headers["x-team"]) == ("Bearer secret", "a")
 

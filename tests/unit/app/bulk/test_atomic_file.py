@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk import atomic_file
 from app.bulk.atomic_file import check_writable, unfinished, write
 
 
@@ -135,9 +134,3 @@ def test_a_folder_that_can_be_written_to_is_left_as_it_was(tmp_path: Path) -> No
     assert names(tmp_path) == []
     with pytest.raises(OSError, match="No such file"):
         check_writable(tmp_path / "none")
-
-
-def test_names_of_open_descriptors_are_streams_whatever_they_are() -> None:
-    assert atomic_file.is_stream(Path("/dev/stdout"))
-    assert atomic_file.is_stream(Path("/dev/fd/1"))
-    assert not atomic_file.is_stream(Path("/dev/shm/none.png"))

@@ -1,13 +1,18 @@
 """The sources that folders and patterns stand for."""
 
 import io
+import os
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from app.bulk import contents
 from app.bulk.errors import WrongUsage
 from app.bulk.sources import SourceList, Sources
 from app.bulk.walk import Choice
+from tests.pictures import jpeg, png
 
 
 def expanded(
@@ -143,3 +148,147 @@ def test_a_url_that_is_none_ends_nothing(folder: Path) -> None:
         (names[0], "y.jpg"),
         (names[1], "b.jpg"),
     ]
+
+
+def test_every_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    os.mkfifo(tmp_path / "pipe")  # it is neither opened nor read
+    good = [str(tmp_path / "a.jpg"), str(tmp_path / "pipe"), "https://example.org/cat.jpg", "-"]
+    Sources(good).check()
+    with pytest.raises(WrongUsage) as raised:
+        Sources([*good, str(tmp_path / "none.jpg"), "nul\0.jpg"]).check()
+    lines = str(raised.value).split("\ndarkroom: ")
+    assert lines[0] == f"{tmp_path}/none.jpg: No such file or directory"
+    assert lines[1].startswith("nul")
+    assert lines[2:] == ["nothing was done"]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    (tmp_path / "IMG_1.HEIC").write_bytes(jpeg())
+    (tmp_path / "scan").write_bytes(png())
+    (tmp_path / "photo.backup").write_bytes(jpeg())
+    (tmp_path / "claims.jpg").write_bytes(b"no image at all")
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("words")
+    (tmp_path / "real.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    (tmp_path / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    (tmp_path / ".thumbnails").mkdir()
+    (tmp_path / "again").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+def names(sources: Sources, folder: Path) -> list[str]:
+    return [str(Path(each.name).relative_to(folder)) for each in sources]
+
+
+def test_the_content_decides_where_the_name_does_not(mixed: Path) -> None:
+    sources = Sources([str(mixed)])
+    assert names(sources, mixed) == ["IMG_1.HEIC", "claims.jpg", "photo.backup", "scan"]
+
+
+def test_what_is_left_out_is_told_by_reason_with_the_first_names(mixed: Path) -> None:
+    sources = Sources([str(mixed)])
+    assert sources.count() == sources.count() == 4
+    assert str(sources.left_out) == (
+        "9 left out; link to a folder: 1 (again); hidden: 1 (.DS_Store); "
+        "no image of a format that is read (JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF): 6 "
+        "(0.txt, 1.txt, 2.txt, …); hidden folder: 1 (.thumbnails)"
+    )
+
+
+def test_patterns_decide_alone_and_are_told_as_reasons(mixed: Path) -> None:
+    sources = Sources([str(mixed)], Choice(["*.txt", "scan"], ["3.*"]))
+    assert names(sources, mixed) == ["0.txt", "1.txt", "2.txt", "scan"]
+    assert "--exclude: 1 (3.txt)" in str(sources.left_out)
+    assert "not of --include: 6 (.DS_Store, IMG_1.HEIC, claims.jpg, …)" in str(sources.left_out)
+
+
+def test_a_folder_of_images_alone_has_nothing_to_tell(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    sources = Sources([str(tmp_path)])
+    assert (sources.count(), str(sources.left_out)) == (1, "")
+
+
+def test_a_folder_without_an_image_tells_why(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(WrongUsage, match=r"no image in it \(1 left out; no image of .*a\.txt"):
+        Sources([str(tmp_path)]).count()
+
+
+def test_members_of_archives_are_known_by_their_content_too(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:
+        packed.writestr("in/IMG_1.HEIC", jpeg())
+        packed.writestr("notes.txt", "words")
+    sources = Sources([str(tmp_path / "all.zip")])
+    assert names(sources, tmp_path) == ["all.zip/in/IMG_1.HEIC"]
+    assert f"{tmp_path}/all.zip/notes.txt" in str(sources.left_out)
+
+
+@pytest.mark.parametrize("separator", [b"\n", b"\0"])
+def test_a_byte_order_mark_of_a_list_is_skipped(
+    separator: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = b"\xef\xbb\xbf" + separator.join([b"a.jpg", b"b.jpg"])
+    (tmp_path / "list").write_bytes(entries)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(entries)))
+    for name in (str(tmp_path / "list"), "-"):
+        found = Sources([], lists=[name], separator=separator)
+        assert [each.name for each in found] == ["a.jpg", "b.jpg"]
+
+
+FILES = {"a.jpg": b"one", "in/b.png": b"two", "notes.txt": b"three"}
+
+
+def zipped(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in FILES.items():
+            archive.writestr(name, content)
+    return path
+
+
+def tarred(path: Path) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in FILES.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+@pytest.mark.parametrize(("make", "name"), [(zipped, "all.zip"), (tarred, "all.TAR.GZ")])
+def test_members_are_sources_with_their_contents(make: object, name: str, tmp_path: Path) -> None:
+    assert callable(make)
+    path = make(tmp_path / name)
+    sources = Sources([str(path)])
+    assert not sources.are_named
+    assert sources.count() == 2
+    found = [(each.name, each.place) for each in sources]
+    assert found == [(f"{path}/a.jpg", "a.jpg"), (f"{path}/in/b.png", "in/b.png")]
+    reads = [contents.content(each, 1 << 20) for each in sources]
+    assert reads == [b"one", b"two"]
+
+
+def test_members_are_chosen_like_files_of_folders(tmp_path: Path) -> None:
+    sources = Sources([str(zipped(tmp_path / "all.zip"))], Choice(("in/*", "*.txt"), ("b*",)))
+    assert [each.place for each in sources] == ["notes.txt"]
+
+
+def test_a_member_over_the_limit_is_an_error_of_its_own(tmp_path: Path) -> None:
+    sources = Sources([str(zipped(tmp_path / "all.zip"))])
+    reads = [contents.content(each, 2) for each in sources]
+    assert ["has 3 bytes" in str(each) for each in reads] == [True, True]
+
+
+def test_a_damaged_tar_has_the_images_before_the_damage_and_an_error(tmp_path: Path) -> None:
+    path = tarred(tmp_path / "all.tar.gz")
+    path.write_bytes(path.read_bytes()[:-30])
+    *_, last = (contents.content(each, 1 << 20) for each in Sources([str(path)]))
+    assert "damaged" in str(last)
+
+
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "all.zip").write_bytes(b"")
+    with pytest.raises(WrongUsage, match=r"all\.zip: .*empty"):
+        Sources([str(tmp_path / "all.zip")]).count()

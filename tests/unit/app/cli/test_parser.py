@@ -106,22 +106,6 @@ def test_a_wrong_value_is_named_by_where_it_was_given(
     assert "darkroom: DARKROOM_GRACE: " in error
 
 
-def test_env_file_is_a_name_of_settings_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: object
-) -> None:
-    error = refused(capsys, "serve", "--env-file", f"{tmp_path}/none.env")
-    assert "none.env cannot be read" in error
-
-
-def test_titles_are_bold_where_colours_are_wanted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "\x1b" not in printed(capsys, "filters", "--help")
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[1mexamples:\x1b[0m" in printed(capsys, "filters", "--help")
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_values_are_named_by_their_kind_and_not_by_the_flag(name: str) -> None:
     parser = complete_parser()

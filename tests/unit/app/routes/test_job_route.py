@@ -39,8 +39,7 @@ def with_a_job(url: str | None, folder: Path, scenario: Scenario) -> None:
     async def run() -> None:
         store = JobStore(database, 100.0)
         jobs: Any = SimpleNamespace(store=store, folder=DataFolder(folder))
-        for name in ("find", "results"):
-            setattr(jobs, name, partial(getattr(Jobs, name), jobs))
+        jobs.results = partial(Jobs.results, jobs)
         await store.add(ended("1"), [])
         app = FastAPI()
         problems.install(app)
