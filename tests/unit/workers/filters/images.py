@@ -1,9 +1,12 @@
 """Random images for filter tests (every channel count, sizes from 1 × 1, primes among them), and a
-filter run by its name.
+filter run by its name, and correlation by the book.
 """
+
+from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image
 
 from models.domain.image import Pixels
@@ -37,3 +40,27 @@ def pillow(pixels: Pixels) -> Image.Image:
 def same(ours: Pixels, theirs: object) -> bool:
     """Return whether two images have equal samples, whatever the axes of the second."""
     return np.array_equal(ours, np.asarray(theirs).reshape(ours.shape))
+
+
+PAD: dict[str, Literal["edge", "symmetric", "reflect", "wrap", "constant"]] = {
+    "replicate": "edge",
+    "reflect": "symmetric",
+    "mirror": "reflect",
+    "wrap": "wrap",
+    "constant": "constant",
+}
+
+
+def slow_sums(
+    plane: NDArray[np.int64], weights: NDArray[np.int64], border: str
+) -> NDArray[np.int64]:
+    """Return the correlation sums, integers that are added one by one."""
+    rows, columns = weights.shape
+    up, left = rows // 2, columns // 2
+    margins = ((up, rows - 1 - up), (left, columns - 1 - left))
+    padded = np.pad(plane, margins, mode=PAD[border])
+    total = np.zeros(plane.shape, np.int64)
+    for row, column in zip(*np.nonzero(weights), strict=True):
+        window = padded[row : row + plane.shape[0], column : column + plane.shape[1]]
+        total += weights[row, column] * window
+    return total

@@ -1,22 +1,32 @@
-"""Neighbourhood filters against OpenCV, SciPy, scikit-image and slow integer loops."""
+"""Blurs and ranks against SciPy, scikit-image, Pillow and slow integer loops."""
+
+import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.ndimage
 import skimage.filters
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from models.domain.image import Pixels
 from tests.pictures import drawing
-from tests.unit.workers.filters.images import image, images
+from tests.unit.workers.filters.images import image, images, run, slow_sums
 from workers.filters.base import Filter
 from workers.filters.blur import BoxBlur, GaussianBlur
 from workers.filters.edges import Sobel
-from workers.filters.rank import Median
-from workers.filters.separable import taps
+from workers.filters.rank import Median, Rank
+from workers.filters.registry import parse_one
+from workers.filters.separable import (
+    LONG_FROM,
+    correlated_down,
+    taps,
+    tiles,
+    transposed,
+    with_margins,
+)
 from workers.filters.sharpen import UnsharpMask
 
 SIGMAS = st.one_of(st.sampled_from([0.1, 100.0]), st.floats(0.1, 12))
@@ -184,9 +194,238 @@ def test_opaque_alpha_changes_nothing_but_the_last_rounding(
     assert (result[:, :, 3] == 255).all()
 
 
-@pytest.mark.parametrize("filter_", [UnsharpMask(), Sobel()])
-def test_filters_that_keep_alpha_copy_it(filter_: Filter) -> None:
-    pixels = image(17, 23, 4, 0)
+TALL, WIDE, BLURRED = (200_000, 1, 3), (1, 200_000, 4), (1200, 1100, 4)
+PEAKS: list[tuple[str, dict[str, object], list[tuple[int, int, int]], int, int]] = [
+    ("box_blur", {"radius": 3}, [BLURRED], 10, 0),
+    ("gaussian_blur", {"sigma": 20}, [BLURRED], 10, 0),
+    ("nl_means", {"patch": 15, "search": 5}, [(30_000, 1, 1), (1, 30_000, 3)], 4, 16),
+    ("rank", {"size": 9, "percentile": 30}, [TALL, WIDE, BLURRED], 12, 64),
+    ("convolve", {"kernel": [[0.1] * 31] * 31}, [TALL, WIDE], 20, 150),
+    ("motion_blur", {"length": 255}, [TALL, WIDE], 20, 150),
+    ("guided", {"radius": 100}, [TALL, WIDE], 4, 256),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "parameters", "shapes", "times", "more"), PEAKS)
+def test_memory_is_bounded(
+    name: str,
+    parameters: dict[str, object],
+    shapes: list[tuple[int, int, int]],
+    times: int,
+    more: int,
+) -> None:
+    filter_ = parse_one(name, parameters)
+    for shape in shapes:
+        pixels = image(*shape, 0)
+        filter_.apply(pixels[:9, :9])
+        tracemalloc.start()
+        filter_.apply(pixels)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < times * pixels.nbytes + (more << 20), shape
+
+
+BLURS = [GaussianBlur(sigma=0.6), GaussianBlur(sigma=3), GaussianBlur(sigma=20), BoxBlur(radius=3)]
+
+
+def correlated(plane: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return correlations along the last axis, with a replicated border."""
+    radius = len(weights) // 2
+    padded = np.pad(plane, ((0, 0), (radius, radius)), mode="edge")
+    return np.lib.stride_tricks.sliding_window_view(padded, len(weights), 1) @ weights
+
+
+def gaussian_sums(plane: NDArray[np.int64], sigma: float) -> NDArray[np.int64]:
+    middle = (correlated(plane, taps(sigma, 22)) + (1 << 13)) >> 14
+    return correlated(middle.T, taps(sigma, 16)).T
+
+
+@given(images(channels=(4,)), st.sampled_from([0.1, 0.6, 2.0, 11.0]))
+def test_gaussian_blur_with_alpha_is_the_written_rule(pixels: Pixels, sigma: float) -> None:
+    wide = pixels.astype(np.int64)
+    alpha = wide[:, :, 3]
+    weight = gaussian_sums(255 * alpha, sigma)
+    visible = (weight // 255 + (1 << 23)) >> 24
+    result = GaussianBlur(sigma=sigma).apply(pixels)
+    assert np.array_equal(result[:, :, 3], visible)
+    for channel in range(3):
+        colour = gaussian_sums(wide[:, :, channel] * alpha, sigma)
+        straight = (510 * colour + weight) // np.maximum(2 * weight, 1)
+        assert np.array_equal(result[:, :, channel], np.where(visible > 0, straight, 0))
+
+
+@given(images(channels=(4,)), st.sampled_from([0, 1, 4, 60]))
+def test_box_blur_with_alpha_is_the_weighted_mean(pixels: Pixels, radius: int) -> None:
+    wide, box = pixels.astype(np.int64), np.ones(2 * radius + 1, np.int64)
+    alpha = wide[:, :, 3]
+    weight = correlated(correlated(alpha, box).T, box).T
+    visible = (2 * weight + len(box) ** 2) // (2 * len(box) ** 2)
+    result = BoxBlur(radius=radius).apply(pixels)
+    assert np.array_equal(result[:, :, 3], visible)
+    for channel in range(3):
+        colour = correlated(correlated(wide[:, :, channel] * alpha, box).T, box).T
+        straight = (2 * colour + weight) // np.maximum(2 * weight, 1)
+        assert np.array_equal(result[:, :, channel], np.where(visible > 0, straight, 0))
+
+
+@pytest.mark.parametrize("filter_", BLURS)
+@pytest.mark.parametrize("alpha", [1, 2, 5, 20, 255])
+def test_a_white_shape_on_nothing_has_no_dark_fringe(filter_: Filter, alpha: int) -> None:
+    pixels = np.zeros((5, 200, 4), np.uint8)
+    pixels[:, :100] = (255, 255, 255, alpha)
     result = filter_.apply(pixels)
-    assert np.array_equal(result[:, :, 3], pixels[:, :, 3])
-    assert np.array_equal(result[:, :, :3], filter_.apply(np.ascontiguousarray(pixels[:, :, :3])))
+    visible = result[:, :, 3] > 0
+    assert (result[visible][:, :3] == 255).all()
+    assert not result[~visible].any()
+
+
+@pytest.mark.parametrize("filter_", BLURS)
+@given(colour=st.tuples(*[st.integers(0, 255)] * 3), pixels=images(channels=(4,)))
+def test_a_plain_colour_stays_itself_under_any_alpha(
+    filter_: Filter, colour: tuple[int, int, int], pixels: Pixels
+) -> None:
+    pixels[:, :, :3] = colour
+    result = filter_.apply(pixels)
+    assert (result[result[:, :, 3] > 0][:, :3] == colour).all()
+
+
+@pytest.mark.parametrize("filter_", [GaussianBlur(sigma=0.1), BoxBlur(radius=0)])
+@given(pixels=images(channels=(4,)))
+def test_a_blur_of_one_pixel_keeps_all_that_can_be_seen(filter_: Filter, pixels: Pixels) -> None:
+    expected = np.where(pixels[:, :, 3:] > 0, pixels, 0)
+    assert np.array_equal(filter_.apply(pixels), expected)
+
+
+Integers = NDArray[np.object_]
+"""Python's, which have no bound."""
+
+
+def gaussian(plane: Pixels, sigma: float) -> Integers:
+    """Return the blurred plane in units of 2**-24."""
+    rows = slow_sums(plane.astype(np.int64), taps(sigma, 22)[None], "replicate")
+    middle = (rows + (1 << 13)) >> 14
+    return slow_sums(middle, taps(sigma, 16)[:, None], "replicate").astype(object)
+
+
+def sharpened(plane: Pixels, sigma: float, amount: float, threshold: int) -> Pixels:
+    level = plane.astype(object) << 24
+    difference = level - gaussian(plane, sigma)
+    result = (level << 16) + difference * int(amount * 65536 + 0.5) + (1 << 39)
+    whole = np.clip(result >> 40, 0, 255)
+    return np.where(abs(difference) >= threshold << 24, whole, plane).astype(np.uint8)
+
+
+def difference(plane: Pixels, one: float, other: float, scale: float) -> Pixels:
+    found: Integers = abs(gaussian(plane, one) - gaussian(plane, other)) * int(scale * 65536 + 0.5)
+    rounded: Integers = (found + (1 << 39)) >> 40
+    return np.minimum(rounded, 255).astype(np.uint8)
+
+
+CHEQUERED = (np.add.outer(np.arange(19), np.arange(23)) % 2 * 255).astype(np.uint8)[..., None]
+DOT = np.where(np.arange(400).reshape(20, 20, 1) == 210, 255, 0).astype(np.uint8)
+EXTREMES = [CHEQUERED, DOT, 255 - DOT, image(19, 23, 1, 0) // 128 * 255, image(9, 31, 1, 1)]
+
+
+@pytest.mark.parametrize("pixels", EXTREMES)
+@pytest.mark.parametrize("amount", [0.3, 1.5, 9.99999, 10.0])
+@pytest.mark.parametrize("threshold", [0, 1, 60, 255])
+def test_unsharp_mask_is_its_integer_formula(pixels: Pixels, amount: float, threshold: int) -> None:
+    found = run("unsharp_mask", pixels, sigma=1.3, amount=amount, threshold=threshold)
+    assert np.array_equal(found[..., 0], sharpened(pixels[..., 0], 1.3, amount, threshold))
+
+
+@pytest.mark.parametrize("pixels", EXTREMES)
+@pytest.mark.parametrize("scale", [0.0, 1.0, 7.7, 100.0])
+def test_dog_is_its_integer_formula(pixels: Pixels, scale: float) -> None:
+    found = run("dog", pixels, sigma1=0.4, sigma2=3.1, scale=scale)
+    assert np.array_equal(found[..., 0], difference(pixels[..., 0], 0.4, 3.1, scale))
+
+
+@given(images(channels=(3,)), st.floats(0.1, 6), st.floats(0, 10), st.integers(0, 255))
+def test_every_colour_is_sharpened_by_itself(
+    pixels: Pixels, sigma: float, amount: float, threshold: int
+) -> None:
+    found = run("unsharp_mask", pixels, sigma=sigma, amount=amount, threshold=threshold)
+    for n in range(3):
+        assert np.array_equal(found[..., n], sharpened(pixels[..., n], sigma, amount, threshold))
+
+
+def chequered(height: int, width: int, count: int) -> NDArray[np.uint8]:
+    squares = (np.add.outer(np.arange(height), np.arange(width)) % 2 * 255).astype(np.uint8)
+    return np.repeat(squares[..., None], count, 2)
+
+
+@pytest.mark.parametrize("radius", [0, 1, 7, LONG_FROM - 1, LONG_FROM, 61])
+@pytest.mark.parametrize("height", [1, 2, 23, 24, 25, 100])
+def test_sums_are_those_of_whole_numbers(radius: int, height: int) -> None:
+    weights = np.random.default_rng(radius).integers(-(1 << 22), 1 << 22, 2 * radius + 1)
+    for planes in (image(height, 9, 3, 1), chequered(height, 5, 4), np.full((height, 2, 1), 255)):
+        found = correlated_down(planes, weights.astype(np.float64))
+        for n in range(planes.shape[2]):
+            plane = planes[..., n].astype(np.int64)
+            expected = slow_sums(plane, weights[:, None], "replicate")
+            assert np.array_equal(found[..., n], expected)
+
+
+def test_parts_of_a_power_of_two_are_as_exact_in_many_products() -> None:
+    band = np.random.default_rng(2).integers(0, 65281, (70, 1500, 3), np.uint16)
+    weights = taps(9.5, 16)
+    found = correlated_down(band, weights.astype(np.float64) * 2.0**-24)
+    for n in range(3):
+        expected = slow_sums(band[..., n].astype(np.int64), weights[:, None], "replicate")
+        assert np.array_equal(found[..., n] * 2**24, expected)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 9), slice(9, 33), slice(40, 50), slice(0, 50)])
+@pytest.mark.parametrize("radius", [0, 5, 30, 70])
+def test_sums_of_some_rows_are_those_of_all_of_them(rows: slice, radius: int) -> None:
+    band, weights = image(50, 6, 3, 4), np.arange(2.0 * radius + 1)
+    whole = correlated_down(band, weights)
+    assert np.array_equal(correlated_down(band, weights, rows), whole[rows])
+    seen, inside = with_margins(rows, radius)
+    assert np.array_equal(correlated_down(band[seen], weights, inside), whole[rows])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (100, 7), (7, 3000), (300, 400), (70_000, 2)])
+@pytest.mark.parametrize("count", [1, 4])
+def test_tiles_cover_every_pixel_once(shape: tuple[int, int], count: int) -> None:
+    covered = np.zeros(shape, np.uint8)
+    for place in tiles((*shape, count), 960):
+        covered[place] += 1
+    assert (covered == 1).all()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int32])
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_transposed_swaps_rows_and_columns(kind: type[np.integer], count: int) -> None:
+    band = np.random.default_rng(3).integers(0, 200, (7, 12, count)).astype(kind)
+    assert np.array_equal(transposed(band), band.swapaxes(0, 1))
+
+
+PERCENTILES = st.one_of(st.sampled_from([0.0, 50.0, 99.999, 100.0]), st.floats(0, 100))
+
+
+@given(images(), st.sampled_from([3, 5, 7, 9, 11, 21, 101]), PERCENTILES)
+@example(image(1, 1, 4, 0), 101, 100.0)
+def test_rank_is_scipy_s_percentile_filter(pixels: Pixels, size: int, percentile: float) -> None:
+    expected = scipy.ndimage.percentile_filter(
+        pixels, percentile, size=(size, size, 1), mode="nearest"
+    )
+    assert np.array_equal(Rank(size=size, percentile=percentile).apply(pixels), expected)
+
+
+@pytest.mark.parametrize("size", [3, 9, pytest.param(31, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("percentile", [0, 20, 50, 100])
+def test_rank_is_pillow_s_rank_filter(size: int, percentile: float) -> None:
+    picture = drawing(331, 263)
+    rank = min(int(size * size * percentile / 100), size * size - 1)
+    expected = np.asarray(picture.filter(ImageFilter.RankFilter(size, rank)))
+    found = Rank(size=size, percentile=percentile).apply(np.asarray(picture))
+    assert np.array_equal(found, expected)
+
+
+def test_rank_by_default_is_the_median() -> None:
+    picture = Image.fromarray(image(50, 60, 3, 0))
+    expected = np.asarray(picture.filter(ImageFilter.MedianFilter(3)))
+    assert np.array_equal(Rank().apply(np.asarray(picture)), expected)

@@ -8,20 +8,14 @@ from hypothesis import strategies as st
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
-from workers.filters.base import Filter
-from workers.filters.registry import FILTERS, describe, parse_chain, parse_one
+from workers.filters import registry
+from workers.filters.registry import FILTERS, USUAL, describe, nanoseconds, parse_chain, parse_one
 from workers.operations import FilterChain
 
 LARGEST = 500_000
 """Pixels of a result that a test waits for."""
 
-
-def shape_after(filter_: Filter, pixels: Pixels) -> tuple[int, ...]:
-    """Return the shape of a filter's result, as its attributes describe it."""
-    height, width, channels = pixels.shape
-    changed: dict[str, int] = {"colour": max(3, channels), "no alpha": min(3, channels)}
-    channels = changed.get(filter_.result_shape, int(channels))
-    return (*filter_.size_after(height, width), channels)
+COPYING = [name for name, each in FILTERS.items() if each.alpha_rule in ("point", "keep")]
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -31,10 +25,23 @@ def test_every_filter_keeps_shape_type_and_its_input(name: str, pixels: Pixels) 
     filter_ = parse_one(name, {})
     result = filter_.apply(pixels)
     assert np.array_equal(pixels, before)
-    assert result.shape == shape_after(filter_, pixels)
     assert result.dtype == np.uint8
     assert result.shape == filter_.shape_after(pixels.shape)
     assert result.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, f in FILTERS.items() if f.alpha_rule in ("point", "keep")]
+)
+@given(pixels=images(channels=(4,)))
+def test_alpha_is_copied_and_colours_are_treated_as_if_there_was_none(
+    name: str, pixels: Pixels
+) -> None:
+    (filter_,) = parse_chain([FILTERS[name].example])
+    result = filter_.apply(pixels)
+    assert np.array_equal(result[:, :, 3], pixels[:, :, 3])
+    opaque = filter_.apply(np.ascontiguousarray(pixels[:, :, :3]))
+    assert np.array_equal(result[:, :, :3], opaque)
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -211,12 +218,12 @@ def test_parameters_at_both_ends_of_their_range_work(name: str, data: st.DataObj
         return
     filter_ = parse_one(name, parameters)
     try:
-        height, width, _ = shape_after(filter_, pixels)
+        height, width, channels = filter_.shape_after(pixels.shape)
     except InvalidParameter:
         assert name == "crop"
     else:
         if height * width <= LARGEST:
-            assert filter_.apply(pixels).shape == shape_after(filter_, pixels)
+            assert filter_.apply(pixels).shape == (height, width, channels)
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -225,3 +232,18 @@ def test_the_size_of_an_example_s_result_is_known_before(name: str, pixels: Pixe
     (filter_,) = parse_chain([FILTERS[name].example])
     if name != "crop":
         assert filter_.apply(pixels).shape == filter_.shape_after(pixels.shape)
+
+
+def test_every_slow_filter_is_one_that_exists() -> None:
+    assert set(registry._SLOW) <= set(FILTERS)
+
+
+@pytest.mark.parametrize("name", list(FILTERS))
+def test_every_filter_has_an_expected_time(name: str) -> None:
+    assert nanoseconds(parse_chain([FILTERS[name].example])) > 0
+
+
+def test_the_times_of_a_chain_add_up_and_parameters_count() -> None:
+    assert nanoseconds(parse_chain([{"name": "invert"}, {"name": "sepia"}])) == 2 * USUAL
+    few, many = ({"name": "nl_means", "search": search} for search in (3, 21))
+    assert nanoseconds(parse_chain([many])) == 49 * nanoseconds(parse_chain([few]))

@@ -1,17 +1,173 @@
-"""Filters that mix colours against Pillow, torchvision and plain formulas."""
+"""Filters of tones and colours against Pillow, torchvision, OpenCV and plain formulas."""
 
+import cv2
 import numpy as np
 import pytest
+import skimage.exposure
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 from torch import from_numpy
 from torchvision.transforms.functional import adjust_hue
 
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images, pillow, run
+from tests.pictures import drawing
+from tests.unit.workers.filters.images import image, images, pillow, run, same
+from workers.filters.arithmetic.colour import blend, luma, lumas
+from workers.filters.base import Filter
+from workers.filters.colour import Grayscale, Saturation
 from workers.filters.registry import parse_chain, parse_one
+from workers.filters.tone import Brightness, Contrast, Invert
+
+FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
+
+
+@given(images())
+def test_luma_is_its_integer_formula(pixels: Pixels) -> None:
+    red, green, blue = (
+        pixels[:, :, min(n, pixels.shape[2] - 1)].astype(np.int64) for n in range(3)
+    )
+    expected = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    assert np.array_equal(luma(pixels), expected)
+    colour = np.ascontiguousarray(pixels[:, :, :3])
+    assert (lumas(colour) == expected[..., None]).all()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Brightness, ImageEnhance.Brightness),
+        (Contrast, ImageEnhance.Contrast),
+        (Saturation, ImageEnhance.Color),
+    ],
+)
+@given(pixels=images(), factor=FACTORS)
+def test_enhancements_are_pillow_s(
+    ours: type[Brightness], theirs: type[ImageEnhance.Brightness], pixels: Pixels, factor: float
+) -> None:
+    expected = theirs(pillow(pixels)).enhance(factor)
+    assert same(ours(factor=factor).apply(pixels), expected)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.3, 0.5, 1.2, 1.3, 1.5, 2.0, 3.37, 7.77, 8.0, 10.0])
+@pytest.mark.parametrize("width", [256, 251, 7])
+def test_all_pairs_of_levels_blend_as_in_pillow(factor: float, width: int) -> None:
+    """With and without an offset that lets OpenCV blend, in its vectors and in what is left."""
+    levels = np.arange(256, dtype=np.uint8)
+    one, other = (each[..., None].copy() for each in np.meshgrid(levels[:width], levels))
+    expected = Image.blend(pillow(other), pillow(one), factor)
+    assert same(blend(other, one, factor), expected)
+
+
+@given(images(channels=(1, 3)))
+def test_invert_is_pillow_s(pixels: Pixels) -> None:
+    assert same(Invert().apply(pixels), ImageOps.invert(pillow(pixels)))
+
+
+@given(images(channels=(3,)), st.floats(0, 1, width=32))
+def test_grayscale_is_a_pillow_blend_of_the_luma(pixels: Pixels, amount: float) -> None:
+    grey = pillow(pixels).convert("L").convert("RGB")
+    assert same(Grayscale(amount=amount).apply(pixels), Image.blend(pillow(pixels), grey, amount))
+
+
+@pytest.mark.parametrize("filter_", [Grayscale(amount=0), Brightness(), Contrast(), Saturation()])
+@given(pixels=images())
+def test_a_neutral_parameter_changes_nothing(filter_: Filter, pixels: Pixels) -> None:
+    assert np.array_equal(filter_.apply(pixels), pixels)
+
+
+def test_contrast_of_a_large_image_sums_without_overflow() -> None:
+    pixels = np.full((4100, 4100, 1), 255, np.uint8)
+    assert Contrast(factor=0).apply(pixels).min() == 255
+
+
+LEVELS = st.integers(0, 255)
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.45, 1.0, 2.2, 20.0])
+@pytest.mark.parametrize("gain", [0.3, 1.0, 3.0])
+def test_gamma_is_scikit_image_s(gamma: float, gain: float) -> None:
+    """Within the half-way cases, which they round to even."""
+    ramp = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+    expected = skimage.exposure.adjust_gamma(ramp, gamma, gain).astype(int)
+    difference = np.abs(run("gamma", ramp, gamma=gamma, gain=gain).astype(int) - expected)
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 0.02 or gain == 0.3
+
+
+def test_levels_map_their_ends_and_clip_beyond() -> None:
+    ramp = np.arange(256, dtype=np.uint8).reshape(1, 256, 1)
+    found = run("levels", ramp, in_black=50, in_white=150, out_black=10, out_white=210)[0, :, 0]
+    assert found[:51].tolist() == [10] * 51
+    assert found[150:].tolist() == [210] * 106
+    assert found[50:151].tolist() == [10 + 2 * n for n in range(101)]
+    backwards = run("levels", ramp, out_black=255, out_white=0)
+    assert np.array_equal(backwards, 255 - ramp)
+
+
+def test_the_gamma_of_levels_lightens_the_middle() -> None:
+    middle = np.full((1, 1, 1), 128, np.uint8)
+    assert run("levels", middle, gamma=2)[0, 0, 0] == int(255 * (128 / 255) ** 0.5 + 0.5)
+
+
+@given(images(channels=(1, 3)), st.integers(1, 8))
+def test_posterize_is_pillow_s(pixels: Pixels, bits: int) -> None:
+    assert same(run("posterize", pixels, bits=bits), ImageOps.posterize(pillow(pixels), bits))
+
+
+@given(images(channels=(1, 3)), st.integers(0, 256))
+def test_solarize_is_pillow_s(pixels: Pixels, threshold: int) -> None:
+    expected = ImageOps.solarize(pillow(pixels), threshold)
+    assert same(run("solarize", pixels, threshold=threshold), expected)
+
+
+@given(images(), LEVELS, LEVELS)
+def test_threshold_is_opencv_s_on_the_luma(pixels: Pixels, value: int, light: int) -> None:
+    _, expected = cv2.threshold(luma(pixels).copy(), value, light, cv2.THRESH_BINARY)
+    found = run("threshold", pixels, value=value, max=light)
+    for channel in range(min(3, pixels.shape[2])):
+        assert np.array_equal(found[:, :, channel], expected.reshape(pixels.shape[:2]))
+    assert np.array_equal(found[:, :, 3:], pixels[:, :, 3:])
+
+
+def test_otsu_parts_two_groups_of_tones() -> None:
+    tones = np.random.default_rng(0).normal(60, 10, (50, 80))
+    tones[:, 40:] += 120
+    pixels = np.clip(tones, 0, 255).astype(np.uint8)[..., None]
+    found = run("otsu", pixels)[..., 0]
+    assert (found[:, :40] == 0).all()
+    assert (found[:, 40:] == 255).all()
+
+
+@given(images(channels=(1, 3)), st.sampled_from([0.0, 1.0, 10.0, 49.9]), st.booleans())
+def test_autocontrast_is_pillow_s(pixels: Pixels, cutoff: float, tone: bool) -> None:
+    expected = ImageOps.autocontrast(pillow(pixels), cutoff, preserve_tone=tone)
+    found = run("autocontrast", pixels, cutoff=cutoff, preserve_tone=tone)
+    assert same(found, expected)
+
+
+@given(images(channels=(1, 3)))
+def test_equalize_is_pillow_s(pixels: Pixels) -> None:
+    assert same(run("equalize", pixels), ImageOps.equalize(pillow(pixels)))
+
+
+@pytest.mark.parametrize("tiles", [1, 3, 8, 32])
+def test_clahe_of_a_grey_image_is_opencv_s(tiles: int) -> None:
+    grey = np.asarray(drawing(157, 101, mode="L"))
+    expected = cv2.createCLAHE(3.0, (tiles, tiles)).apply(grey)
+    assert same(run("clahe", grey[..., None], clip_limit=3, tiles=tiles), expected)
+
+
+def test_clahe_of_a_colour_image_changes_lightness_and_little_else() -> None:
+    pixels = np.asarray(drawing(157, 101))
+    found = run("clahe", pixels)
+    before, after = (cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb).astype(int) for p in (pixels, found))
+    expected = cv2.createCLAHE(2.0, (8, 8)).apply(before[..., 0].astype(np.uint8))
+    inside = ((found > 0) & (found < 255)).all(2)
+    assert np.abs(after[..., 0] - expected)[inside].max() <= 2
+    assert np.abs(after[..., 1:] - before[..., 1:])[inside].max() <= 2
+
 
 HEX = st.integers(0, 0xFFFFFF).map(lambda n: f"#{n:06x}")
 
@@ -167,26 +323,6 @@ def test_composite_is_pillow_s_paste_over_the_background(pixels: Pixels, backgro
     behind = Image.new("RGB", (pixels.shape[1], pixels.shape[0]), background)
     behind.paste(pillow(pixels).convert("RGB"), mask=pillow(pixels).getchannel("A"))
     assert np.array_equal(found, np.asarray(behind))
-
-
-POINT = [
-    ("hue", {"degrees": 50}),
-    ("color_matrix", {"matrix": [0.5, 0.5, 0, 0, 1, -1, 0.5, 0.1, 0, 0, 2, -0.3]}),
-    ("colorize", {"black": "#123456"}),
-    ("vignette", {"amount": 1}),
-    ("noise", {"amount": 20}),
-]
-
-
-@pytest.mark.parametrize(("name", "parameters"), POINT)
-@given(pixels=images(channels=(4,)))
-def test_alpha_stays_and_colours_are_treated_as_if_there_was_none(
-    name: str, parameters: dict[str, object], pixels: Pixels
-) -> None:
-    result = run(name, pixels, **parameters)
-    assert np.array_equal(result[:, :, 3], pixels[:, :, 3])
-    opaque = run(name, np.ascontiguousarray(pixels[:, :, :3]), **parameters)
-    assert np.array_equal(result[:, :, :3], opaque)
 
 
 @given(images(channels=(3,)))

@@ -1,5 +1,7 @@
 """Filters that change the size, against Pillow and numpy."""
 
+import tracemalloc
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -8,9 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from models.domain.errors import InvalidParameter
+from models.domain.deadline import Deadline
+from models.domain.errors import DeadlineExceeded, InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, pillow, run
+from workers.filters import geometry as resampling
+from workers.filters.geometry import Resize
+from workers.filters.interruption import ending_at
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import FilterChain
 
@@ -163,3 +169,62 @@ def test_a_chain_knows_the_sizes_on_its_way() -> None:
     assert ops.size_after(300, 400) == (10, 10)
     assert ops.most_pixels(300, 400) == 1007 * 1505
     assert chain({"name": "crop", "width": 1}).most_pixels(300, 400) == 300 * 400
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_stripes() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resampling, "STRIPE", 200)
+        yield
+
+
+@given(images(), SIDES, SIDES, st.sampled_from(list(METHODS)), st.data())
+def test_stripes_give_pillow_s_bytes(
+    pixels: Pixels, width: int, height: int, method: str, data: st.DataObject
+) -> None:
+    there = pixels.shape[1], pixels.shape[0]
+    width, height = data.draw(st.sampled_from([(width, height), (there[0], height), there]))
+    right, bottom = map(float, there)
+    left = data.draw(st.floats(0, right - 1, width=32))
+    top = data.draw(st.floats(0, bottom - 1, width=32))
+    box = data.draw(st.sampled_from([(0.0, 0.0, right, bottom), (left, top, right, bottom)]))
+    expected = np.asarray(pillow(pixels).resize((width, height), METHODS[method], box))
+    found = resampling.resized(pixels, (height, width), METHODS[method], box)
+    assert np.array_equal(found, expected.reshape(height, width, -1))
+
+
+@pytest.mark.parametrize("fit", ["contain", "cover", "fill"])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_large_images_are_resized_in_stripes_with_the_same_bytes(
+    channels: int, fit: Literal["contain", "cover", "fill"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (61, 83, channels), np.uint8)
+    for width, height in ((20, 40), (200, 30), (83, 90)):
+        filter_ = Resize(width=width, height=height, fit=fit)
+        whole = filter_.apply(pixels)
+        monkeypatch.setattr(resampling, "LARGE", 0)
+        striped = filter_.apply(pixels)
+        monkeypatch.undo()
+        assert np.array_equal(striped, whole)
+
+
+def test_enlarging_takes_the_memory_of_its_result_and_no_pictures_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resampling, "STRIPE", 1 << 16)
+    filter_ = Resize(width=3000, height=3000)
+    pixels = np.zeros((30, 30, 3), np.uint8)
+    tracemalloc.start()
+    try:
+        result = filter_.apply(pixels)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * result.nbytes
+    assert peak <= filter_.memory(pixels.shape) <= 2 * result.nbytes
+
+
+def test_a_deadline_ends_a_resize_between_stripes() -> None:
+    pixels = np.zeros((100, 100, 3), np.uint8)
+    with ending_at(Deadline(0.0)), pytest.raises(DeadlineExceeded):
+        resampling.resized(pixels, (50, 50), METHODS["bilinear"], (0, 0, 100, 100))
