@@ -1,16 +1,43 @@
-"""What a file can cost is bounded before it is spent; what encoders write stays far below."""
+"""Files that would take too much time or memory are refused, and estimates cover what is taken."""
 
 import io
 import struct
 import time
+import tracemalloc
+import warnings
+from dataclasses import replace
+from io import BytesIO
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
+from app.decoders import EXPENSIVE
 from models import codec
+from models.codec import (
+    Decoded,
+    ImageFormat,
+    ImageInfo,
+    check_decode_memory,
+    decode,
+    decode_memory,
+    encoded,
+    open_file,
+    open_plain,
+)
+from models.codec.colour import MAX_BYTES as MAX_PROFILE
+from models.codec.colour import MAX_TAGS, is_matrix_profile
+from models.codec.jpeg import check_jpeg
+from models.codec.metadata import MAX_BLOCK, MAX_BYTES, MAX_ENTRIES, affordable
+from models.codec.probe import buffers
 from models.domain.errors import TooManyPixels, Undecodable
+from models.settings import Settings
 from tests import hostile
-from tests.pictures import as_image
+from tests.chaos.hostile.profiles import of_stages
+from tests.chaos.hostile.tiff import large_tile
+from tests.hostile import in_first_scan, segment
+from tests.pictures import as_image, drawing, jpeg
+from tests.pictures import encoded as file_of
+from tests.shared import ODD, PHOTOS
 
 LIMIT = 50_000_000
 SECONDS = 2.0
@@ -88,3 +115,402 @@ def test_costs_grow_with_scans() -> None:
     few = codec.open_file(hostile.jpeg_of_scans(2, 512), max_pixels=LIMIT).cost
     many = codec.open_file(hostile.jpeg_of_scans(90, 512), max_pixels=LIMIT).cost
     assert many > 10 * few
+
+
+BOUNDS_JPEG_LIMIT = 1_000_000
+
+
+MOST = 65_520
+"""Bytes of metadata that one segment holds."""
+
+
+def directory(entries: int, start: int = 8) -> bytes:
+    """Return metadata whose directory of this number of entries begins at `start`."""
+    content = b"".join(struct.pack("<HHII", 1000 + n, 3, 4, 8) for n in range(entries))
+    return (
+        struct.pack("<2sHI", b"II", 42, start).ljust(start, b"\0")
+        + struct.pack("<H", entries)
+        + content
+        + bytes(4)
+    )
+
+
+def with_exif(metadata: bytes) -> bytes:
+    parts = (metadata[at : at + MOST] for at in range(0, len(metadata), MOST))
+    return jpeg()[:2] + b"".join(segment(0xE1, b"Exif\0\0" + part) for part in parts) + jpeg()[2:]
+
+
+def with_index(metadata: bytes) -> bytes:
+    return jpeg()[:2] + segment(0xE2, b"MPF\0" + metadata) + jpeg()[2:]
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        (with_exif(directory(MAX_ENTRIES)), with_exif(directory(MAX_ENTRIES + 1))),
+        (with_exif(directory(99, MOST)), with_exif(directory(30_000, MOST))),
+        (with_exif(directory(99, 2 * MOST - 1)), with_exif(directory(5000, 2 * MOST - 1))),
+        (with_index(directory(MAX_ENTRIES)), with_index(directory(MAX_ENTRIES + 1))),
+    ],
+    ids=["one segment", "in the second segment", "across segments", "index"],
+)
+def test_a_directory_of_many_entries_is_refused_in_any_segment(few: bytes, many: bytes) -> None:
+    for read in (encoded, open_plain):
+        assert read(few, max_pixels=BOUNDS_JPEG_LIMIT) is not None
+        with pytest.raises(Undecodable, match="too many entries; remove it"):
+            read(many, max_pixels=BOUNDS_JPEG_LIMIT)
+
+
+@pytest.mark.parametrize("marker", [b"\xff\0", b"\xff\xd0", b"\xff\xff"])
+def test_a_million_markers_in_a_scan_take_little_memory(marker: bytes) -> None:
+    data = in_first_scan(marker * 1_000_000)
+    tracemalloc.start()
+    try:
+        check_jpeg(data, BOUNDS_JPEG_LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20  # an array of their places took 8 bytes for each
+
+
+def test_scans_behind_fill_bytes_are_counted() -> None:
+    empty = b"\xff\xff\xff\xda\0\2"
+    with pytest.raises(Undecodable, match=r"\d+ scans over 4,096 pixels, and at most 100"):
+        check_jpeg(in_first_scan(empty * 100), BOUNDS_JPEG_LIMIT)
+
+
+_HEAD = 38
+"""Bytes of a block beside its text."""
+
+
+def block(size: int) -> bytes:
+    """Return EXIF of `size` bytes with an orientation and a long description."""
+    entries = struct.pack("<HHII", 0x010E, 2, size - _HEAD, _HEAD)
+    entries += struct.pack("<HHII", 0x0112, 3, 1, 6)
+    head = b"II*\0" + struct.pack("<IH", 8, 2) + entries + bytes(4)
+    return head + b"a" * (size - len(head))
+
+
+def picture(kind: str, exif: bytes) -> bytes:
+    file = BytesIO()
+    Image.new("RGB", (8, 4)).save(file, kind, exif=exif)
+    return file.getvalue()
+
+
+def decoded(data: bytes) -> Decoded:
+    return decode(data, max_pixels=100)
+
+
+def test_a_block_of_a_megabyte_is_the_longest_that_is_read() -> None:
+    assert affordable(block(MAX_BYTES))
+    assert not affordable(block(MAX_BYTES + 1))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "AVIF"])
+def test_a_longer_block_does_not_count(kind: str) -> None:
+    found = open_file(picture(kind, block(2 * MAX_BYTES)), max_pixels=100)
+    assert found.info.orientation == 1
+    assert found.describe(colour=False).exif == {}
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "AVIF"])
+def test_a_block_that_no_file_could_keep_is_read_and_left_out(kind: str) -> None:
+    sizes = MAX_BLOCK - 100, MAX_BLOCK + 100
+    small, large = (decoded(picture(kind, block(size))) for size in sizes)
+    assert small.exif is not None
+    assert large.exif is None
+    assert large.info.orientation == small.info.orientation
+
+
+BOUNDS_ICC_LIMIT = 10_000_000
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+LATE = (b"A2B0", b"A2B1", b"B2A0", b"D2B0", b"D2B1", b"B2D0", b"gamt", b"ncl2", b"clrt", b"pseq")
+
+
+def changed(at: int, new: bytes, profile: bytes = SRGB) -> bytes:
+    return profile[:at] + new + profile[at + len(new) :]
+
+
+def entry(name: bytes) -> int:
+    """Return the place of a tag in the table of sRGB."""
+    return SRGB.index(name, 128)
+
+
+def test_a_matrix_with_curves_is_certain_to_be_cheap() -> None:
+    assert is_matrix_profile(SRGB)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_tag_of_tables_or_stages_is_a_doubt(name: bytes) -> None:
+    assert not is_matrix_profile(changed(entry(b"cprt"), name))
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        b"",
+        SRGB[:128],
+        SRGB[:200],
+        SRGB[:-1],
+        SRGB + bytes(MAX_PROFILE),
+        of_stages(),
+        changed(12, b"link"),
+        changed(12, b"nmcl"),
+        changed(16, b"CMYK"),
+        changed(20, b"Lab "),
+        changed(128, struct.pack(">I", MAX_TAGS + 1)),
+        changed(128, struct.pack(">I", (1 << 32) - 1)),
+        changed(entry(b"rXYZ"), b"wtpt"),
+        changed(entry(b"cprt"), b"rXYZ"),
+        changed(entry(b"rTRC") + 4, struct.pack(">II", (1 << 32) - 1, (1 << 32) - 1)),
+    ],
+)
+def test_whatever_else_is_a_doubt(profile: bytes) -> None:
+    assert not is_matrix_profile(profile)
+
+
+@pytest.mark.parametrize("profile", [changed(entry(b"cprt"), b"A2B0"), of_stages(), bytes(200)])
+def test_a_jpeg_with_a_doubtful_profile_is_not_opened_on_a_thread(profile: bytes) -> None:
+    data = file_of(drawing(40, 30), icc_profile=profile)
+    assert open_plain(data, max_pixels=BOUNDS_ICC_LIMIT) is None
+
+
+def test_an_image_with_a_profile_of_stages_counts_as_expensive() -> None:
+    for profile, expensive in (
+        (of_stages(), True),
+        (SRGB, False),
+        (bytes(200), False),
+        (b"", False),
+    ):
+        data = file_of(drawing(40, 30), icc_profile=profile)
+        assert (open_file(data, max_pixels=BOUNDS_ICC_LIMIT).cost >= EXPENSIVE) is expensive
+
+
+@pytest.mark.skipif(not PHOTOS.exists(), reason=f"{PHOTOS} is not there")
+def test_the_profiles_of_photos_are_certain_to_be_cheap() -> None:
+    profiles = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow about broken metadata
+        for path in [*PHOTOS.iterdir(), ODD / "libvips__5.jpg"]:
+            with Image.open(path) as image:
+                profiles.append(image.info.get("icc_profile"))
+    found = [is_matrix_profile(each) for each in profiles if each]
+    assert len(found) > 20
+    assert all(found)
+
+
+def written(mode: str, size: tuple[int, int]) -> bytes:
+    file = BytesIO()
+    Image.new(mode, size).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("mode", "row_bytes"), [("RGB", 3), ("RGBA", 4), ("I;16", 2)])
+def test_a_picture_of_one_row_takes_two_rows_beside_it(mode: str, row_bytes: int) -> None:
+    data = written(mode, (100_000, 1))
+    opened = open_file(data, max_pixels=100_000)
+    rows = 2 * 100_000 * row_bytes
+    assert opened.memory == decode_memory(opened.info, len(data), buffers=rows)
+    assert opened.memory >= 100_000 * 4 + rows
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "LA"])
+def test_the_rows_of_other_pictures_add_nothing(mode: str) -> None:
+    data = written(mode, (400, 300))
+    opened = open_file(data, max_pixels=400 * 300)
+    assert opened.memory == decode_memory(opened.info, len(data))
+
+
+def bounds_tiff_written(
+    mode: str, size: tuple[int, int], rows: int, compression: str = "tiff_lzw"
+) -> bytes:
+    file = BytesIO()
+    picture = Image.new(mode, size)
+    picture.save(file, "TIFF", compression=compression, tiffinfo={278: rows})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("samples", "bits"), [(1, 8), (3, 8), (3, 16), (4, 16)])
+def test_a_tile_that_is_larger_than_its_image_is_counted_with_all_its_bits(
+    samples: int, bits: int
+) -> None:
+    data = large_tile(64, 512, samples, bits)
+    opened = open_file(data, max_pixels=LIMIT)
+    tile = 512 * 512 * samples * bits // 8
+    assert opened.memory == len(data) + 64 * 64 * 4 + tile
+    opened.decode()
+
+
+def test_a_tile_of_four_times_the_image_takes_more_than_the_image() -> None:
+    data = large_tile(3000, 6000, 3, 8)
+    assert open_file(data, max_pixels=LIMIT).memory > 9_000_000 * 4 + 36_000_000 * 3
+
+
+def test_an_image_in_one_strip_takes_the_strip_beside_pillows_picture() -> None:
+    data = bounds_tiff_written("RGBA", (600, 400), rows=400)
+    opened = open_file(data, max_pixels=LIMIT)
+    assert opened.memory == decode_memory(opened.info, len(data), buffers=600 * 400 * 4)
+    assert opened.memory >= 600 * 400 * (4 + 4)
+
+
+@pytest.mark.parametrize("rows", [8, 16])
+def test_strips_of_few_rows_take_no_more_than_pixels(rows: int) -> None:
+    data = bounds_tiff_written("RGB", (600, 400), rows)
+    opened = open_file(data, max_pixels=LIMIT)
+    assert opened.memory == decode_memory(opened.info, len(data))
+
+
+def test_a_jpeg_inside_is_unpacked_with_four_bytes_a_pixel() -> None:
+    data = bounds_tiff_written("L", (600, 400), rows=400, compression="jpeg")
+    opened = open_file(data, max_pixels=LIMIT)
+    assert opened.memory == decode_memory(opened.info, len(data), buffers=600 * 400 * 4)
+
+
+def test_the_first_of_two_equal_tags_counts_as_in_libtiff() -> None:
+    data = large_tile(64, 1024, 1, 8, beside=[(322, 4, [64]), (323, 4, [64])])
+    assert open_file(data, max_pixels=LIMIT).memory > 1024 * 1024
+
+
+PIXELS = 64 * 48
+
+
+def bounds_avif_written(mode: str = "RGB", chroma: str = "4:2:0") -> bytes:
+    file = BytesIO()
+    Image.new(mode, (64, 48), 77).save(file, "AVIF", subsampling=chroma, speed=10)
+    return file.getvalue()
+
+
+def planes(data: bytes, *, alpha: bool = False) -> int:
+    return buffers(data, ImageFormat.AVIF, PIXELS, alpha=alpha)
+
+
+def configured(bits: int) -> bytes:
+    """Return a file whose configuration has these bits in the byte of depth and chroma."""
+    data = bounds_avif_written()
+    at = data.index(b"av1C") + 6
+    return data[:at] + bytes([bits]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("mode", "chroma", "samples"),
+    [("L", "4:0:0", 1.0), ("RGB", "4:2:0", 1.5), ("RGB", "4:2:2", 2), ("RGB", "4:4:4", 3)],
+)
+def test_what_encoders_write_is_read(mode: str, chroma: str, samples: float) -> None:
+    assert planes(bounds_avif_written(mode, chroma)) == PIXELS * samples
+
+
+@pytest.mark.parametrize(
+    ("bits", "n_bytes"),
+    [(0b0000_1100, 1.5), (0b0100_1100, 3), (0b0110_1000, 4), (0b0110_0000, 6), (0b0101_1100, 2)],
+)
+def test_samples_of_10_and_12_bits_take_two_bytes(bits: int, n_bytes: float) -> None:
+    assert planes(configured(bits)) == PIXELS * n_bytes
+    opaque, sample = planes(configured(bits)), 2 if bits & 0x40 else 1
+    assert planes(configured(bits), alpha=True) == opaque + PIXELS * sample
+
+
+def test_a_file_without_a_configuration_is_assumed_to_take_the_most() -> None:
+    data = bounds_avif_written().replace(b"av1C", b"free")
+    assert planes(data) == PIXELS * 6
+    assert planes(data, alpha=True) == PIXELS * 8
+
+
+def test_the_largest_of_several_configurations_counts() -> None:
+    fine = (16).to_bytes(4, "big") + b"av1C\x81\0\x40\0" + bytes(4)
+    assert planes(bounds_avif_written() + fine) == PIXELS * 6
+
+
+def test_the_configuration_of_a_track_counts() -> None:
+    fine = (12).to_bytes(4, "big") + b"av1C\x81\0\x40\0"
+    for name, before in ((b"av01", 78), (b"stsd", 8), (b"stbl", 0), (b"moov", 0)):
+        fine = (8 + before + len(fine)).to_bytes(4, "big") + name + bytes(before) + fine
+    assert planes(bounds_avif_written() + fine) == PIXELS * 6
+
+
+def test_planes_and_alpha_are_part_of_the_estimate() -> None:
+    sizes = {}
+    for mode in ("RGB", "RGBA"):
+        picture = Image.effect_noise((64, 48), 90).convert(mode)
+        picture.putpixel((0, 0), (1, 2, 3) if mode == "RGB" else (1, 2, 3, 4))
+        file = BytesIO()
+        picture.save(file, "AVIF", subsampling="4:4:4", speed=10)
+        opened = open_file(file.getvalue(), max_pixels=PIXELS)
+        sizes[mode] = opened.memory - len(file.getvalue())
+    assert sizes == {"RGB": PIXELS * (2 * 3 + 1 + 3), "RGBA": PIXELS * (2 * 4 + 1 + 3 + 1)}
+
+
+def info(format_: ImageFormat, mode: str, side: int = 1000) -> ImageInfo:
+    return ImageInfo(format_, side, side, 1, 1, mode, fast_jpeg=False)
+
+
+@pytest.mark.parametrize(
+    "format_", [ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.BMP, ImageFormat.TIFF]
+)
+def test_these_formats_take_at_least_pillows_image_and_its_pixels(format_: ImageFormat) -> None:
+    for mode, channels in (("RGB", 3), ("RGBA", 4)):
+        assert decode_memory(info(format_, mode), 500) >= 500 + 1_000_000 * (4 + channels)
+
+
+def test_a_plain_jpeg_takes_its_file_and_its_pixels_only() -> None:
+    assert decode_memory(info(ImageFormat.JPEG, "RGB"), 500, plain_jpeg=True) == 3_000_500
+
+
+def test_a_plain_jpeg_that_is_turned_takes_its_pixels_twice() -> None:
+    turned = replace(info(ImageFormat.JPEG, "RGB"), orientation=6)
+    assert decode_memory(turned, 500, plain_jpeg=True) == 6_000_500
+
+
+@pytest.mark.parametrize(
+    ("chroma", "progressive", "bytes_per_pixel"),
+    [("4:2:0", True, 3), ("4:2:2", True, 4), ("4:4:4", True, 6), ("4:4:4", False, 0)],
+)
+def test_a_jpeg_of_several_scans_takes_its_coefficients_beside_its_pixels(
+    chroma: str, progressive: bool, bytes_per_pixel: int
+) -> None:
+    file = BytesIO()
+    Image.new("RGB", (640, 480)).save(file, "JPEG", subsampling=chroma, progressive=progressive)
+    data = file.getvalue()
+    opened = open_file(data, max_pixels=640 * 480)
+    expected = decode_memory(opened.info, len(data), coefficients=bytes_per_pixel)
+    assert opened.memory == expected
+    assert expected >= len(data) + 640 * 480 * (bytes_per_pixel + 3)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("format_", [ImageFormat.PNG, ImageFormat.BMP, ImageFormat.TIFF])
+def test_a_column_takes_eight_bytes_more_for_almost_each_row(
+    format_: ImageFormat, orientation: int
+) -> None:
+    row = ImageInfo(format_, 16_000_000, 1, 1, 1, "RGB", fast_jpeg=False)
+    sides = (16_000_000, 1) if orientation >= 5 else (1, 16_000_000)
+    column = ImageInfo(format_, *sides, orientation, 1, "RGB", fast_jpeg=False)
+    assert decode_memory(column, 0) - decode_memory(row, 0) >= 7 * 16_000_000
+
+
+def test_an_image_whose_decoding_needs_more_than_is_allowed_is_refused_with_both_numbers() -> None:
+    large = info(ImageFormat.AVIF, "RGB", 7000)
+    needed = decode_memory(large, 0)
+    check_decode_memory(large, needed, needed)
+    with pytest.raises(TooManyPixels, match=r"443 MiB.*320 allowed"):
+        check_decode_memory(large, needed, 320 << 20)
+
+
+@pytest.mark.parametrize("format_", list(ImageFormat))
+def test_24_megapixels_are_decoded_by_default_and_22_of_webp(format_: ImageFormat) -> None:
+    width = 5400 if format_ is ImageFormat.WEBP else 6000
+    photo = ImageInfo(format_, width, 4000, 1, 1, "RGB", fast_jpeg=False)
+    needed = decode_memory(photo, 3_000_000)
+    check_decode_memory(photo, needed, Settings().decode_memory)
+    assert needed <= 270_000_000
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("L", 7), ("RGB", (1, 2, 3))])
+def test_a_transparent_colour_counts_as_alpha(mode: str, colour: object) -> None:
+    sizes = []
+    for options in ({}, {"transparency": colour}):
+        file = BytesIO()
+        Image.new(mode, (40, 30)).save(file, "PNG", **options)
+        opened = open_file(file.getvalue(), max_pixels=40 * 30)
+        assert opened.info.most_channels == opened.decode().image.channels
+        sizes.append(decode_memory(opened.info, 0))
+    assert sizes[0] < sizes[1]

@@ -1,10 +1,13 @@
-"""What `codec.decode` makes of files: Pillow's pixels, upright, in one of three shapes."""
+"""What `codec.decode` makes of files: Pillow's pixels, upright, whole, in one of three shapes."""
 
 import io
 import struct
+import time
 import warnings
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,23 @@ from PIL import Image as PillowImage
 from PIL import ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from models.codec import Decoded, ImageFormat, decode, open_file, pixels_of, probe
+from models import codec
+from models.codec import (
+    ENCODABLE,
+    Decoded,
+    ImageFormat,
+    decode,
+    open_file,
+    open_plain,
+    pixels_of,
+    probe,
+    stripes,
+)
+from models.codec.rows import Box, boxes
 from models.domain.errors import ServiceError, Undecodable
-from models.domain.image import Pixels
-from tests.pictures import as_image
+from models.domain.image import Image, Pixels
+from tests import hostile
+from tests.pictures import as_image, drawing, encoded
 from tests.shared import ODD, PHOTOS
 
 LIMIT = 50_000_000
@@ -431,3 +447,243 @@ def test_pixels_are_the_same_and_writable_unless_they_are_only_read(
     pixels = pixels_of(open_file(data, max_pixels=1000).decode().image).pixels
     assert np.array_equal(pixels_of(only_read).pixels, pixels)
     pixels[:] = 0
+
+
+FORMATS = [each for each in ImageFormat if each is not ImageFormat.AVIF or each in ENCODABLE]
+OPTIONS: dict[str, dict[str, object]] = {
+    "jpeg": {"progressive": True},
+    "tiff": {"compression": "tiff_lzw"},
+    "gif": {"interlace": 1},
+    "webp": {"lossless": True},
+}
+SLOWEST = 1.0
+"""CPU seconds of one; none took 0.02 where this was written."""
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_truncation_gives_an_image_or_an_error(format_: ImageFormat) -> None:
+    data = hostile.small(format_.name, (24, 17), **OPTIONS.get(format_.value, {}))
+    slowest, images, statuses = 0.0, 0, set()
+    for length in range(len(data)):
+        start = time.thread_time()
+        try:
+            found = codec.decode(data[:length], max_pixels=1_000_000)
+        except ServiceError as error:
+            statuses.add(error.status)
+        else:
+            images += 1
+            assert as_image(found.image).pixels.shape[:2] == (17, 24), length
+        slowest = max(slowest, time.thread_time() - start)
+    assert statuses == {415, 422}
+    assert slowest < SLOWEST
+    assert images < len(data)
+    assert as_image(codec.decode(data, max_pixels=1_000_000).image).pixels.shape[:2] == (17, 24)
+
+
+EOI = b"\xff\xd9"
+WHOLE_PIXELS_LIMIT = 1_000_000
+KINDS: dict[str, dict[str, Any]] = {
+    "baseline": {},
+    "progressive": {"progressive": True},
+    "restart rows": {"restart_marker_rows": 1},
+    "restart blocks": {"restart_marker_blocks": 3},
+}
+
+
+def pixels(data: bytes) -> Pixels:
+    return as_image(decode(data, max_pixels=WHOLE_PIXELS_LIMIT).image).pixels
+
+
+def jpeg(mode: str, kind: str) -> bytes:
+    return encoded(drawing(160, 120, mode=mode), "JPEG", quality=90, **KINDS[kind])
+
+
+ENDINGS: dict[str, Callable[[bytes], bytes]] = {
+    "no EOI": lambda data: data[:-2],
+    "bytes in place of EOI": lambda data: data[:-2] + b"\0\0\1\xa1SEFH" * 8,
+    "bytes before EOI": lambda data: data[:-2] + b"\0abc" * 5 + EOI,
+    "a marker in place of EOI": lambda data: data[:-2] + b"\xff\x10trailer",
+    "restart markers in place of EOI": lambda data: data[:-2] + b"a\xff\xd3b\xff\xd0c",
+    "a second JPEG in place of EOI": lambda data: data[:-2] + data,
+    "a table in place of EOI": lambda data: data[:-2] + b"\xff\xc4\0\x05abc" + EOI,
+    "bytes behind EOI": lambda data: data + b"trailer",
+}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_jpegs_with_all_their_pixels_are_read(mode: str, kind: str) -> None:
+    data = jpeg(mode, kind)
+    expected = pixels(data)
+    for name, ending in ENDINGS.items():
+        assert np.array_equal(pixels(ending(data)), expected), name
+        assert (
+            open_file(ending(data), max_pixels=WHOLE_PIXELS_LIMIT).describe(colour=True).colour
+        ), name
+
+
+@pytest.mark.parametrize("closed", [EOI, b"", EOI + b"trailer"], ids=["EOI", "open", "trailer"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_jpegs_with_missing_pixels_are_refused(mode: str, kind: str, closed: bytes) -> None:
+    data = jpeg(mode, kind)
+    start = data.index(b"\xff\xda") + 20
+    for end in (start, *np.linspace(start, len(data) - 8, 7).astype(int), len(data) - 4):
+        cut = data[:end].removesuffix(b"\xff") + closed
+        with pytest.raises(Undecodable, match="truncated"):
+            pixels(cut)
+        with pytest.raises(Undecodable, match="truncated"):
+            open_file(cut, max_pixels=WHOLE_PIXELS_LIMIT).describe(colour=True)
+        if plain := open_plain(cut, max_pixels=WHOLE_PIXELS_LIMIT):
+            with pytest.raises(Undecodable, match="truncated"):
+                plain.decode_plain()
+
+
+def test_a_progressive_jpeg_without_its_last_scans_is_refused() -> None:
+    data = jpeg("RGB", "progressive")
+    scans = [at for at in range(len(data)) if data.startswith(b"\xff\xda", at)]
+    assert len(scans) > 3
+    for at in scans[1:]:
+        end = data.rfind(b"\xff\xc4", scans[0], at)
+        with pytest.raises(Undecodable, match="truncated"):
+            pixels(data[:end] + EOI)
+
+
+WIDTH, HEIGHT = 37, 23
+
+
+def written(format_: str, mode: str, **options: object) -> bytes:
+    picture = drawing(WIDTH, HEIGHT)
+    if mode == "F":
+        picture = PillowImage.fromarray(np.asarray(picture.convert("L"), np.float32) / 300)
+    elif mode == "I;16":
+        picture = PillowImage.fromarray(np.asarray(picture.convert("L"), np.uint16) * 257)
+    elif mode in ("RGBA", "LA"):
+        picture = picture.convert(mode)
+        picture.putalpha(drawing(WIDTH, HEIGHT).convert("L"))
+    else:
+        picture = picture.convert(mode)
+    file = BytesIO()
+    picture.save(file, format_, **options)
+    return file.getvalue()
+
+
+def oriented(orientation: int, format_: str) -> bytes:
+    exif = PillowImage.Exif()
+    exif[0x0112] = orientation
+    return written(format_, "RGB", exif=exif.tobytes())
+
+
+def stripes_decoded(data: bytes, into: stripes.NewPixels | None = None) -> Pixels:
+    opened = codec.open_file(data, max_pixels=10_000)
+    image = (opened.decode(new_pixels=into) if into else opened.decode()).image
+    assert isinstance(image, Image)
+    return image.pixels
+
+
+FILES = {
+    **{
+        f"png {mode}": written("PNG", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+    },
+    "png transparent colour": written("PNG", "RGB", transparency=(255, 255, 255)),
+    "png palette with alpha": written("PNG", "P", transparency=bytes(range(256))),
+    **{f"tiff {mode}": written("TIFF", mode) for mode in ("F", "CMYK", "RGBA")},
+    "webp": written("WEBP", "RGB"),
+    "webp alpha": written("WEBP", "RGBA"),
+    "avif": written("AVIF", "RGB"),
+    "avif alpha": written("AVIF", "RGBA"),
+    "gif": written("GIF", "P"),
+    "bmp": written("BMP", "RGB"),
+    "jpeg cmyk": written("JPEG", "CMYK"),
+    **{f"png orientation {n}": oriented(n, "PNG") for n in range(1, 9)},
+    **{f"jpeg orientation {n}": oriented(n, "JPEG") for n in range(1, 9)},
+    "tiff orientation": oriented(6, "TIFF"),
+}
+
+
+@pytest.mark.parametrize("stripe", [5 * WIDTH, 10])
+@pytest.mark.parametrize("name", FILES)
+def test_stripes_give_the_same_pixels_as_the_whole(
+    name: str, stripe: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = stripes_decoded(FILES[name])
+    monkeypatch.setattr(stripes, "STRIPE", stripe)
+    in_stripes = stripes_decoded(FILES[name])
+    assert in_stripes.shape == whole.shape
+    assert np.array_equal(in_stripes, whole)
+
+
+@pytest.mark.parametrize("name", ["png RGB", "png orientation 6", "webp", "avif", "tiff CMYK"])
+def test_a_large_image_is_written_into_the_array_it_was_given(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stripes, "STRIPE", 5 * WIDTH)
+    given: list[Pixels] = []
+
+    def new(shape: tuple[int, int, int]) -> Pixels:
+        given.append(np.empty(shape, np.uint8))
+        return given[-1]
+
+    assert stripes_decoded(FILES[name], new) is given[-1]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_jpeg_is_decoded_or_turned_into_the_array_it_was_given(orientation: int) -> None:
+    given: list[Pixels] = []
+
+    def new(shape: tuple[int, int, int]) -> Pixels:
+        given.append(np.empty(shape, np.uint8))
+        return given[-1]
+
+    assert stripes_decoded(oriented(orientation, "JPEG"), new) is given[-1]
+
+
+def test_the_array_of_a_failed_attempt_is_let_go_before_pillow_decodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_arguments: object, **_options: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(simplejpeg, "decode_jpeg", refused)
+    asked: list[tuple[int, int, int]] = []
+
+    def new(shape: tuple[int, int, int]) -> Pixels:
+        asked.append(shape)
+        return np.empty(shape, np.uint8)
+
+    stripes_decoded(oriented(1, "JPEG"), new)
+    assert asked[:2] == [(HEIGHT, WIDTH, 3), (1, 1, 1)]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 5), (50, 1), (1, 50), (13, 13)])
+@pytest.mark.parametrize("most", [1, 4, 13, 20, 1000])
+def test_every_pixel_is_in_one_box_and_pixels_keep_their_order(
+    size: tuple[int, int], most: int
+) -> None:
+    width, height = size
+    pixels = np.arange(width * height).reshape(height, width)
+    parts = [
+        pixels[top:bottom, left:right].ravel()
+        for left, top, right, bottom in boxes(width, height, most)
+    ]
+    assert max(map(len, parts)) <= most
+    assert np.array_equal(np.concatenate(parts), pixels.ravel())
+
+
+def test_rows_are_kept_together_where_several_fit() -> None:
+    assert list(boxes(10, 5, 25)) == [Box(0, 0, 10, 2), Box(0, 2, 10, 4), Box(0, 4, 10, 5)]
+    assert list(boxes(10, 2, 8))[:2] == [Box(0, 0, 8, 1), Box(8, 0, 10, 1)]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 5), (50, 1), (1, 50), (13, 13)])
+@pytest.mark.parametrize("most", [1, 9, 20, 1000])
+def test_with_a_cell_boxes_consist_of_whole_squares(size: tuple[int, int], most: int) -> None:
+    width, height = size
+    covered = np.zeros((height, width), int)
+    for left, top, right, bottom in boxes(width, height, most, 3):
+        assert left % 3 == top % 3 == 0
+        assert right % 3 == 0 or right == width
+        assert bottom % 3 == 0 or bottom == height
+        assert (right - left) * (bottom - top) <= max(most, 9)
+        covered[top:bottom, left:right] += 1
+    assert (covered == 1).all()

@@ -1,16 +1,46 @@
-"""What `codec.encode` writes, what `codec.flatten` composes, and what both refuse."""
+"""Encoding: options, bytes, pixels, costs and memory."""
 
+import asyncio
+import hashlib
+import json
+import time
+import zlib
+from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import PIL
 import pytest
+import simplejpeg
 from PIL import Image as PillowImage
 from PIL.JpegImagePlugin import JpegImageFile
 
-from models.codec import ENCODABLE, Encoding, ImageFormat, decode, encode, flatten, probe
-from models.domain.errors import InvalidParameter, Unprocessable
+from app.decoders import DecoderLimits, DecoderPool
+from models import codec
+from models.codec import (
+    ENCODABLE,
+    OUTPUT_FORMATS,
+    Chroma,
+    Encoding,
+    ImageFormat,
+    check_encode_cost,
+    check_encode_memory,
+    decode,
+    encode,
+    encode_memory,
+    flatten,
+    probe,
+)
+from models.codec.costs import encode_cost
+from models.codec.encoder import STRIPE
+from models.domain.errors import InvalidParameter, ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image, Pixels
+from models.settings import Settings
+from tests import hostile
 from tests.pictures import as_image
+from tests.shared import SHARED
 
 LIMIT = 50_000_000
 LOSSY = (ImageFormat.JPEG, ImageFormat.WEBP, ImageFormat.AVIF)
@@ -189,3 +219,453 @@ def test_an_avif_is_the_file_that_pillow_makes_of_its_own_image(channels: int) -
     chroma = {} if channels == 1 else {"subsampling": "4:2:0"}
     shown.save(file, "AVIF", quality=75, speed=9, max_threads=1, **chroma)
     assert encode(Image(pixels), ImageFormat.AVIF) == file.getvalue()
+
+
+BASELINE, PROGRESSIVE = 0xC0, 0xC2
+FACTORS: dict[Chroma, int] = {"420": 0x22, "422": 0x21, "444": 0x11}
+TINY = Image(np.zeros((1, 1, 3), np.uint8))
+
+
+def picture(channels: int, height: int = 61, width: int = 83) -> Image:
+    """Return slopes with grain; an alpha plane has clear, half clear and opaque pixels."""
+    random = np.random.default_rng(channels)
+    y, x = np.mgrid[0:height, 0:width]
+    planes = np.stack([x * 3, y * 4, (x + y) * 2, x * 3][:channels], axis=-1)
+    pixels = (planes + random.integers(0, 12, planes.shape)).clip(0, 255).astype(np.uint8)
+    if channels == 4:
+        pixels[..., 3] = random.choice(np.array([0, 128, 255], np.uint8), (height, width))
+    return Image(pixels)
+
+
+def pixels_of(data: bytes) -> Pixels:
+    image = decode(data, max_pixels=LIMIT).image
+    assert isinstance(image, Image)
+    return image.pixels
+
+
+def frame(jpeg: bytes) -> tuple[int, list[int]]:
+    """Return the SOF marker, and the sampling factors of each component."""
+    at = 2
+    while True:
+        marker, length = jpeg[at + 1], int.from_bytes(jpeg[at + 2 : at + 4], "big")
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            n = jpeg[at + 9]
+            return marker, [jpeg[at + 11 + 3 * component] for component in range(n)]
+        at += 2 + length
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("chroma", FACTORS)
+def test_a_jpeg_has_the_frame_and_the_sampling_factors_asked_for(
+    chroma: Chroma, progressive: bool
+) -> None:
+    asked = Encoding(chroma=chroma, progressive=progressive)
+    marker, factors = frame(encode(picture(3), ImageFormat.JPEG, asked))
+    assert marker == (PROGRESSIVE if progressive else BASELINE)
+    assert factors == [FACTORS[chroma], 0x11, 0x11]
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("chroma", [None, *FACTORS])
+def test_a_grey_jpeg_has_one_plane_whatever_its_chroma_is_to_be(
+    chroma: Chroma | None, progressive: bool
+) -> None:
+    asked = Encoding(chroma=chroma, progressive=progressive)
+    assert frame(encode(picture(1), ImageFormat.JPEG, asked))[1] == [0x11]
+
+
+@pytest.mark.parametrize("quality", [96, 100])  # TurboJPEG takes a faster DCT below
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("chroma", FACTORS)
+def test_a_progressive_jpeg_has_the_pixels_of_the_baseline_one(
+    chroma: Chroma, channels: int, quality: int
+) -> None:
+    baseline, progressive = (
+        encode(picture(channels), ImageFormat.JPEG, Encoding(quality, again, chroma))
+        for again in (False, True)
+    )
+    np.testing.assert_array_equal(pixels_of(baseline), pixels_of(progressive))
+
+
+@pytest.mark.parametrize("quality", [94, 100])
+def test_a_progressive_jpeg_of_noise_is_written_whole(quality: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)
+    asked = Encoding(quality, progressive=True, chroma="444")
+    data = encode(Image(noise), ImageFormat.JPEG, asked)
+    assert frame(data)[0] == PROGRESSIVE
+    assert len(data) > 300 * 400
+    file = BytesIO()
+    PillowImage.fromarray(noise).save(file, "JPEG", quality=quality, subsampling="4:4:4")
+    np.testing.assert_array_equal(pixels_of(data), pixels_of(file.getvalue()))
+
+
+def test_a_jpeg_that_simplejpeg_can_write_has_its_bytes() -> None:
+    pixels = picture(3).pixels
+    for chroma in FACTORS:
+        data = encode(Image(pixels), ImageFormat.JPEG, Encoding(77, chroma=chroma))
+        assert data == simplejpeg.encode_jpeg(pixels, 77, "RGB", chroma)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_lossless_webp_gives_every_pixel_back_clear_ones_too(channels: int) -> None:
+    image = picture(channels)
+    data = encode(image, ImageFormat.WEBP, Encoding(lossless=True))
+    assert b"VP8L" in data[:64]
+    expected = np.repeat(image.pixels, 3, axis=2) if channels == 1 else image.pixels
+    np.testing.assert_array_equal(pixels_of(data), expected)
+
+
+def test_quality_means_nothing_to_a_lossless_webp() -> None:
+    lossless = [Encoding(quality, lossless=True) for quality in (None, 1, 100)]
+    assert len({encode(picture(3), ImageFormat.WEBP, asked) for asked in lossless}) == 1
+
+
+def deflated(png: bytes) -> bytes:
+    """Return the zlib stream of a PNG, joined from all its IDAT chunks."""
+    found, at = b"", 8
+    while at < len(png):
+        length = int.from_bytes(png[at : at + 4], "big")
+        if png[at + 4 : at + 8] == b"IDAT":
+            found += png[at + 8 : at + 8 + length]
+        at += 12 + length
+    return found
+
+
+@pytest.mark.parametrize("level", [None, *range(10)])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_png_of_any_level_gives_every_pixel_back(channels: int, level: int | None) -> None:
+    image = picture(channels)
+    data = encode(image, ImageFormat.PNG, Encoding(png_level=level))
+    np.testing.assert_array_equal(pixels_of(data), image.pixels)
+    assert len(zlib.decompress(deflated(data))) == image.height * (1 + image.width * channels)
+
+
+def test_png_levels_go_from_stored_to_smallest() -> None:
+    stored, fast, small = (
+        len(encode(picture(3, 200, 300), ImageFormat.PNG, Encoding(png_level=level)))
+        for level in (0, 1, 9)
+    )
+    assert stored > 200 * 300 * 3 > fast > small
+
+
+@pytest.mark.parametrize("chroma", FACTORS)
+def test_an_avif_has_the_chroma_asked_for(chroma: Chroma) -> None:
+    data = encode(picture(3), ImageFormat.AVIF, Encoding(chroma=chroma))
+    at = data.index(b"av1C") + 4
+    bits = data[at + 2]  # AV1CodecConfigurationRecord: … monochrome, subsampling x, y, position
+    assert (bits >> 3 & 1, bits >> 2 & 1) == {"420": (1, 1), "422": (1, 0), "444": (0, 0)}[chroma]
+
+
+def test_a_slower_avif_is_another_file_of_the_same_picture() -> None:
+    fast, slow = (
+        encode(picture(3), ImageFormat.AVIF, Encoding(avif_speed=speed)) for speed in (10, 5)
+    )
+    assert fast != slow
+    assert np.abs(pixels_of(fast).astype(int) - pixels_of(slow)).mean() < 4
+
+
+ONLY: dict[str, tuple[Any, list[ImageFormat]]] = {
+    "progressive": (True, [ImageFormat.JPEG]),
+    "chroma": ("444", [ImageFormat.JPEG, ImageFormat.AVIF]),
+    "lossless": (True, [ImageFormat.WEBP]),
+    "png_level": (0, [ImageFormat.PNG]),
+    "avif_speed": (0, [ImageFormat.AVIF]),
+}
+
+
+@pytest.mark.parametrize("format", ["jpeg", "png", "webp", "avif"])
+@pytest.mark.parametrize("name", ONLY)
+def test_an_option_of_another_format_is_refused_with_its_path_and_value(
+    name: str, format: str
+) -> None:
+    (given, having), chosen = ONLY[name], ImageFormat(format)
+    asked = Encoding(**{name: given})
+    if chosen in having:
+        asked.check(chosen)
+        assert encode(TINY, chosen, asked)
+        return
+    with pytest.raises(InvalidParameter, match=f"^{name}: an option of .*{having[0].name}") as no:
+        asked.check(chosen)
+    assert [(e.path, e.given) for e in no.value.errors] == [(name, given)]
+    assert f"to be {chosen.name}" in no.value.detail
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    everything: dict[str, Any] = {name: given for name, (given, _) in ONLY.items()}
+    with pytest.raises(InvalidParameter) as no:
+        Encoding(**everything).check(ImageFormat.PNG)
+    paths = [e.path for e in no.value.errors]
+    assert paths == ["progressive", "chroma", "lossless", "avif_speed"]
+
+
+def test_an_option_that_is_off_fits_every_format() -> None:
+    for format in (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP):
+        Encoding(progressive=False, lossless=False).check(format)
+
+
+def test_pillow_reads_what_was_written() -> None:
+    data = encode(picture(3), ImageFormat.JPEG, Encoding(progressive=True))
+    assert PillowImage.open(BytesIO(data)).info["progressive"] == 1
+
+
+@pytest.mark.parametrize("format_", [ImageFormat.AVIF, ImageFormat.PNG])
+def test_smaller_files_take_longer(format_: ImageFormat) -> None:
+    name, values = (
+        ("avif_speed", range(11)) if format_ == "avif" else ("png_level", range(9, -1, -1))
+    )
+    options: list[dict[str, Any]] = [{name: each} for each in values]
+    costs = [encode_cost(10**6, format_, Encoding(**each)) for each in options]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_what_would_take_too_long_is_refused_with_what_to_do() -> None:
+    with pytest.raises(Unprocessable) as error:
+        check_encode_cost(50_000_000, ImageFormat.AVIF, Encoding(avif_speed=0), 60.0)
+    assert "50,000,000 pixels" in error.value.detail
+    assert "2,150 s" in error.value.detail
+    assert "a higher avif_speed" in error.value.detail
+
+
+def test_the_largest_image_is_encoded_where_nothing_is_asked() -> None:
+    for format_ in (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF):
+        assert check_encode_cost(50_000_000, format_, Encoding(), 60.0) < 5
+
+
+SQUARE = 1000, 1000
+LARGE = 4000, 6000
+MOST = Settings().encode_memory
+
+
+@pytest.mark.parametrize(
+    ("format_", "less", "more"),
+    [
+        (ImageFormat.AVIF, Encoding(), Encoding(chroma="444")),
+        (ImageFormat.WEBP, Encoding(), Encoding(quality=100)),
+        (ImageFormat.WEBP, Encoding(quality=100), Encoding(lossless=True)),
+        (ImageFormat.JPEG, Encoding(), Encoding(quality=100)),
+        (ImageFormat.JPEG, Encoding(), Encoding(chroma="444")),
+        (ImageFormat.JPEG, Encoding(), Encoding(progressive=True)),
+    ],
+)
+def test_what_encoders_do_more_takes_more(
+    format_: ImageFormat, less: Encoding, more: Encoding
+) -> None:
+    assert encode_memory((*SQUARE, 3), format_, less) < encode_memory((*SQUARE, 3), format_, more)
+
+
+@pytest.mark.parametrize("format_", OUTPUT_FORMATS)
+def test_alpha_takes_more(format_: ImageFormat) -> None:
+    opaque, alpha = (encode_memory((*SQUARE, n), format_, Encoding()) for n in (3, 4))
+    assert opaque < alpha
+
+
+def test_a_png_of_one_row_takes_rows_for_each_way_to_filter_it() -> None:
+    square = encode_memory((*SQUARE, 4), ImageFormat.PNG, Encoding())
+    row = encode_memory((1, 1_000_000, 4), ImageFormat.PNG, Encoding())
+    assert row >= square + 20 * 1_000_000
+
+
+@pytest.mark.parametrize("format_", OUTPUT_FORMATS)
+def test_24_megapixels_of_colour_are_encoded_in_every_format_by_default(
+    format_: ImageFormat,
+) -> None:
+    for channels in (1, 3):
+        check_encode_memory((*LARGE, channels), format_, Encoding(), MOST)
+
+
+@pytest.mark.parametrize(
+    "format_", [each for each in OUTPUT_FORMATS if each is not ImageFormat.WEBP]
+)
+def test_24_megapixels_with_alpha_are_encoded_by_default_in_other_formats_than_webp(
+    format_: ImageFormat,
+) -> None:
+    check_encode_memory((*LARGE, 4), format_, Encoding(), MOST)
+
+
+@pytest.mark.parametrize(
+    ("format_", "encoding"),
+    [
+        (ImageFormat.JPEG, Encoding(quality=100, chroma="444")),
+        (ImageFormat.JPEG, Encoding(progressive=True)),
+        (ImageFormat.AVIF, Encoding(quality=100)),
+        (ImageFormat.AVIF, Encoding(chroma="444")),
+    ],
+)
+def test_24_megapixels_of_colour_are_encoded_with_these_options_too(
+    format_: ImageFormat, encoding: Encoding
+) -> None:
+    check_encode_memory((*LARGE, 3), format_, encoding, MOST)
+
+
+@pytest.mark.parametrize(
+    ("channels", "encoding", "name"),
+    [(3, Encoding(lossless=True), "lossless WEBP"), (4, Encoding(), "WEBP with alpha")],
+)
+def test_24_megapixels_of_other_webps_are_refused_with_what_to_ask_for(
+    channels: int, encoding: Encoding, name: str
+) -> None:
+    with pytest.raises(Unprocessable) as refused:
+        check_encode_memory((*LARGE, channels), ImageFormat.WEBP, encoding, MOST)
+    text = str(refused.value)
+    assert f"6000 × 4000 pixels as {name} takes about" in text
+    assert "more than the 286 allowed" in text
+    assert "ask for jpeg or png or " in text
+    assert text.endswith("fewer pixels")
+
+
+@pytest.mark.parametrize(
+    ("format_", "encoding", "colour", "alpha"),
+    [
+        (ImageFormat.JPEG, Encoding(), 56, 47),
+        (ImageFormat.JPEG, Encoding(quality=100), 38, 34),
+        (ImageFormat.JPEG, Encoding(chroma="444"), 39, 34),
+        (ImageFormat.JPEG, Encoding(quality=100, chroma="444"), 24, 22),
+        (ImageFormat.JPEG, Encoding(progressive=True), 24, 24),
+        (ImageFormat.JPEG, Encoding(progressive=True, quality=100), 20, 20),
+        (ImageFormat.JPEG, Encoding(progressive=True, chroma="444"), 17, 17),
+        (ImageFormat.JPEG, Encoding(progressive=True, quality=100, chroma="444"), 13, 13),
+        (ImageFormat.PNG, Encoding(), 37, 33),
+        (ImageFormat.WEBP, Encoding(quality=98), 24, 7),
+        (ImageFormat.WEBP, Encoding(quality=100), 18, 7),
+        (ImageFormat.WEBP, Encoding(lossless=True), 10, 10),
+        (ImageFormat.AVIF, Encoding(), 42, 29),
+        (ImageFormat.AVIF, Encoding(quality=100), 29, 18),
+        (ImageFormat.AVIF, Encoding(chroma="444"), 33, 24),
+        (ImageFormat.AVIF, Encoding(quality=100, chroma="444"), 17, 13),
+    ],
+)
+def test_the_megapixels_of_each_format_are_those_of_the_page(
+    format_: ImageFormat, encoding: Encoding, colour: int, alpha: int
+) -> None:
+    for channels, megapixels in ((3, colour), (4, alpha)):
+        check_encode_memory((1000, 1000 * megapixels, channels), format_, encoding, MOST)
+        with pytest.raises(Unprocessable):
+            check_encode_memory((1000, 1000 * (megapixels + 1), channels), format_, encoding, MOST)
+
+
+def test_an_avif_with_an_odd_side_has_full_chroma_and_takes_more() -> None:
+    even, odd = (
+        encode_memory((4000, width, 3), ImageFormat.AVIF, Encoding()) for width in (6000, 5999)
+    )
+    assert odd > even
+
+
+def test_pixels_that_are_kept_for_other_answers_count() -> None:
+    kept = 4 * 24_000_000
+    check_encode_memory((*LARGE, 4), ImageFormat.PNG, Encoding(), MOST)
+    with pytest.raises(Unprocessable, match="91 of them for other answers to this image"):
+        check_encode_memory((*LARGE, 4), ImageFormat.PNG, Encoding(), MOST, beside=kept)
+
+
+def test_a_refusal_names_no_format_whose_sides_are_too_short() -> None:
+    with pytest.raises(Unprocessable, match=r"allowed; ask for fewer pixels$"):
+        check_encode_memory((1, 30_000_000, 4), ImageFormat.PNG, Encoding(), MOST)
+
+
+BACKGROUND = (12, 200, 77)
+
+
+def noise(height: int, width: int) -> Image:
+    rng = np.random.default_rng(height)
+    return Image(rng.integers(0, 256, (height, width, 4), np.uint8))
+
+
+def whole(image: Image, background: tuple[int, int, int]) -> Pixels:
+    stored = PillowImage.fromarray(image.pixels)
+    behind = PillowImage.new("RGBA", stored.size, (*background, 255))
+    behind.alpha_composite(stored)
+    return np.asarray(behind.convert("RGB"))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (23, 37), (7, 11)])
+@pytest.mark.parametrize("stripe", [1, 11, 64, STRIPE])
+def test_stripes_give_the_bytes_of_the_whole(
+    size: tuple[int, int], stripe: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.codec.encoder.STRIPE", stripe)
+    image = noise(*size)
+    assert np.array_equal(flatten(image, BACKGROUND).pixels, whole(image, BACKGROUND))
+
+
+@pytest.mark.parametrize("size", [(1, 2 * STRIPE + 5), (2 * STRIPE + 5, 1), (1500, 1500)])
+def test_pillow_gets_one_stripe_at_a_time_however_long_a_row_is(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures: list[int] = []
+    fromarray = PillowImage.fromarray
+
+    def noted(pixels: Pixels) -> PillowImage.Image:
+        pictures.append(pixels.shape[0] * pixels.shape[1])
+        return fromarray(pixels)
+
+    monkeypatch.setattr(PillowImage, "fromarray", noted)
+    image = Image(np.zeros((*size, 4), np.uint8))
+    assert (flatten(image).pixels == 255).all()
+    assert max(pictures) <= STRIPE
+    assert sum(pictures) == image.n_pixels
+
+
+def test_a_jpeg_gives_back_the_pixels_that_are_flattened() -> None:
+    taken: list[int] = []
+    image = noise(1200, 1200)
+    encode(image, ImageFormat.JPEG, Encoding(), taken=lambda pixels: taken.append(len(pixels)))
+    assert taken == [STRIPE, image.n_pixels - STRIPE]
+
+
+def test_exif_of_many_numbers_costs_little() -> None:
+    data = hostile.exif_rationals(2_000_000)
+    started = time.thread_time()
+    with suppress(Undecodable):
+        codec.probe(data, max_pixels=1_000_000)
+    assert time.thread_time() - started < 5
+
+
+RECORDED = json.loads((Path(__file__).parent / "codec_answers.json").read_text())
+
+
+def answer(found: codec.Decoded) -> str:
+    assert isinstance(found.image, Image)
+    pixels = hashlib.sha256(found.image.pixels.tobytes()).hexdigest()[:24]
+    exif = hashlib.sha256(found.exif or b"").hexdigest()[:12]
+    facts = [[*found.image.pixels.shape], pixels, str(found.info), found.copyright, exif]
+    return "ok " + hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def files() -> dict[str, bytes]:
+    if PIL.__version__ != RECORDED["pillow"]:
+        pytest.skip(f"the answers were recorded with Pillow {RECORDED['pillow']}")
+    found = {name: SHARED / name for name in RECORDED["answers"] if (SHARED / name).is_file()}
+    if not found:
+        pytest.skip("the files of ../shared/data are not here")
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def test_threads_answer_as_before() -> None:
+    for name, data in files().items():
+        try:
+            found = answer(codec.decode(data, max_pixels=LIMIT))
+        except ServiceError as error:
+            found = error.code
+        assert found == RECORDED["answers"][name], name
+
+
+def test_processes_answer_as_before() -> None:
+    async def all_answers(files: dict[str, bytes]) -> dict[str, str]:
+        pool, found = DecoderPool(DecoderLimits(2, LIMIT, 32 << 20, 10.0)), {}
+
+        async def one(name: str, data: bytes) -> None:
+            try:
+                decoded = await pool.decode(data, len(data))
+            except ServiceError as error:
+                found[name] = error.code
+            else:
+                assert isinstance(decoded, codec.Decoded)
+                found[name] = answer(decoded)
+
+        await asyncio.gather(*(one(name, data) for name, data in files.items()))
+        await pool.aclose()
+        return found
+
+    given = files()
+    found = asyncio.run(all_answers(given))
+    assert found == {name: RECORDED["answers"][name] for name in given}
