@@ -170,12 +170,6 @@ async def test_a_stopped_worker_is_a_replica_that_leaves() -> None:
         assert len(handle.alone) > MAX_LOSSES
 
 
-async def test_a_job_without_a_replica_ends_at_its_deadline() -> None:
-    async with served(losing(1000, asyncio.CancelledError)) as (backend, _handle):
-        with pytest.raises(DeadlineExceeded):
-            await backend.run(fake_job(1, deadline=Deadline.after(0.2, time.monotonic())))
-
-
 async def test_what_rays_queue_refuses_is_an_error_of_ours() -> None:
     handle_error: list[BaseException] = []
     async with served(lambda: handle_error[-1]) as (backend, _handle):

@@ -1,7 +1,6 @@
 """Published weights are downloaded once and verified whole; settings choose among them."""
 
 import hashlib
-import io
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -258,24 +257,6 @@ def test_the_state_of_a_file_is_known_by_its_size(
         (pinned, store.path(pinned), Status.ABSENT) for pinned in CATALOGUE.values()
     )
     assert len(CATALOGUE) == len(NETWORKS)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("stream", "drawn"), [(io.StringIO(), False), (Terminal(), True)])
-def test_a_bar_is_drawn_on_a_terminal(
-    store: WeightsStore,
-    published: PublishedWeights,
-    monkeypatch: pytest.MonkeyPatch,
-    stream: io.StringIO,
-    drawn: bool,
-) -> None:
-    monkeypatch.setattr("sys.stderr", stream)
-    store.fetch(published)
-    assert ("tiny.pth: 100%" in stream.getvalue()) is drawn
 
 
 def asked(weights: str, **others: object) -> Settings:

@@ -8,7 +8,6 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from app.connections.protocol import AT_ONCE, LINGER, LITTLE, MOST_AHEAD, READING, Phase
-from app.http.request import DEPARTURE
 from tests.connection import connected
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -327,30 +326,6 @@ async def test_requests_whose_bodies_come_together_go_on_in_turns() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(app.bodies) == 3 * AT_ONCE
-
-
-async def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None:
-    app = Reader()
-    line = connected(app)
-    await line.send(POST + b"Content-Length: 10\r\n\r\n")
-    line.protocol.connection_lost(None)
-    await line.wait(0)
-    assert app.disconnected == 1
-    assert all(not each for each in line.table._members)
-
-
-async def test_an_application_that_reads_nothing_is_told_that_its_client_has_left() -> None:
-    told = list[str]()
-
-    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
-        scope[DEPARTURE].watch(lambda: told.append("left"))
-        await asyncio.Event().wait()
-
-    line = connected(app)
-    await line.send(POST + b"Content-Length: 1\r\n\r\n1")
-    assert not told
-    line.protocol.connection_lost(None)
-    assert told == ["left"]
 
 
 async def test_a_connection_keeps_nothing_of_a_body_that_was_not_read() -> None:

@@ -6,11 +6,9 @@ import time
 import weakref
 from typing import Any, TypeVarTuple, cast
 
-import pytest
-
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
-from models.domain.errors import Undecodable, WorkerLost
+from models.domain.errors import Undecodable
 from models.domain.job import Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from tests.pictures import as_image
@@ -56,18 +54,6 @@ def test_a_job_goes_on_when_the_requests_of_its_server_are_given_up() -> None:
 
     asyncio.run(scenario())
     worker.stop()
-
-
-async def test_a_drain_that_takes_too_long_is_given_up() -> None:
-    gate = Gate()
-
-    backend = LocalBackend(started(FakeEngine(slots=1, on_collect=gate)), drain_timeout=0.0)
-    hung = asyncio.create_task(backend.run(fake_job()))
-    await asyncio.to_thread(gate.wait_reached)
-    await backend.aclose()
-    with pytest.raises(WorkerLost):
-        await hung
-    gate.open()
 
 
 async def test_a_failed_job_keeps_no_image_alive() -> None:

@@ -132,14 +132,6 @@ async def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -
         assert [number(c) for c in await asyncio.gather(*map(ours.run, map(fake_job, range(9))))]
 
 
-async def test_jobs_go_to_the_worker_with_the_fewest() -> None:
-    with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
-        ours = backend(one, other)
-        await wait_until(lambda: ours.load().device == "fake, fake")
-        await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
-        assert len(one.engine.seen) == len(other.engine.seen) == 20
-
-
 async def test_large_images_count_as_many_small_ones_and_so_does_the_work_of_others() -> None:
     work = OwnWork(2)
     with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
@@ -186,13 +178,6 @@ async def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> 
     with running_worker(ENGINE, LIMITS, address) as worker:
         assert number(await task) == 2
         assert worker.engine.seen == [2]
-
-
-async def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
-    with running_worker(ENGINE, LIMITS) as worker:
-        ours = backend(worker, arena=3 * PAGE)
-        answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(100)))
-        assert [number(each) for each in answers] == list(range(100))
 
 
 async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done() -> None:
@@ -310,18 +295,6 @@ async def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_spea
         assert worker.engine.seen == []
 
 
-async def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
-    address = new_address()
-    ours = backend(address)
-    with running_worker(ENGINE, LIMITS, address) as leaving:
-        assert number(await ours.run(fake_job(1))) == 1
-        await asyncio.to_thread(leaving.worker.stop)
-        task = asyncio.create_task(ours.run(fake_job(2)))
-        await wait_until(lambda: not ours.load().alive)
-    with running_worker(ENGINE, LIMITS, address):
-        assert number(await task) == 2
-
-
 async def test_a_worker_that_is_given_up_keeps_slots_that_its_threads_may_still_write_to() -> None:
     with ExitStack() as first:
         worker = first.enter_context(running_worker(ENGINE, LIMITS))
@@ -347,16 +320,6 @@ async def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() ->
     await ours.aclose()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in found] == [WorkerLost] * 3
-
-
-async def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
-    with running_worker(ENGINE, LIMITS) as worker:
-        ours = backend(worker)
-        worker.gate.shut()
-        held = asyncio.create_task(ours.run(fake_job(1)))
-        await wait_until(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
-        worker.gate.open()
-        await held
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")

@@ -98,15 +98,6 @@ def test_batches_are_formed_by_the_rules(
     assert [(now, numbers(each), each.reason) for now, each in found] == batches
 
 
-def test_the_moment_to_wake_is_when_the_first_delay_is_over() -> None:
-    b = batcher(delay=0.5)
-    assert b.pick(0.0) == Picked([], IDLE, [], None)
-    add(b, fake_job(key="late"), now=3.0)
-    add(b, fake_job(key="early"), now=2.9)
-    assert b.pick(3.0).wake_at == pytest.approx(3.4)
-    assert b.pick(3.4).reason is ReleaseReason.DELAY
-
-
 def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
     b = MicroBatcher(BatchLimits(4, 1000, alone=lambda _job: True))
     first, second = add(b, fake_job(1)), add(b, fake_job(2))
@@ -115,43 +106,6 @@ def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
     b.cancel(second)
     picked = b.pick(2.0)
     assert (picked.batch, picked.dropped, b.queued_jobs) == ([], [third], 0)
-
-
-def test_a_cancelled_job_takes_no_place_in_a_batch() -> None:
-    b = batcher(size=2)
-    tickets = [add(b, fake_job(number)) for number in range(3)]
-    b.cancel(tickets[1])
-    assert numbers(b.pick(0.0)) == [0, 2]
-
-
-def test_jobs_that_are_cancelled_or_drained_leave_the_counts_once() -> None:
-    b = batcher()
-    gone, picked = add(b, fake_job(n_pixels=7)), add(b, fake_job(n_pixels=5))
-    for _ in range(2):
-        b.cancel(gone)
-        assert (b.queued_jobs, b.queued_pixels) == (1, 5)
-    b.pick(0.0)
-    b.cancel(picked)
-    left = add(b, fake_job())
-    assert b.drain() == [left]
-    b.cancel(left)
-    assert (b.queued_jobs, b.queued_pixels) == (0, 0)
-
-
-def test_an_expired_job_is_dropped_and_takes_no_place() -> None:
-    b = batcher(size=2)
-    add(b, fake_job(0))
-    expired = add(b, fake_job(1, deadline=Deadline(5.0)))
-    add(b, fake_job(2))
-    picked = b.pick(5.0)
-    assert (numbers(picked), picked.dropped) == ([0, 2], [expired])
-
-
-def test_an_expired_head_is_dropped_although_nothing_is_ripe() -> None:
-    b = batcher(delay=9.0)
-    expired = add(b, fake_job(deadline=Deadline(5.0)))
-    picked = b.pick(5.0)
-    assert (picked.batch, picked.dropped, picked.wake_at) == ([], [expired], None)
 
 
 def test_empty_lanes_leave_nothing_behind() -> None:
@@ -163,19 +117,6 @@ def test_empty_lanes_leave_nothing_behind() -> None:
         add(b, fake_job(key=f"expired {number}", deadline=Deadline(0.0)))
         b.pick(0.0)
     assert b._lanes == {}
-
-
-def test_bulk_is_served_within_the_ageing_time_under_a_flood_of_interactive_jobs() -> None:
-    b = batcher(size=1, ageing=1.0)
-    bulk = add(b, fake_job(lane=Lane.BULK), now=0.0)
-    served_at = None
-    for step in range(100):
-        now = step * 0.1
-        add(b, fake_job(key="flood"), now)
-        if bulk in b.pick(now).batch:
-            served_at = now
-            break
-    assert served_at == pytest.approx(1.0)
 
 
 class CountedTicket(Ticket):
@@ -205,14 +146,6 @@ def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
         assert len(b.pick(now).batch) == 1
     assert b.queued_jobs == 0
     assert CountedTicket.looks <= 200 * (per_pick + 3)
-
-
-def test_limits_that_change_hold_for_jobs_that_wait_already() -> None:
-    b = batcher(size=4)
-    for number in range(4):
-        add(b, fake_job(number))
-    b.limits = BatchLimits(2, 1000)
-    assert numbers(b.pick(0.0)) == [0, 1]
 
 
 def test_a_suspect_waits_for_an_idle_device_and_everything_else_for_it() -> None:

@@ -11,7 +11,6 @@ import pytest
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
-    Draining,
     InternalError,
     Undecodable,
     WorkerLost,
@@ -116,29 +115,6 @@ def test_a_trace_says_how_long_the_job_waited_and_who_rode_along() -> None:
     assert trace.reason is ReleaseReason.FULL
 
 
-@pytest.mark.parametrize("stage", ["launch", "collect"])
-def test_one_poison_job_among_sixteen_fails_alone(stage: str) -> None:
-    gate, inbox = Gate(), Inbox()
-
-    def collect(jobs: Sequence[Job]) -> None:
-        gate(jobs)
-        if stage == "collect":
-            poisonous(jobs)
-
-    launch = poisonous if stage == "launch" else lambda _jobs: None
-    engine = FakeEngine(slots=1, on_launch=launch, on_collect=collect, keep=True)
-    with running(engine) as worker:
-        busy(worker, gate)
-        numbers = [*range(9), POISON, *range(9, 15)]
-        tickets = submit(worker, inbox, numbers)
-        gate.open()
-        error = inbox.error_of(tickets.pop(9))
-        assert [inbox.answer_of(ticket) for ticket in tickets] == list(range(15))
-    assert len(engine.batches[1]) == 16
-    assert isinstance(error, InternalError)
-    assert "secret" not in error.detail
-
-
 def test_a_batch_too_large_for_memory_is_split_until_it_fits() -> None:
     def launch(jobs: Sequence[Job]) -> None:
         if len(jobs) > 4:
@@ -169,19 +145,6 @@ def test_a_service_error_raised_by_the_engine_reaches_the_client_as_it_is() -> N
         assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), Undecodable)
 
 
-def test_the_engine_never_sees_a_job_cancelled_before_its_launch() -> None:
-    gate, inbox = Gate(), Inbox()
-    engine = FakeEngine(slots=1, on_collect=gate, keep=True)
-    with running(engine) as worker:
-        busy(worker, gate)
-        kept, left = submit(worker, inbox, [1, 2])
-        assert worker.cancel(left)
-        gate.open()
-        inbox.outcome_of(kept)
-    assert engine.seen == [PLUG, 1]
-    assert inbox.all_of(left) == []
-
-
 def test_the_outcome_of_a_job_cancelled_on_the_device_comes_all_the_same() -> None:
     gate, inbox = Gate(), Inbox()
     with running(FakeEngine(slots=1, on_collect=gate)) as worker:
@@ -191,18 +154,6 @@ def test_the_outcome_of_a_job_cancelled_on_the_device_comes_all_the_same() -> No
         gate.open()
         assert inbox.answer_of(worker.submit(fake_job(5), inbox)) == 5
     assert len(inbox.all_of(left)) == 1
-
-
-def test_a_job_past_its_deadline_is_answered_and_never_launched() -> None:
-    gate, inbox, clock = Gate(), Inbox(), FakeClock()
-    engine = FakeEngine(slots=1, on_collect=gate, keep=True)
-    with running(engine, clock=clock) as worker:
-        busy(worker, gate)
-        late = worker.submit(fake_job(1, deadline=Deadline(1.0)), inbox)
-        clock.advance(1.0)
-        gate.open()
-        assert isinstance(inbox.error_of(late), DeadlineExceeded)
-    assert engine.seen == [PLUG]
 
 
 def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
@@ -222,24 +173,6 @@ def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
         assert inbox.answer_of(kept) == 1
         assert isinstance(inbox.error_of(late), DeadlineExceeded)
     assert engine.seen == [PLUG, 1, 2, 1]
-
-
-def test_the_load_counts_the_waiting_and_the_running() -> None:
-    gate = Gate()
-    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
-        busy(worker, gate)
-        worker.submit(fake_job(n_pixels=9), Inbox())
-        load = worker.load()
-        gate.open()
-    assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (1, 9, 1)
-    assert load.alive
-
-
-def test_nothing_is_counted_after_a_batch_was_split() -> None:
-    with running(FakeEngine(on_launch=poisonous)) as worker:
-        submit(worker, Inbox(), [1, POISON, 2, 3])
-    load = worker.load()
-    assert (load.queued_jobs, load.running_jobs) == (0, 0)
 
 
 def test_the_service_rate_is_jobs_per_second_while_busy() -> None:
@@ -269,13 +202,6 @@ def test_stopping_finishes_what_was_accepted() -> None:
         assert [inbox.answer_of(tickets[i]) for i in (0, 2, 3)] == [1, 2, 3]
     assert engine.closed
     assert not worker.load().alive
-
-
-def test_a_stopped_worker_refuses_as_draining() -> None:
-    with running(FakeEngine()) as worker:
-        pass
-    with pytest.raises(Draining):
-        worker.submit(fake_job(), Inbox())
 
 
 def test_a_hung_engine_is_given_up_and_what_it_says_later_is_not_heard() -> None:
@@ -335,21 +261,6 @@ def test_a_job_can_be_cancelled_after_its_worker_was_lost() -> None:
         worker.cancel(ticket)
         gate.open()
     assert worker.load().queued_jobs == 0
-
-
-def test_nothing_is_launched_beside_a_job_that_must_be_alone() -> None:
-    gate, inbox, noted = Gate(), Inbox(), list[bool]()
-    engine = FakeEngine(slots=3, on_collect=gate, keep=True, collectors=3)
-    with running(engine) as worker:
-        first = worker.submit(fake_job(1), inbox)
-        gate.wait_reached()
-        alone = worker.submit(fake_job(2), inbox, on_device=noted.append, alone=True)
-        behind = worker.submit(fake_job(3), inbox)
-        assert noted == []
-        gate.open()
-        assert [inbox.answer_of(t) for t in (first, alone, behind)] == [1, 2, 3]
-    assert noted == [True, False]
-    assert [[number_of(j) for j in batch] for batch in engine.batches] == [[1], [2], [3]]
 
 
 def test_batches_take_other_limits_at_once_but_none_that_the_engine_was_not_made_for() -> None:
