@@ -81,12 +81,6 @@ def jpeg_of_scans(scans: int = 90, side: int = 7000) -> bytes:
     return b"\xff\xd8" + quant + frame + table + dc + ac * (scans - 1) + b"\xff\xd9"
 
 
-def jpeg_with_fill(n: int = 32_000_000) -> bytes:
-    """Return a JPEG with `n` fill bytes before its first marker."""
-    plain = small("JPEG")
-    return plain[:2] + b"\xff" * n + plain[2:]
-
-
 def jpeg_of_photoshop_resources(segments: int = 400) -> bytes:
     """Return a JPEG with `segments` segments of 5,400 empty Photoshop resources."""
     plain = small("JPEG")
@@ -151,10 +145,6 @@ def webp_with_a_giant_canvas() -> bytes:
     body = b"WEBP" + canvas + frame + b"ANMF" + struct.pack("<I", 16 + len(still))
     body += bytes(6) + b"\x0f\0\0" * 2 + bytes(4) + still
     return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-def _box(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", 8 + len(body)) + name + body
 
 
 def avif_with_a_giant_image() -> bytes:

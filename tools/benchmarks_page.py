@@ -21,10 +21,7 @@ it. Each method is the docstring of the program that measured. Figures of differ
 must not be compared with each other.
 """
 
-SHOWN = (
-    *("serve_gpu", "serve_cpu", "filters_gpu", "filters_cpu", "overload", "soak"),
-    "stream_memory",
-)
+SHOWN = ("serve_gpu", "serve_cpu", "filters_gpu", "filters_cpu", "overload", "soak")
 """The results of this page."""
 
 LIMITS = """## What these figures do not say
@@ -41,7 +38,7 @@ LIMITS = """## What these figures do not say
 
 def page() -> str:
     """Return the whole page as Markdown."""
-    parts = (machines, rates, latency, filters_gpu, filters_cpu, overload, soak, memory)
+    parts = (machines, rates, latency, filters_gpu, filters_cpu, overload, soak)
     return "\n".join([HEAD, *("\n".join([*part(), ""]) for part in parts), LIMITS])
 
 
@@ -196,22 +193,6 @@ def _paragraph(text: str) -> str:
     """Return a text in lines of at most 138 columns, with a blank before each percent sign."""
     spaced = text.replace("%", " %")
     return textwrap.fill(spaced, 138, break_long_words=False, break_on_hyphens=False)
-
-
-def memory() -> Iterator[str]:
-    """Yield the section about the memory of streams of any length."""
-    stream = results("stream_memory")
-    held = stream["resident_bytes"]
-    yield "## Memory of streams"
-    yield ""
-    yield _paragraph(
-        f"One stream of {stream['lines']:,} images took "
-        f"{(held['peak'] - held['idle']) / 1e6:.1f} MB beside the idle server's "
-        f"{held['idle'] / 1e6:.0f} MB, {(held['after_a_tenth'] - held['idle']) / 1e6:.1f} MB of "
-        "them in its first tenth."
-    )
-    yield ""
-    yield from method("bench/stream_memory")
 
 
 def _chart(name: str, title: str) -> str:

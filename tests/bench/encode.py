@@ -19,7 +19,6 @@ from typing import Any
 import cv2
 import numpy as np
 import PIL
-import simplejpeg
 from PIL import Image as PillowImage
 from PIL import features
 
@@ -33,7 +32,6 @@ DEFAULT = "default"
 
 Encoder = Callable[[Pixels], bytes]
 
-PNG_RLE, PNG_FILTERED = cv2.IMWRITE_PNG_STRATEGY_RLE, cv2.IMWRITE_PNG_STRATEGY_FILTERED
 GRAPHICS = (
     [{"name": "canny"}],
     [{"name": "posterize", "bits": 2}],
@@ -59,71 +57,45 @@ def opencv(extension: str, options: list[int], pixels: Pixels) -> bytes:
     return bytes(cv2.imencode(extension, swapped, options)[1])
 
 
-def by_simplejpeg(pixels: Pixels) -> bytes:
-    """Return a JPEG of quality 90 with 4:2:0 chroma, by libjpeg-turbo alone."""
-    return bytes(simplejpeg.encode_jpeg(pixels, 90, "RGB", "420"))
+JPEG_QUALITY = [cv2.IMWRITE_JPEG_QUALITY, 90]
+PNG_RUNS = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+ALL_FILTERS = [cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_ALL_FILTERS]
 
 
-def of_jpeg() -> dict[str, Encoder]:
-    """Return the encoders of JPEG by their names; the service's comes first."""
-    by_pillow = partial(pillow, "JPEG", quality=90, subsampling="4:2:0")
-    quality = [cv2.IMWRITE_JPEG_QUALITY, 90]
-    return {
-        DEFAULT: partial(ours, ImageFormat.JPEG, Encoding()),
-        "simplejpeg": by_simplejpeg,
-        "pillow": by_pillow,
-        "pillow optimize": partial(by_pillow, optimize=True),
-        "pillow progressive": partial(by_pillow, progressive=True),
-        "cv2": partial(opencv, ".jpg", quality),
-        "cv2 progressive": partial(opencv, ".jpg", [*quality, cv2.IMWRITE_JPEG_PROGRESSIVE, 1]),
+def encoders() -> dict[str, dict[str, Encoder]]:
+    """Return the encoders of each format by their names; the service's comes first."""
+
+    def default(format_: ImageFormat, **options: Any) -> dict[str, Encoder]:
+        return {DEFAULT: partial(ours, format_, Encoding(**options))}
+
+    jpeg = partial(pillow, "JPEG", quality=90, subsampling="4:2:0")
+    lossless: list[tuple[str, dict[str, Any]]] = [
+        (f"pillow method {method}, effort {effort}", {"quality": effort, "method": method})
+        for method, effort in ((0, 0), (0, 80), (1, 0), (2, 0), (4, 80))
+    ]
+    found = {
+        "jpeg": default(ImageFormat.JPEG)
+        | {
+            "pillow": jpeg,
+            "pillow progressive": partial(jpeg, progressive=True),
+            "cv2": partial(opencv, ".jpg", JPEG_QUALITY),
+        },
+        "png": default(ImageFormat.PNG)
+        | {f"pillow level {n}": partial(pillow, "PNG", compress_level=n) for n in (0, 1, 3, 6)}
+        | {
+            "cv2": partial(opencv, ".png", []),
+            "cv2 all filters, run lengths": partial(opencv, ".png", [*ALL_FILTERS, *PNG_RUNS]),
+        },
+        "webp": default(ImageFormat.WEBP)
+        | {f"pillow method {n}": partial(pillow, "WEBP", quality=80, method=n) for n in range(5)},
+        "webp lossless": default(ImageFormat.WEBP, lossless=True)
+        | {name: partial(pillow, "WEBP", lossless=True, **each) for name, each in lossless},
     }
-
-
-def of_png() -> dict[str, Encoder]:
-    """Return the encoders of PNG by their names; the service's comes first."""
-    level, strategy = cv2.IMWRITE_PNG_COMPRESSION, cv2.IMWRITE_PNG_STRATEGY
-    all_filters = [cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_ALL_FILTERS]
-    found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.PNG, Encoding())}
-    for n in (0, 1, 3, 6):
-        found[f"pillow level {n}"] = partial(pillow, "PNG", compress_level=n)
-    for name, kind in (("filtered", 1), ("huffman", 2), ("run lengths", 3)):
-        found[f"pillow level 1, {name}"] = partial(
-            pillow, "PNG", compress_level=1, compress_type=kind
-        )
-    found["cv2"] = partial(opencv, ".png", [])
-    found["cv2 level 1"] = partial(opencv, ".png", [level, 1])
-    found["cv2 level 1, filtered"] = partial(opencv, ".png", [level, 1, strategy, PNG_FILTERED])
-    found["cv2 all filters, run lengths"] = partial(
-        opencv, ".png", [*all_filters, level, 1, strategy, PNG_RLE]
-    )
-    return found
-
-
-def of_webp() -> dict[str, Encoder]:
-    """Return the encoders of lossy WebP by their names; the service's comes first."""
-    found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.WEBP, Encoding())}
-    for n in range(5):
-        found[f"pillow method {n}"] = partial(pillow, "WEBP", quality=80, method=n)
-    found["cv2"] = partial(opencv, ".webp", [cv2.IMWRITE_WEBP_QUALITY, 80])
-    return found
-
-
-def of_lossless_webp() -> dict[str, Encoder]:
-    """Return the encoders of lossless WebP by their names; the service's comes first."""
-    asked = Encoding(lossless=True)
-    found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.WEBP, asked)}
-    for method, effort in ((0, 0), (0, 80), (1, 0), (2, 0), (4, 80)):
-        options: dict[str, Any] = {"lossless": True, "quality": effort, "method": method}
-        found[f"pillow method {method}, effort {effort}"] = partial(pillow, "WEBP", **options)
-    return found
-
-
-def of_avif() -> dict[str, Encoder]:
-    """Return the encoders of AVIF by their names; the service's comes first."""
-    found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.AVIF, Encoding())}
-    for speed in (7, 8, 9, 10):
-        options: dict[str, Any] = {"quality": 75, "speed": speed, "max_threads": 1}
-        found[f"pillow speed {speed}"] = partial(pillow, "AVIF", **options)
+    if features.check("avif"):
+        found["avif"] = default(ImageFormat.AVIF) | {
+            f"pillow speed {n}": partial(pillow, "AVIF", quality=75, speed=n, max_threads=1)
+            for n in (7, 8, 9, 10)
+        }
     return found
 
 
@@ -170,17 +142,10 @@ def main() -> None:
     """Measure all formats, and print the results as JSON on the last line."""
     cv2.setNumThreads(1)
     source, kinds = pictures()
-    formats = {
-        "jpeg": of_jpeg(),
-        "png": of_png(),
-        "webp": of_webp(),
-        "webp lossless": of_lossless_webp(),
-        **({"avif": of_avif()} if features.check("avif") else {}),
-    }
     results: dict[str, dict[str, object]] = {}
     for kind, images in kinds.items():
-        for format_, encoders in formats.items():
-            found = measured(encoders, images)
+        for format_, each in encoders().items():
+            found = measured(each, images)
             results.setdefault(format_, {})[kind] = found
             print(f"\n{format_}, {kind}: time and bytes by the default's, ms a megapixel")
             for name, row in found.items():

@@ -3,9 +3,7 @@
 Method. 32 random RGB images of 1920 × 1080 in one batch, as the engine lays it out; each filter's
 passes are launched one after the other on one stream, ten times between two events, after two
 rounds to warm up; the median of seven such runs counts. The copy is torch's, of the same bytes, by
-the same clock. Uploads, downloads and tables are not counted. Beside each result stand the rates
-of OpenCV on all cores, one thread an image, and of cupyx and torchvision on the same GPU, where
-they have the filter (gpu_peers.py).
+the same clock. Uploads, downloads and tables are not counted.
 
 Run: python -m tests.bench.filters_gpu
 """
@@ -14,17 +12,13 @@ import json
 import math
 import os
 import statistics
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 
-from tests.bench.gpu_peers import by_cupyx, by_torchvision
 from tests.bench.gpu_samples import cuda_stack
 from workers.engines.cuda.kernels import Kernels
 from workers.filters.base import Filter
@@ -47,15 +41,6 @@ EXTRA: list[tuple[str, dict[str, Any]]] = [
     ("resize", {"width": 960, "height": 540, "fit": "fill", "method": "lanczos"}),
     ("resize", {"width": 224, "height": 224, "fit": "cover"}),
 ]
-OPENCV: dict[str, Callable[[np.ndarray, Any], object]] = {
-    "gaussian_blur": lambda p, f: cv2.GaussianBlur(p, (0, 0), f.sigma),
-    "box_blur": lambda p, f: cv2.blur(p, (2 * f.radius + 1,) * 2),
-    "median": lambda p, f: cv2.medianBlur(p, f.size),
-    "bilateral": lambda p, f: cv2.bilateralFilter(p, f.diameter, f.sigma_color, f.sigma_space),
-    "sobel": lambda p, _f: cv2.Sobel(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY), cv2.CV_16S, 1, 0),
-    "invert": lambda p, _f: cv2.bitwise_not(p),
-    "gamma": lambda p, _f: cv2.LUT(p, np.arange(256, dtype=np.uint8)),
-}
 
 
 class Batch:
@@ -116,37 +101,6 @@ def seconds(work: Callable[[], object]) -> float:
     return statistics.median(runs)
 
 
-def by_opencv(filter_: Filter, images: np.ndarray) -> float | None:
-    """Return images per second of OpenCV on all cores; None if it lacks the filter."""
-    if filter_.name not in OPENCV:
-        return None
-    cv2.setNumThreads(1)
-    call, n = OPENCV[filter_.name], os.cpu_count() or 1
-    with ThreadPoolExecutor(n) as pool:
-        begun = time.perf_counter()
-        done = list(pool.map(lambda k: call(images[k % len(images)], filter_), range(2 * n)))
-    return len(done) / (time.perf_counter() - begun)
-
-
-def by_peers(filter_: Filter, pixels: np.ndarray, images: torch.Tensor) -> dict[str, int]:
-    """Return images per second of the libraries that have the filter."""
-    found = {}
-    measures: dict[str, Callable[[], float | None]] = {
-        "opencv": partial(by_opencv, filter_, pixels),
-        "cupyx": partial(by_cupyx, filter_, images),
-        "torchvision": partial(by_torchvision, filter_, images),
-    }
-    for name, measure in measures.items():
-        try:
-            rate = measure()
-        except Exception as error:  # our own numbers are protected from a library's fault
-            print(f"{filter_.name} by {name}: {error}")
-            continue
-        if rate is not None:
-            found[name] = int(rate)
-    return found
-
-
 def main() -> None:
     """Measure everything, print a table, and all of it as JSON on the last line."""
     kernels = Kernels()
@@ -171,7 +125,6 @@ def main() -> None:
         row = {"filter": name, "parameters": parameters, "images_per_second": int(rate)}
         row |= {"share_of_copy": round(rate / copy, 3), "byte_equal": off == 0}
         row |= {"share_off_by_one": off, "most_off": int(distance.max())}
-        row["peers_images_per_second"] = by_peers(filter_, pixels, images)
         rows.append(row)
         print(f"{name:16} {parameters!s:18} {rate:10,.0f} img/s {rate / copy:6.3f} {off == 0}")
     result = {

@@ -37,15 +37,6 @@ def write_requests(path: Path, requests: Sequence[bytes]) -> None:
             file.write(request)
 
 
-def read_requests(path: Path) -> list[bytes]:
-    """Return the requests in a file that `write_requests` has written."""
-    requests = []
-    with path.open("rb") as file:
-        while length := file.readline():
-            requests.append(file.read(int(length)))
-    return requests
-
-
 def find(asked: str | None) -> str:
     """Return the path of wrk: the one that is asked for, or the one on the PATH."""
     found = shutil.which(asked or "wrk")

@@ -3,7 +3,7 @@
 `python -m tests.chaos.jobs_killed --images 100000 --kills 10 --operation filter --side 64` works
 through a job of small local images twice: undisturbed, and with `kill -9` at random moments, each
 followed by a new start. With `--front-ends N` one random front end is killed and the server
-replaces it, unless `--kill server` says that the whole server is killed. The promises: each item
+replaces it. The promises: each item
 has exactly one record, its index and id belong together, rows that were read before a kill never
 change, and the working time (from ready to killed or finished) is at most 1.1 times that of the
 undisturbed job and 20 seconds for each kill: until then no other process has the chunks of a
@@ -31,7 +31,7 @@ import httpx
 from app.jobs.jobs import SWEEP
 from app.jobs.store import LEASE
 from tests.pictures import jpeg
-from tests.server import Served, children, gone, serving, until
+from tests.server import Served, children, serving, until
 
 MOST_TIME = 1.1
 TAKEN_OVER = LEASE + SWEEP
@@ -138,7 +138,6 @@ def undisturbed(job: Undertaking) -> list[str]:
 def killed(job: Undertaking, given: argparse.Namespace, chance: random.Random) -> list[str]:
     """Work through a job while servers or front ends are killed; return what is wrong."""
     images, kills = given.images, given.kills
-    whole = given.kill == "server" or not given.front_ends
     moments = sorted(chance.randrange(images // 20, images * 9 // 10) for _ in range(kills))
     while True:
         with job.server() as (served, client):
@@ -149,22 +148,21 @@ def killed(job: Undertaking, given: argparse.Namespace, chance: random.Random) -
                 while alive and moments:
                     job.follow(client, moments.pop(0))
                     job.take(client)
-                    alive = _kill(served, whole, chance)
+                    alive = _kill(served, chance)
                 if alive:
                     job.follow(client, sys.maxsize)
             if alive:
                 return job.check(client)
 
 
-def _kill(served: Served, whole: bool, chance: random.Random) -> bool:
-    """Kill the whole server or one front end; return whether the server goes on."""
-    found = {name: pid for name, pid in children(served.process.pid).items() if "front" in name}
-    if whole:
+def _kill(served: Served, chance: random.Random) -> bool:
+    """Kill one front end, or a server of one process; return whether the server goes on."""
+    found = [pid for name, pid in children(served.process.pid).items() if "front" in name]
+    if not found:
         served.process.kill()
         served.process.wait()
-        until(lambda: all(gone(pid) for pid in found.values()))
         return False
-    os.kill(chance.choice([*found.values()]), signal.SIGKILL)
+    os.kill(chance.choice(found), signal.SIGKILL)
     time.sleep(1.0)
     until(lambda: _ready(served.port))
     return True
@@ -191,7 +189,6 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--front-ends", type=int, default=0)
-    parser.add_argument("--kill", choices=("server", "front-end"), default="front-end")
     parser.add_argument("--operation", choices=[*OPERATIONS], default="classify")
     parser.add_argument("--side", type=int, default=224, help="pixels of each side of the images")
     parser.add_argument("--flags", default="--gpus 0", help="further flags of the server")
@@ -221,7 +218,6 @@ def main() -> int:
         "images": given.images,
         "kills": given.kills,
         "front_ends": given.front_ends,
-        "killed": given.kill if given.front_ends else "server",
         "operation": given.operation,
         "undisturbed_s": round(one.seconds, 2),
         "killed_s": round(other.seconds, 2),

@@ -33,20 +33,3 @@ def test_a_tar_is_filtered_into_a_zip(client: httpx.Client) -> None:
     assert reply.status_code == 200, reply.text
     with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
         assert sorted(archive.namelist()) == ["a.jpg", "b.png", "results.jsonl"]
-
-
-def test_a_file_of_a_form_may_be_an_archive(client: httpx.Client) -> None:
-    files = [("files", ("x.zip", zipped(FILES))), ("files", ("c.jpg", jpeg()))]
-    records = client.post("/classify", files=files).json()["results"]
-    assert [each["source"] for each in records] == [*FILES, "c.jpg"]
-
-
-def test_a_broken_archive_is_the_error_of_the_request(client: httpx.Client) -> None:
-    reply = client.post("/classify", content=zipped(FILES)[:-30], headers=ZIP)
-    assert (reply.status_code, reply.json()["code"]) == (422, "bad_archive")
-
-
-def test_more_images_than_a_request_takes_are_refused(client: httpx.Client) -> None:
-    reply = client.post("/classify", content=zipped({str(n): b"" for n in range(17)}), headers=ZIP)
-    assert reply.status_code == 413
-    assert "DARKROOM_MAX_IMAGES_PER_REQUEST" in reply.json()["detail"]

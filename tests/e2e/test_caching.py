@@ -64,39 +64,9 @@ def test_the_same_image_is_not_computed_again_for_a_client_that_has_its_answer(
     assert computed(client) == before
 
 
-@pytest.mark.parametrize(
-    ("path", "seed"),
-    [("/filter?name=sepia&format=jpeg", 0), ("/filter?name=invert", 0), (SEPIA, 1)],
-)
-def test_other_options_and_other_images_have_other_tags(
-    client: httpx.Client, path: str, seed: int
-) -> None:
-    tag = client.post(SEPIA, content=jpeg(), headers=ASK).headers["ETag"]
-    other = client.post(path, content=jpeg(seed), headers=ASK | {"If-None-Match": tag})
-    assert other.status_code == 200
-    assert other.headers["ETag"] != tag
-
-
-def test_a_wildcard_asks_for_a_tag_and_matches_no_answer(client: httpx.Client) -> None:
-    reply = client.post(SEPIA, content=jpeg(), headers=ASK | {"If-None-Match": "*"})
-    assert reply.status_code == 200
-    assert "ETag" in reply.headers
-
-
 def test_a_client_that_does_not_ask_gets_the_headers_of_before(client: httpx.Client) -> None:
     reply = client.post("/classify", content=jpeg(), headers={"Content-Type": "image/jpeg"})
     assert not {"etag", "cache-control", "vary"} & {name.lower() for name in reply.headers}
-
-
-def test_a_reply_for_several_images_has_one_tag(client: httpx.Client) -> None:
-    def ask(tag: str, *seeds: int) -> httpx.Response:
-        files = [("files", (f"{n}.jpg", jpeg(n), "image/jpeg")) for n in seeds]
-        return client.post("/classify", files=files, headers={"If-None-Match": tag})
-
-    tag = ask('""', 0, 1).headers["ETag"]
-    assert ask(f'"other", {tag}', 0, 1).status_code == 304
-    assert ask(tag.removeprefix("W/"), 0, 1).status_code == 304
-    assert ask(tag, 1, 0).status_code == 200
 
 
 def test_the_content_behind_a_url_is_compared_after_the_fetch(client: httpx.Client) -> None:
@@ -171,38 +141,3 @@ def test_a_result_that_is_kept_is_sent_again_without_computing(
     else:
         first_record, record = first.json()["results"][0], again.json()["results"][0]
         assert record["predictions"] == first_record["predictions"]
-
-
-def test_equal_images_of_one_request_are_computed_once_and_counted_each(
-    caching: httpx.Client,
-) -> None:
-    sizes, images = counted(caching, "batch_size_sum"), counted(caching, "images_total")
-    files = [("files", (f"{n}.jpg", jpeg(6), "image/jpeg")) for n in range(4)]
-    reply = caching.post("/classify", files=files)
-    first, *others = [record["predictions"] for record in reply.json()["results"]]
-    assert others == [first] * 3
-    assert counted(caching, "batch_size_sum") == sizes + 1
-    assert counted(caching, "images_total") == images + 4
-
-
-def test_versions_of_an_image_are_kept_with_their_labels(caching: httpx.Client) -> None:
-    body = {"versions": '[{"id": "a", "name": "sepia", "format": "png"}]', "top_k": "1"}
-
-    def ask() -> httpx.Response:
-        return caching.post("/process", data=body, files={"files": ("a.jpg", jpeg(7))})
-
-    first, again = ask(), ask()
-    assert 'result;desc="cached"' in again.headers["Server-Timing"]
-    records = [reply.json()["results"][0] for reply in (first, again)]
-    for record in records:
-        del record["timing"], record["versions"][0]["timing"]
-    assert records[0] == records[1]
-
-
-def test_errors_are_not_kept(caching: httpx.Client) -> None:
-    kind = {"Content-Type": "image/jpeg"}
-    broken = jpeg(8)[:2000]
-    for _ in range(2):
-        reply = caching.post(SEPIA, content=broken, headers=kind)
-        assert reply.status_code == 422
-    assert "Server-Timing" not in reply.headers

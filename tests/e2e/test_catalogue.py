@@ -45,8 +45,3 @@ def test_every_filter_links_its_thumbnail(client: httpx.Client) -> None:
         with Image.open(io.BytesIO(picture.content)) as image:
             assert image.width > WIDTH + GAP
             assert image.height >= HEIGHT
-
-
-def test_a_filter_that_is_not_there_has_no_thumbnail(client: httpx.Client) -> None:
-    reply = client.get("/filters/nope/thumbnail")
-    assert (reply.status_code, reply.json()["code"]) == (404, "not_found")

@@ -1,5 +1,4 @@
 import base64
-import json
 
 import httpx
 import pytest
@@ -76,16 +75,6 @@ def test_a_single_bad_image_answers_with_its_own_problem(
     assert problem["detail"]
 
 
-@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl"])
-def test_json_lines_carry_one_record_a_line(client: httpx.Client, kind: str) -> None:
-    files = [("files", (f"{n}.jpg", jpeg(n))) for n in range(4)]
-    reply = client.post("/classify", files=files, headers={"Accept": kind})
-    assert reply.headers["Content-Type"].startswith(kind)
-    assert "random" in reply.headers["X-Model"]
-    records = [json.loads(line) for line in reply.text.splitlines()]
-    assert sorted(r["index"] for r in records) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("query", "path"),
     [
@@ -117,27 +106,6 @@ def test_scores_are_what_the_asked_function_gives(client: httpx.Client, function
         assert min(scores) < 0 < max(scores) or max(scores) > 1 or min(scores) < 0
 
 
-@pytest.mark.parametrize(
-    ("content_type", "body", "status"),
-    [
-        ("application/json", b"{", 400),
-        ("application/json", b"{}", 400),
-        ("application/json", b'{"images": [{"id": "a"}]}', 422),
-        ("application/json", b'{"images": [{"uri": "x"}]}', 422),
-        ("application/x-www-form-urlencoded", b"abc", 415),
-        ("text/plain", b"abc", 415),
-        ("multipart/form-data", b"abc", 400),
-        ("multipart/form-data; boundary=x", b"--x--\r\n", 400),
-    ],
-)
-def test_a_request_that_cannot_be_read_says_why(
-    client: httpx.Client, content_type: str, body: bytes, status: int
-) -> None:
-    reply = client.post("/classify", content=body, headers={"Content-Type": content_type})
-    assert reply.status_code == status, reply.text
-    assert reply.headers["Content-Type"] == "application/problem+json"
-
-
 @pytest.mark.parametrize("query", ["", "?top_k=1"])
 def test_an_option_that_is_given_twice_is_422(client: httpx.Client, query: str) -> None:
     fields = [("top_k", (None, each)) for each in ("2", "3")][bool(query) :]
@@ -145,21 +113,3 @@ def test_an_option_that_is_given_twice_is_422(client: httpx.Client, query: str) 
     files = [("files", ("a.jpg", jpeg())), *fields]
     reply = client.post(f"/classify{query}", files=files)
     assert (reply.status_code, reply.json()["detail"]) == (422, "top_k: given more than once")
-
-
-def test_more_images_than_a_request_may_hold_are_413(client: httpx.Client) -> None:
-    reply = client.post("/classify", json={"urls": ["http://127.0.0.1/x"] * 17})
-    assert reply.status_code == 413
-
-
-def test_a_bad_data_uri_is_an_error_of_its_item(client: httpx.Client) -> None:
-    good = "data:image/png;base64," + base64.b64encode(png()).decode()
-    wrong = ["data:image/png;base64,%%%", "data:image/png;base64,é", "hello"]
-    images = [{"data": each} for each in (good, *wrong)]
-    results = client.post("/classify", json={"images": images}).json()["results"]
-    assert [r["status"] for r in results] == ["ok", "error", "error", "error"]
-
-
-def test_an_accept_header_that_cannot_be_met_is_406(client: httpx.Client) -> None:
-    reply = client.post("/classify", content=jpeg(), headers=JPEG | {"Accept": "image/png"})
-    assert reply.status_code == 406

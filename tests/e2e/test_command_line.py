@@ -1,7 +1,6 @@
 """The command line as its users meet it: Ctrl-C, full disks, places that are taken."""
 
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -11,17 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from models.exit_codes import ExitCode
 from tests.pictures import png
-from tests.server import PATIENCE, until
+from tests.server import PATIENCE
 
 FULL = "No space left on device; free some space there, or choose another place\n"
 INVERT = '[{"name": "invert"}]'
-SLOW = '[{"name": "nl_means", "h": 10, "patch": 15, "search": 21}]'
 
 
 def command(*words: object) -> list[str]:
@@ -85,29 +81,6 @@ def cpu_seconds(pid: int) -> float:
     return own + sum(
         cpu_seconds(int(each)) for file in started for each in file.read_text().split()
     )
-
-
-def reaped_seconds() -> float:
-    """Return the CPU seconds of all children of this process that ended and were waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-@pytest.mark.slow
-def test_ctrl_c_does_not_wait_for_the_image_that_is_filtered(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (5000, 5000, 3), np.uint8)
-    Image.fromarray(noise).save(tmp_path / "large.bmp")
-    pipe, out = tmp_path / "pipe", tmp_path / "out"
-    words = ("filter", tmp_path / "large.bmp", pipe, "--ops", SLOW, "-o", f"{out}/", "--gpus", "0")
-    with reading(pipe, *words) as (run, end):
-        started = cpu_seconds(run.pid)
-        end.close()
-        until(lambda: cpu_seconds(run.pid) > started + 3)  # the server's start takes a half of it
-        others, computed = reaped_seconds(), cpu_seconds(run.pid)
-        run.send_signal(signal.SIGINT)
-        _, said = run.communicate(timeout=PATIENCE)
-    assert reaped_seconds() - others - computed < 5
-    assert (run.returncode, said) == (ExitCode.INTERRUPTED, b"")
 
 
 def test_a_full_disk_is_named_with_its_own_exit_code(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 import os
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests import hostile
 from tests.e2e.conftest import Running, Start
@@ -110,9 +108,3 @@ def test_an_encoding_that_would_take_minutes_is_refused_at_once(client: httpx.Cl
     assert reply.status_code == 422, reply.text
     assert "CPU time" in reply.json()["detail"]
     assert decoders(client)["ended"] == before, "an encoder ran until its time was up"
-
-
-@pytest.mark.parametrize("build", [hostile.jpeg_with_fill, hostile.bmp_of_deltas])
-def test_a_file_that_takes_long_is_ended(client: httpx.Client, build: Callable[[], bytes]) -> None:
-    reply = classified(client, build())
-    assert (reply.status_code, reply.json()["code"]) == (422, "undecodable")

@@ -2,23 +2,13 @@
 
 import base64
 import io
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from PIL import Image, ImageOps
-from PIL.JpegImagePlugin import JpegImageFile
+from PIL import Image
 
-from models.api.schemas import EncodingOptions
-from models.codec import Encoding
-from tests.pictures import drawing, encoded, jpeg, png
-from tests.server import PATIENCE
-from workers.filters.registry import FILTERS
+from tests.pictures import drawing, encoded, png
 
 INVERT = {"ops": [{"name": "invert"}]}
 ORIENTATION, MODEL = 0x0112, 0x0110
@@ -38,21 +28,6 @@ def photo() -> bytes:
     exif = Image.Exif()
     exif[ORIENTATION], exif[MODEL] = 6, "Model X"
     return encoded(drawing(48, 32), exif=exif)
-
-
-def test_a_progressive_jpeg_with_full_chroma(client: httpx.Client) -> None:
-    reply = post(client, "format=jpg&progressive=true&chroma=444&quality=97", png())
-    assert reply.headers["Content-Type"] == "image/jpeg"
-    image = opened(reply.content)
-    assert image.info["progressive"] == 1
-    assert isinstance(image, JpegImageFile)
-    assert [factors for _, *factors, _ in image.layer] == [[1, 1]] * 3
-
-
-def test_a_lossless_webp_has_the_exact_pixels(client: httpx.Client) -> None:
-    reply = post(client, "format=webp&lossless=1", png())
-    found = np.asarray(opened(reply.content))
-    assert np.array_equal(found, np.asarray(ImageOps.invert(opened(png()))))
 
 
 def test_metadata_is_kept_where_asked_and_the_image_upright_anyway(client: httpx.Client) -> None:
@@ -104,11 +79,6 @@ def test_a_version_for_a_gpu_that_is_not_there_fails_alone(client: httpx.Client)
     assert "there is no GPU" in second["error"]["detail"]
 
 
-def test_an_option_of_the_format_that_accept_chose_is_taken(client: httpx.Client) -> None:
-    reply = post(client, "lossless=true", jpeg(), accept="image/webp")
-    assert b"VP8L" in reply.content[:64]
-
-
 def process(client: httpx.Client, **options: object) -> Any:
     images = [{"data": "data:image/png;base64," + base64.b64encode(png()).decode()}]
     return client.post("/process", json={"images": images, "labels": False, **options})
@@ -146,37 +116,3 @@ def test_a_version_whose_format_turns_out_wrong_fails_alone(client: httpx.Client
     first, second = reply.json()["results"][0]["versions"]
     assert (first["status"], second["status"]) == ("ok", "error")
     assert second["error"]["errors"][0]["path"] == "progressive"
-
-
-def test_every_option_of_encoding_is_in_the_schema_of_both_routes(client: httpx.Client) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    names = set(Encoding.__dataclass_fields__) | {"format"}
-    assert names == EncodingOptions.model_fields.keys()
-    for route in ("/filter", "/process"):
-        parameters = {each["name"]: each for each in paths[route]["post"]["parameters"]}
-        assert names <= parameters.keys()
-        assert all(parameters[name]["description"] for name in names)
-
-
-def test_no_filter_has_a_parameter_that_is_called_as_an_option() -> None:
-    taken = {"ops", *EncodingOptions.model_fields}
-    for name, filter_ in FILTERS.items():
-        assert not taken & filter_.model_fields.keys(), name
-
-
-@pytest.mark.slow
-def test_the_command_line_takes_the_same_options(tmp_path: Path) -> None:
-    source, target = tmp_path / "a.jpg", tmp_path / "b.jpg"
-    source.write_bytes(photo())
-    command = [sys.executable, "-m", "app.cli", "filter", str(source), "-o", str(target)]
-    command += ["--ops", json.dumps(INVERT["ops"])]
-    good = [*command, "--progressive", "--chroma", "444", "--metadata", "keep"]
-    done = subprocess.run(good, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    made = opened(target.read_bytes())
-    assert made.info["progressive"] == 1
-    assert made.getexif()[MODEL] == "Model X"
-    wrong = [*command, "--png-level", "6"]
-    done = subprocess.run(wrong, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 2
-    assert done.stderr.startswith("darkroom: --png-level: an option of PNG")

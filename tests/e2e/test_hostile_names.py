@@ -4,12 +4,24 @@ import io
 import json
 import re
 import zipfile
-from typing import Any
+from email import message_from_bytes
+from email.message import Message
+from typing import Any, TypeAlias
 
 import httpx
 
-from tests.multipart_reply import parts_of
 from tests.pictures import png
+
+Part: TypeAlias = "Message[str, str]"
+
+
+def parts_of(reply: httpx.Response) -> list[Part]:
+    """Return the parts of a multipart answer in order; any other answer fails the test."""
+    head = f"Content-Type: {reply.headers['Content-Type']}\r\n\r\n".encode()
+    parts: Any = message_from_bytes(head + reply.content).get_payload()
+    assert isinstance(parts, list)
+    return parts
+
 
 NAMES = [
     "../../etc/passwd",

@@ -94,12 +94,6 @@ def test_health_and_metadata_are_those_of_the_server(
     assert {each["state"] for each in index} == {"READY"}
 
 
-def test_the_server_is_described_with_and_without_a_slash(client: httpx.Client) -> None:
-    with_slash, without = client.get("/v2/"), client.get("/v2")  # a redirect would be 307
-    assert with_slash.status_code == without.status_code == 200
-    assert with_slash.json() == without.json()
-
-
 def test_a_batch_of_files_has_the_scores_of_classify(
     client_of_triton: Client, client: httpx.Client
 ) -> None:
@@ -147,19 +141,6 @@ def test_samples_and_inputs_have_the_logits_of_their_file(
     ):
         found = client_of_triton.infer("resnet18", [given], outputs=wanted).as_numpy("LOGITS")
         assert (found == expected).all(), given.name()
-
-
-@pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_requests_and_answers_may_be_compressed(client_of_triton: Client, coding: str) -> None:
-    given = [tensor("PIXELS", np.stack([pixels(png())]))]
-    plain = client_of_triton.infer("resnet18", given)
-    packed = client_of_triton.infer(
-        "resnet18",
-        given,
-        request_compression_algorithm=coding,
-        response_compression_algorithm=coding,
-    )
-    assert (packed.as_numpy("LOGITS") == plain.as_numpy("LOGITS")).all()
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -232,15 +213,6 @@ def test_statistics_count_images_batches_and_failures(client_of_triton: Client) 
     assert [each["name"] for each in every] == ["resnet18", "resnet18_embedding"]
 
 
-def test_a_timeout_of_the_protocol_and_of_the_header_end_a_request(
-    client_of_triton: Client,
-) -> None:
-    for more in ({"timeout": 1}, {"headers": {"X-Deadline-Ms": "1"}}):
-        with pytest.raises(InferenceServerException) as told:
-            client_of_triton.infer("resnet18", [files(FILES)], **more)
-        assert told.value.status() in ("503", "504")
-
-
 @pytest.mark.parametrize(
     ("method", "path", "content", "headers", "status"),
     [
@@ -291,3 +263,13 @@ def test_keys_and_rates_are_those_of_the_image_routes(start: Start, tmp_path: Pa
         reply = running.client.post(INFER, content=body, headers=headers)
         assert (reply.status_code, [*reply.json()]) == (429, ["error"])
         assert int(reply.headers["Retry-After"]) >= 1
+
+
+def test_the_openapi_document_requires_what_the_protocol_does(client: httpx.Client) -> None:
+    described = client.get("/openapi.json").json()["paths"]["/v2/models/{model}/infer"]["post"]
+    request = described["requestBody"]["content"]["application/json"]["schema"]
+    assert request["required"] == ["inputs"]
+    assert request["properties"].keys() == {"id", "parameters", "inputs", "outputs"}
+    assert {"404", "413", "415", "422", "504"} <= described["responses"].keys()
+    answer = described["responses"]["200"]["content"]["application/json"]["schema"]
+    assert {"model_name", "outputs"} <= {*answer["required"]}

@@ -57,28 +57,6 @@ def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(
     assert (found["orientation"], found["width"], found["height"]) == (6, 60, 100)
 
 
-def test_the_colour_profile_is_named(client: httpx.Client) -> None:
-    from PIL import ImageCms
-
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert info(client, encoded(red(), icc_profile=profile))["profile"] == "sRGB built-in"
-
-
-def test_several_frames_are_counted_where_the_header_has_a_count(client: httpx.Client) -> None:
-    frames = [red(), drawing(100, 60)]
-    webp = encoded(frames[0], "WEBP", save_all=True, append_images=frames[1:])
-    gif = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    assert info(client, webp)["frames"] == 2
-    assert "frames" not in info(client, gif)
-
-
-def test_transparent_pixels_have_no_colour(client: httpx.Client) -> None:
-    image = Image.new("RGBA", (64, 64), (0, 255, 0, 0))
-    assert "colour" not in info(client, encoded(image, "PNG"))
-    image.paste((0, 0, 255, 255), (0, 0, 8, 8))
-    assert info(client, encoded(image, "PNG"))["colour"] == "#0000ff"
-
-
 def test_without_colour_a_file_whose_pixels_are_missing_is_described(
     client: httpx.Client,
 ) -> None:
@@ -90,27 +68,9 @@ def test_without_colour_a_file_whose_pixels_are_missing_is_described(
     assert "colour" not in found
 
 
-def test_a_progressive_jpeg_and_a_large_image_are_described(either: httpx.Client) -> None:
-    progressive = encoded(red(size=(3000, 2000)), progressive=True)
-    large = encoded(red(size=(3000, 2000)), "PNG")
-    for file in (progressive, large):
-        found = info(either, file)
-        assert (found["width"], str(found["colour"])[:2]) == (3000, "#f")
-
-
 def test_more_pixels_than_allowed_and_unknown_options_are_refused(start: Start) -> None:
     with start(max_pixels=1000, weights="bundled") as server:
         reply = server.client.post("/info", content=png(), headers=RAW)
         assert reply.json()["code"] == "too_many_pixels"
         reply = server.client.post("/info?color=1", content=png(), headers=RAW)
         assert reply.json()["code"] == "invalid_parameter"
-
-
-def test_a_description_has_an_etag_and_no_headers_of_filters(client: httpx.Client) -> None:
-    ask = {**RAW, "If-None-Match": '""'}
-    reply = client.post("/info", content=png(), headers=ask)
-    assert "X-Filter-Spec" not in reply.headers
-    again = client.post(
-        "/info", content=png(), headers=ask | {"If-None-Match": reply.headers["ETag"]}
-    )
-    assert again.status_code == 304

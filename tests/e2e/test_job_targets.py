@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
@@ -15,10 +14,8 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.jobs import endings
 from tests.e2e.conftest import Start
-from tests.e2e.test_jobs import finished, made, manifest, records
-from tests.object_stores import BUCKET, s3
+from tests.e2e.test_jobs import finished, records
 from tests.pictures import jpeg, png
 from tests.server import until
 
@@ -182,60 +179,3 @@ def test_what_failed_is_tried_again_as_a_job_of_its_own(client: httpx.Client, ph
     )
     assert answer.status_code == 422
     assert "no item of job" in answer.text
-
-
-needs_signatures = pytest.mark.skipif(
-    find_spec("standardwebhooks") is None, reason="standardwebhooks is not installed"
-)
-
-
-@needs_signatures
-def test_a_webhook_is_signed_and_sent_again_until_it_is_taken(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from standardwebhooks import Webhook
-
-    monkeypatch.setattr(endings, "PAUSES", (0.01, 0.01))
-    photo = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
-    with receiver(500, 503) as there:
-        path = made(client, f"classify&webhook={there.url}", manifest({"data": photo}))
-        until(lambda: client.get(path).json()["webhook"]["state"] == "done")
-        job = client.get(path).json()
-    assert job["webhook"]["attempts"] == 3
-    assert len(there.received) == 3
-    assert {body for _, body in there.received} == {there.received[0][1]}
-    id_ = job["id"]
-    for headers, body in there.received:
-        Webhook(SECRET).verify(body, headers)
-        assert headers["webhook-id"] == f"msg_{id_}"
-    told = json.loads(there.received[0][1])
-    assert told["type"] == "job.succeeded"
-    assert told["data"]["items"] == job["items"]
-
-
-def test_a_bucket_is_read_and_written(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("obstore")
-    pytest.importorskip("moto")
-    with s3() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        base = f"{environment['AWS_ENDPOINT_URL']}/{BUCKET}"
-        for number in range(3):
-            httpx.put(f"{base}/photos/{number}.png", content=png()).raise_for_status()
-        with start(
-            data_folder=tmp_path / "data",
-            storage_allow=(f"s3://{BUCKET}/photos",),
-            storage_allow_write=(f"s3://{BUCKET}/results",),
-        ) as running:
-            client, root = running.client, f"s3://{BUCKET}"
-            query = {"source": f"{root}/photos/", "destination": f"{root}/results/1"}
-            path = post(client, "filter", name="invert", **query)
-            until(lambda: client.get(path).json()["destination"]["state"] == "done")
-            found = records(client, path)
-            written = httpx.get(f"{base}/results/1/results.jsonl").text.splitlines()
-            assert [json.loads(line) for line in written] == found
-            there = httpx.get(base, params={"list-type": 2, "prefix": "results/1/images/"}).text
-            assert [each["status"] for each in found] == ["ok"] * 3
-            assert all(f"results/1/{each['image']['name']}<" in there for each in found)

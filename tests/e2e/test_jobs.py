@@ -86,66 +86,6 @@ def test_a_job_answers_each_item_once_with_the_record_of_replies(client: httpx.C
     assert {*good} == {*reply, "id"}
 
 
-def test_filtered_images_are_in_their_records(client: httpx.Client) -> None:
-    body = manifest({"data": DRAWING}, {"data": PHOTO})
-    path = made(client, "filter&name=grayscale&format=png", body)
-    assert finished(client, path)["state"] == "succeeded"
-    for each in records(client, path):
-        sent = (png(), jpeg())[each["index"]]
-        alone = client.post(
-            "/filter?name=grayscale&format=png",
-            content=sent,
-            headers={"Content-Type": "application/octet-stream"},
-        )
-        assert base64.b64decode(each["image"]["data"]) == alone.content
-
-
-@pytest.mark.parametrize("status", ["", "&status=error"])
-def test_results_are_a_zip_of_images_and_records(client: httpx.Client, status: str) -> None:
-    bad = {"id": "bad", "data": "data:,"}
-    path = made(client, "filter&name=grayscale", manifest({"data": DRAWING}, bad, {"data": PHOTO}))
-    asked = client.get(f"{path}/results?follow=true&output=zip{status}")
-    assert asked.headers["Content-Type"] == "application/zip"
-    assert asked.headers["Content-Disposition"].endswith('.zip"')
-    found = records(client, path, f"?{status}")
-    with zipfile.ZipFile(io.BytesIO(asked.content)) as archive:
-        assert archive.testzip() is None
-        listed = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
-        names = [each["image"]["name"] for each in listed if "image" in each]
-        assert archive.namelist() == [*names, "results.jsonl"]
-        assert sorted(names) == ([] if status else ["images/0000.png", "images/0002.jpg"])
-        for each in found:
-            if "image" in each:
-                data = base64.b64decode(each["image"].pop("data"))
-                each["image"]["name"] = names.pop(0)
-                assert archive.read(each["image"]["name"]) == data
-        assert listed == found
-
-
-def test_results_are_parquet_where_a_client_asks_for_it(client: httpx.Client) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
-    path = made(client, "classify&top_k=1", manifest({"data": DRAWING}, {"data": "data:,"}))
-    finished(client, path)
-    kind = "application/vnd.apache.parquet"
-    for query, headers in (("?output=parquet", {}), ("", {"Accept": kind})):
-        asked = client.get(f"{path}/results{query}", headers=headers)
-        assert asked.headers["Content-Type"] == kind
-        rows = pq.read_table(io.BytesIO(asked.content)).to_pylist()
-        assert [each["status"] for each in rows] == [
-            each["status"] for each in records(client, path)
-        ]
-
-
-def test_a_job_may_limit_its_images_in_work(client: httpx.Client) -> None:
-    path = made(client, "classify&concurrency=1", manifest({"data": PHOTO}, {"data": DRAWING}))
-    job = finished(client, path)
-    assert (job["state"], job["concurrency"], job["options"]) == ("succeeded", 1, {})
-    for wrong in ("0", "x"):
-        answer = client.post(f"/jobs?operation=classify&concurrency={wrong}", headers=LINES)
-        assert answer.status_code == 422
-        assert "concurrency" in answer.json()["detail"]
-
-
 def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx.Client) -> None:
     versions = '[{"name": "sobel", "format": "png"}]'
     query = {"operation": "process", "top_k": "1", "versions": versions}

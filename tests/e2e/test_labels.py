@@ -52,16 +52,6 @@ def test_a_drawing_gets_the_label_it_deserves(labelled: Running, label: str) -> 
     assert float(str(found["score"])) > 0.5
 
 
-def test_every_answer_names_the_weights(labelled: Running) -> None:
-    reply = labelled.client.post("/classify", content=jpeg(), headers=RAW)
-    model = reply.json()["model"]
-    assert (model["name"], model["label_set"]) == ("bundled", "imagenette10")
-    assert model["sha256"] == BUNDLED.sha256
-    assert len(reply.json()["results"][0]["predictions"]) == 5
-    shown = labelled.client.get("/readyz?verbose").json()["weights"]
-    assert shown["sha256"] == BUNDLED.sha256
-
-
 def test_no_answer_goes_to_another_image_whatever_the_order(labelled: Running) -> None:
     """All orders of requests and of images within them; scores tell the images apart."""
     files = [jpeg(seed, 200, 150) for seed in range(12)]

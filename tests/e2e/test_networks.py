@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,12 +82,6 @@ def reference(state: State, *, embedding: bool) -> NDArray[np.float32]:
     return found
 
 
-def test_the_first_network_answers_as_if_it_were_the_only_one(served: Running) -> None:
-    model = ask(served.client)["model"]
-    assert model["name"] == "bundled"
-    assert "network" not in model
-
-
 def test_a_network_is_chosen_by_model_and_named_in_the_answer(served: Running) -> None:
     for name, weights in (("resnet18", "bundled"), ("resnet50", "own.pth")):
         reply = served.client.post(f"/classify?model={name}", content=PHOTO, headers=RAW)
@@ -97,18 +90,6 @@ def test_a_network_is_chosen_by_model_and_named_in_the_answer(served: Running) -
         assert reply.headers["x-model"].endswith(f"; network={name}")
     labels = [each["label"] for each in reply.json()["results"][0]["predictions"]]
     assert all(label.startswith("class ") for label in labels)
-
-
-@pytest.mark.parametrize("form", ["form", "json"])
-def test_model_is_an_option_of_forms_and_json_too(served: Running, form: str) -> None:
-    if form == "form":
-        files = {"files": ("a.jpg", PHOTO)}
-        reply = served.client.post("/classify", files=files, data={"model": "resnet50"})
-    else:
-        data = "data:image/jpeg;base64," + base64.b64encode(PHOTO).decode()
-        body = {"images": [{"data": data}], "model": "resnet50"}
-        reply = served.client.post("/classify", json=body)
-    assert reply.json()["model"]["network"] == "resnet50"
 
 
 @pytest.mark.parametrize("path", ["/classify", "/process"])
@@ -152,22 +133,6 @@ def test_the_same_image_has_the_same_embedding_whatever_else_is_computed(served:
     assert len({each["embedding"] for each in many}) == 5
 
 
-def test_streams_carry_vectors_too(served: Running) -> None:
-    headers = RAW | {"Accept": "application/x-ndjson"}
-    path = "/classify?model=resnet50&output=logits"
-    reply = served.client.post(path, content=PHOTO, headers=headers)
-    assert len(json.loads(reply.text)["logits"]) == CLASSES
-
-
-def test_process_gives_a_vector_beside_versions(served: Running) -> None:
-    options = {"model": "resnet50", "output": "embedding", "versions": '[{"name": "invert"}]'}
-    reply = served.client.post("/process", params=options, content=PHOTO, headers=RAW)
-    (record,) = reply.json()["results"]
-    assert len(record["embedding"]) == 2048
-    assert record["versions"][0]["status"] == "ok"
-    assert reply.json()["model"]["network"] == "resnet50"
-
-
 @pytest.mark.parametrize(
     ("options", "path"),
     [
@@ -192,15 +157,3 @@ def test_models_lists_every_network_with_weights_and_why_one_has_none(served: Ru
     ]
     assert listed == [("resnet18", 512, 10), ("resnet50", 2048, CLASSES)]
     assert "resnet34/imagenet1k_v1" in catalogue["problem"]
-
-
-def test_batches_are_counted_by_network(served: Running) -> None:
-    ask(served.client, model="resnet50")
-    text = served.client.get("/metrics").text
-    assert 'darkroom_batch_size_count{network="resnet50",operation="classify"}' in text
-
-
-def test_readiness_names_the_networks(served: Running) -> None:
-    shown = served.client.get("/readyz?verbose").json()["networks"]
-    assert (shown["resnet18"], shown["resnet50"]) == ("ok", "ok")
-    assert "resnet34/imagenet1k_v1" in shown["resnet34"]

@@ -4,10 +4,7 @@ import functools
 import io
 import json
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -15,9 +12,7 @@ import pytest
 from PIL import Image
 
 from models.codec import ImageFormat
-from tests.e2e.conftest import Running
 from tests.pictures import drawing, encoded
-from tests.server import PATIENCE
 from tests.shared import ODD
 
 BATCH = 16
@@ -135,34 +130,3 @@ def test_a_file_over_the_size_limit_is_413_and_its_neighbours_are_answered(
     results = client.post("/classify", files=files).json()["results"]
     assert [r["status"] for r in results] == ["error", "ok"]
     assert results[0]["error"]["status"] == 413
-
-
-@pytest.mark.parametrize(
-    ("kind", "named"),
-    [
-        ("application/zip", "268435456 (DARKROOM_MAX_BODY_BYTES)"),
-        ("application/json", "33554432 bytes; send larger images as multipart/form-data"),
-    ],
-)
-def test_a_body_over_the_limit_is_413_and_names_the_limit(
-    client: httpx.Client, kind: str, named: str
-) -> None:
-    def endless() -> Iterator[bytes]:
-        for _ in range(300):
-            yield bytes(1 << 20)
-
-    reply = client.post("/classify", content=endless(), headers={"Content-Type": kind})
-    assert reply.status_code == 413
-    assert reply.headers["Content-Type"] == "application/problem+json"
-    assert named in reply.json()["detail"]
-
-
-def test_a_body_announced_over_the_limit_is_413_before_its_first_byte(server: Running) -> None:
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)) as connection:
-        connection.putrequest("POST", "/filter")
-        connection.putheader("Content-Length", "999999999")
-        connection.endheaders()
-        reply = connection.getresponse()
-        problem = json.loads(reply.read())
-    assert (reply.status, problem["request_id"]) == (413, reply.headers["X-Request-ID"])
-    assert problem["detail"].startswith("the body has 999999999 bytes")

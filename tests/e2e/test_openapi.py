@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +9,10 @@ import httpx
 import jsonschema
 import pytest
 from fastapi.openapi.models import OpenAPI
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from models.api.catalogue import FilterCatalogue, ModelCatalogue
 from tests.pictures import png
-from workers.filters.registry import FILTERS
 
 IMAGE_ROUTES = ("/classify", "/filter", "/info", "/process")
 DATA_URI = "data:image/png;base64," + base64.b64encode(png()).decode()
@@ -169,34 +165,11 @@ def test_the_catalogue_is_as_it_is_described(
     validate(client.get(path).json(), schema["application/json"]["schema"], document)
 
 
-def test_the_catalogue_is_typed_and_made_once(client: httpx.Client) -> None:
-    listed = FilterCatalogue.model_validate(client.get("/filters").json()).filters
-    assert len(listed) == len(FILTERS)
-    (model,) = ModelCatalogue.model_validate(client.get("/models").json()).models
-    assert [each.class_id for each in model.classes] == [*range(model.n_classes)]
-    for path in ("/filters", "/models", "/docs", "/openapi.json"):
-        assert client.get(path).content == client.get(path).content
-
-
-@pytest.mark.parametrize("length", [1_000, 20_000])
-@pytest.mark.parametrize("path", ["/filters/", "/filters/{}/thumbnail", "/"])
-def test_a_long_name_is_a_short_error(client: httpx.Client, path: str, length: int) -> None:
-    name = "n" * length
-    reply = client.get(path.format(name) if "{" in path else path + name)
-    assert reply.status_code == 404
-    assert len(reply.content) < 2_000
-
-
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(width=32) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=6,
 )
-
-
-def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Return a strategy for what a schema allows, more or less, and now and then for anything."""
-    return st.integers(0, 9).flatmap(lambda n: JSON_VALUES if n == 0 else allowed(schema))
 
 
 def allowed(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
@@ -217,70 +190,3 @@ def allowed(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         case "null":
             return st.none()
     return st.sampled_from(schema.get("examples", ["a"])) | st.text(max_size=20)
-
-
-def options(properties: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a strategy for some of the properties with values, seldom with one that does not
-    exist.
-    """
-    names = st.lists(st.sampled_from([*properties, "no_such_option"]), max_size=3, unique=True)
-    return names.flatmap(
-        lambda chosen: st.fixed_dictionaries({n: values(properties.get(n, {})) for n in chosen})
-    )
-
-
-IMAGES = st.lists(
-    st.sampled_from([{"data": DATA_URI}, {"data": "data:image/png;base64,AAAA"}, {"url": "x"}])
-    | st.dictionaries(st.sampled_from(["id", "url", "data", "x"]), JSON_VALUES, max_size=3),
-    max_size=2,
-)
-BOUNDED = settings(
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-
-
-@pytest.mark.parametrize("path", IMAGE_ROUTES)
-@given(data=st.data())
-@BOUNDED
-def test_nothing_that_json_can_say_is_a_fault_of_the_server(
-    client: httpx.Client, document: Any, path: str, data: st.DataObject
-) -> None:
-    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    own = {k: v for k, v in schema["properties"].items() if k not in ("images", "urls")}
-    body = data.draw(options(own) | st.just({})) | {"images": data.draw(IMAGES)}
-    content = json.dumps(data.draw(st.just(body) | JSON_VALUES)).encode()
-    reply = client.post(path, content=content, headers={"Content-Type": "application/json"})
-    check(reply, content)
-
-
-@pytest.mark.parametrize("path", IMAGE_ROUTES)
-@given(data=st.data())
-@BOUNDED
-def test_nothing_that_forms_queries_and_headers_can_say_is_one(
-    client: httpx.Client, document: Any, path: str, data: st.DataObject
-) -> None:
-    operation = document["paths"][path]["post"]
-    query = {p["name"]: p["schema"] for p in operation["parameters"] if p["in"] == "query"}
-    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
-    own = {k: v for k, v in form.items() if k not in ("file", "files", "urls")}
-    printable = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=12)
-    deadline = data.draw(st.integers(1, 99999).map(str) | printable.map(str.strip))
-    reply = client.post(
-        path,
-        params={k: str(v) for k, v in data.draw(options(query)).items()},
-        data={k: str(v) for k, v in data.draw(options(own)).items()},
-        files=[
-            ("files", (data.draw(st.text(max_size=9)), data.draw(st.just(png()) | st.binary())))
-        ],
-        headers={"X-Deadline-Ms": deadline, "Accept": data.draw(printable.map(str.strip))},
-    )
-    check(reply, b"")
-
-
-def check(reply: httpx.Response, sent: bytes) -> None:
-    """Check that no fault is the server's; the deadline may pass, since requests may choose it."""
-    assert reply.status_code < 500 or reply.status_code == 504, (sent, reply.text)
-    assert len(reply.content) < 100_000 or reply.status_code == 200
-    if reply.status_code >= 400:
-        assert reply.json()["status"] == reply.status_code

@@ -48,23 +48,9 @@ def test_a_file_of_the_page_comes_with_its_type_and_is_not_sent_twice(
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.parametrize("range_", ["bytes=0-3", "bytes=9-1", "bytes=99999999-", "bytes=0-1,5-6"])
-def test_a_file_of_the_page_is_sent_whole_whatever_range_is_asked_for(
-    client: httpx.Client, range_: str
-) -> None:
-    reply = client.get("/page/style.css", headers={"Range": range_})
-    assert (reply.status_code, reply.headers["Accept-Ranges"]) == (200, "none")
-    assert reply.content == (FOLDER / "style.css").read_bytes()
-
-
 @pytest.mark.parametrize("name", ["nope.js", "index.html", "..%2ffiles.py", "__init__.py"])
 def test_other_names_are_404(client: httpx.Client, name: str) -> None:
     assert client.get(f"/page/{name}").status_code == 404
-
-
-def test_the_page_itself_is_not_sent_twice(client: httpx.Client) -> None:
-    tag = client.get("/").headers["ETag"]
-    assert client.get("/", headers={"If-None-Match": tag}).status_code == 304
 
 
 def test_the_reference_is_a_view_of_the_page(client: httpx.Client) -> None:
@@ -100,8 +86,3 @@ def test_files_and_pictures_of_the_page_write_no_lines_of_info(
         until(lambda: len(caplog.records) == 3)  # a line is written behind its answer
     levels = {record.__dict__["path"]: record.levelname for record in caplog.records}
     assert levels == {"/": "INFO", "/page/main.js": "DEBUG", "/filters/invert/thumbnail": "DEBUG"}
-
-
-def test_the_page_is_no_part_of_the_api(client: httpx.Client) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    assert not {path for path in paths if path == "/" or path.startswith("/page")}

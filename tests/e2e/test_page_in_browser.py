@@ -20,7 +20,7 @@ from tests.browser import WITHIN, add_filter, chromium, opened
 from tests.drawn_classes import golf_ball
 from tests.e2e.conftest import Running
 from tests.pictures import drawing, encoded, jpeg
-from workers.filters.registry import FILTERS, describe, parse_chain
+from workers.filters.registry import FILTERS
 
 Open = Callable[..., AbstractContextManager[Any]]
 Schema = dict[str, Any]
@@ -107,25 +107,6 @@ def test_a_dropped_file_and_a_pasted_address_are_labelled(open_page: Open) -> No
         assert names == ["dropped.jpg", "sample.jpg"]
 
 
-FOLDERS = """async () => {
-    const { filesOf } = await import("/page/sources.js");
-    const file = (name) => ({ name, isDirectory: false, file: (done) => done(new File([], name)) });
-    const folder = (name, parts) => ({ name, isDirectory: true, createReader: () => {
-        const batches = [parts.slice(0, 1), parts.slice(1), []];
-        return { readEntries: (done) => done(batches.shift()) };
-    } });
-    const entries = [folder("a", [file("1.jpg"), folder("b", [file("2.PNG"), file("x.txt")])]),
-                     file("notes")];
-    const items = entries.map((entry) => ({ webkitGetAsEntry: () => entry }));
-    return (await filesOf({ files: [], items })).map(({ name }) => name);
-}"""
-
-
-def test_of_dropped_folders_the_images_are_taken(open_page: Open) -> None:
-    with open_page(bypass_csp=True) as page:
-        assert page.evaluate(FOLDERS) == ["1.jpg", "2.PNG", "notes"]
-
-
 def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())
@@ -139,115 +120,6 @@ def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
         assert divider.get_attribute("aria-valuetext") == "0 % before"
         shows(page.locator("#facts"), "JPEG")
         assert page.locator("#download").get_attribute("download") == "golf_ball-filtered.jpg"
-
-
-def test_pictures_of_another_shape_stand_side_by_side(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        add_filter(page, "rotate90")
-        page.wait_for_selector("#stage.apart")
-        assert page.locator("#divider").is_hidden()
-
-
-def other(schema: Schema, shown: Any) -> Any:
-    """Return an allowed value but the default; a list is `shown` but for its first number."""
-    inner = next((s for s in schema.get("anyOf", []) if s["type"] != "null"), schema)
-    if inner.get("type") == "boolean":
-        return not schema["default"]
-    if "enum" in inner:
-        return next(each for each in reversed(inner["enum"]) if each != schema["default"])
-    if "pattern" in inner:
-        return "12ab34ff" if "{8}" in inner["pattern"] else "12ab34"
-    if inner["type"] == "array":
-        rows = shown if isinstance(shown[0], list) else [shown]
-        changed = [[0.5, *rows[0][1:]], *rows[1:]]
-        return changed if isinstance(shown[0], list) else changed[0]
-    least = inner["minimum"]
-    return least if least != schema["default"] else inner["maximum"]
-
-
-def enter(control: Any, schema: Schema, value: Any) -> None:
-    """Give a control a value by its visible fields, as a person does."""
-    if "anyOf" in schema:
-        control.locator("input[role=switch]").check()
-    if isinstance(value, bool):
-        control.locator("input[role=switch]").set_checked(value)
-    elif "enum" in schema:
-        control.locator("select").select_option(value)
-    elif isinstance(value, str):
-        control.locator("input.code").fill(value[:6])
-        if len(value) == 8:
-            control.locator("input[type=range]").press("End")
-    elif isinstance(value, list):
-        control.locator(".grid input").first.fill("0.5")
-    else:
-        control.locator("input[type=number]").fill(str(value))
-
-
-def test_every_control_sends_what_its_schema_says(open_page: Open) -> None:
-    with open_page() as page:
-        sent = captured(page)
-        expected = []
-        for number, name in enumerate(FILTERS):
-            add_filter(page, name)
-            step = page.locator("#steps > li").nth(number)
-            op: dict[str, Any] = {"name": name}
-            for parameter, schema in describe(FILTERS[name])["parameters"].items():
-                op[parameter] = other(schema, FILTERS[name].example.get(parameter))
-                enter(step.locator(f"[data-parameter={parameter}]"), schema, op[parameter])
-            expected.append(op)
-        give(page, ball())
-        page.wait_for_selector("#stage.compared")
-        ops = json.loads(sent[-1]["ops"])
-        assert ops == expected
-        crossed = {"levels"}  # its extremes are allowed alone, not together
-        for op in ops:
-            if op["name"] not in crossed:
-                parse_chain([op])
-
-
-def test_sliders_reach_both_ends_of_their_range_and_nothing_beyond(open_page: Open) -> None:
-    with open_page() as page:
-        for number, name in enumerate(FILTERS):
-            add_filter(page, name)
-            step = page.locator("#steps > li").nth(number)
-            for parameter, schema in describe(FILTERS[name])["parameters"].items():
-                control = step.locator(f"[data-parameter={parameter}]")
-                slider = control.locator("> input[type=range]")
-                if "minimum" not in schema or not slider.count():
-                    continue
-                field = control.locator("input[type=number]")
-                for key, end in (("Home", schema["minimum"]), ("End", schema["maximum"])):
-                    slider.press(key)
-                    assert float(field.input_value()) == pytest.approx(end), (name, parameter)
-                slider.press("ArrowLeft")
-                value = float(field.input_value())
-                assert schema["minimum"] <= value < schema["maximum"], (name, parameter)
-                parse_chain([{"name": name, parameter: as_json(value, schema)}])
-
-
-def as_json(value: float, schema: Schema) -> float | int:
-    return int(value) if schema["type"] == "integer" and value.is_integer() else value
-
-
-def test_the_output_options_are_those_of_the_format(open_page: Open) -> None:
-    with open_page() as page:
-        sent = captured(page)
-        give(page, ball())
-        add_filter(page, "invert")
-        page.select_option("#format", "webp")
-        quality = page.locator("[data-parameter=quality] input[type=number]")
-        assert quality.get_attribute("max") == "100"
-        quality.fill("55")
-        page.locator("summary").click()
-        page.locator("[data-parameter=lossless] input").check()
-        shows(page.locator("#code"), "lossless=true")
-        with page.expect_response("**/filter"):
-            pass
-        assert sent[-1]["format"] == "webp"
-        assert (sent[-1]["quality"], sent[-1]["lossless"]) == ("55", "true")
-        page.select_option("#format", "png")
-        assert page.locator("[data-parameter=quality]").count() == 0
 
 
 def test_the_chain_is_sent_in_its_order_without_what_is_switched_off(open_page: Open) -> None:
@@ -279,28 +151,6 @@ def test_a_bad_file_fails_alone_and_says_why(open_page: Open) -> None:
         give(page, ball(), file("notes.jpg", b"this is no image"), ball())
         shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
         shows(page.locator("#strip li.failed"), "not an image of a format read here")
-
-
-def test_many_images_are_sent_four_at_a_time(open_page: Open) -> None:
-    with open_page() as page:
-        under_way, most = 0, 0
-
-        def begun(request: Any) -> None:
-            nonlocal under_way, most
-            if request.url.endswith("/classify"):
-                under_way += 1
-                most = max(most, under_way)
-
-        def ended(request: Any) -> None:
-            nonlocal under_way
-            if request.url.endswith("/classify"):
-                under_way -= 1
-
-        page.on("request", begun)
-        page.on("requestfinished", ended)
-        give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(24)))
-        shows(page.locator("#summary"), "24 of 24 labelled")
-        assert 1 < most <= 4
 
 
 def test_cancelling_keeps_what_is_done_and_trying_again_does_the_rest(open_page: Open) -> None:
@@ -416,48 +266,6 @@ def run(language: str, code: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_the_javascript_to_copy_runs_in_a_page(open_page: Open) -> None:
-    with open_page(bypass_csp=True) as page:
-        add_filter(page, "invert")
-        code = shown_code(page, "JavaScript", "filter")
-        fetched = "const file = await (await fetch('page/sample.jpg')).blob();"
-        size = page.evaluate(f"async () => {{ {fetched} {code}; return picture.size; }}")
-        assert size > 1000
-        answer = shown_code(page, "JavaScript", "classify")
-        found = page.evaluate(f"async () => {{ {fetched} {answer}; return answer; }}")
-        assert found["summary"]["succeeded"] == 1
-
-
-def test_an_address_is_fetched_by_the_server_and_its_code_runs(
-    open_page: Open, tmp_path: Path
-) -> None:
-    with open_page() as page:
-        page.locator("#urls").fill(f"{page.url}page/sample.jpg")
-        page.get_by_role("button", name="Fetch").click()
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        add_filter(page, "invert")
-        page.wait_for_selector("#stage.compared")
-        for language in ("curl", "Python"):
-            run(language, shown_code(page, language, "filter"), tmp_path)
-            (made,) = tmp_path.iterdir()
-            assert made.read_bytes().startswith(b"\xff\xd8")
-            made.unlink()
-
-
-def test_another_network_is_asked_where_there_are_several(open_page: Open) -> None:
-    names = [{"network": name, "name": "random"} for name in ("resnet18", "resnet50")]
-    with open_page() as page:
-        page.route("**/models", lambda route: route.fulfill(body=json.dumps({"models": names})))
-        page.reload()
-        give(page, ball())
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        with page.expect_request("**/classify") as asked:
-            page.select_option("#network", "resnet50")
-        assert b'name="model"\r\n\r\nresnet50' in asked.value.post_data_buffer
-        shows(page.locator("#strip li.failed"), "there is no model 'resnet50' here")
-        shows(page.locator("#code"), "model=resnet50")
-
-
 def test_an_address_that_is_wrong_says_why_and_the_good_ones_go_on(open_page: Open) -> None:
     with open_page() as page:
         good = f"{page.url}page/sample.jpg"
@@ -516,19 +324,6 @@ def test_the_gallery_finds_filters_and_adds_only_what_is_chosen(open_page: Open)
         assert page.locator(":focus").inner_text() == "Gaussian blur"
 
 
-def test_the_gallery_shows_every_filter_on_the_chosen_picture(open_page: Open) -> None:
-    with open_page() as page:
-        page.get_by_role("link", name="Filters").click()
-        drawn = page.locator("#gallery-list img[src$='/thumbnail']")
-        assert drawn.count() == len(FILTERS)
-        page.get_by_role("link", name="Try it").click()
-        give(page, ball())
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        page.get_by_role("link", name="Filters").click()
-        own = page.locator("#gallery-list img[src^='blob:']")
-        own.nth(len(FILTERS) - 1).wait_for(state="attached")
-
-
 def test_the_address_keeps_the_chain_and_the_back_button_returns(open_page: Open) -> None:
     with open_page() as page:
         add_filter(page, "gaussian_blur")
@@ -576,17 +371,6 @@ def test_a_small_copy_is_filtered_while_a_slider_moves(open_page: Open) -> None:
             page.wait_for_timeout(20)
         (first,) = json.loads(sent[0]["ops"])
         assert first["sigma"] < 1.2  # 0.3 of the slider's value, which began at 2
-
-
-def test_a_newer_value_ends_the_request_of_the_older_one(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        page.route("**/filter", lambda _route: None)  # the request is never answered
-        add_filter(page, "gaussian_blur")
-        with page.expect_event("requestfailed") as ended:
-            page.locator("[data-parameter=sigma] input[type=number]").fill("4")
-        assert ended.value.url.endswith("/filter")
 
 
 def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(open_page: Open) -> None:
@@ -665,18 +449,6 @@ def test_the_reference_explains_every_endpoint(open_page: Open) -> None:
         assert page.locator("#view-try").is_visible()
 
 
-def test_a_curl_line_of_the_reference_runs(open_page: Open, tmp_path: Path) -> None:
-    (tmp_path / "photo.jpg").write_bytes(ball()["buffer"])
-    with open_page() as page:
-        page.get_by_role("link", name="Reference").click()
-        for path in ("/classify", "/filter", "/info", "/process", "/filters", "/models"):
-            endpoint = page.locator(
-                "details.endpoint", has=page.get_by_text(path, exact=True)
-            ).first
-            line = endpoint.locator(".try-it code").text_content()
-            run("curl", line.replace("curl ", "curl --fail ", 1), tmp_path)
-
-
 def test_the_live_view_counts_images(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())
@@ -687,36 +459,6 @@ def test_the_live_view_counts_images(open_page: Open) -> None:
         shows(page.locator("#live-stages"), "compute")
         shows(page.locator("#live-sizes"), "up to 1")
         shows(page.locator("#live-limits"), "images in flight")
-
-
-@pytest.mark.parametrize("path", ["**/metrics", "**/readyz?verbose"])
-def test_the_live_view_shows_what_it_knows_while_something_is_unavailable(
-    open_page: Open, path: str
-) -> None:
-    with open_page() as page:
-        body = {"detail": "come back later", "status": "not ready"}
-        page.route(path, lambda route: route.fulfill(status=503, body=json.dumps(body)))
-        page.get_by_role("link", name="Live").click()
-        known = "Ready" if path == "**/metrics" else "Not ready: the server answers"
-        shows(page.locator("#live-state"), known)
-        shows(page.locator("#view-live"), "Come back later.")
-        shows(page.locator("#live-queue"), "0")
-
-
-def test_the_live_view_says_that_no_server_answers(open_page: Open) -> None:
-    with open_page() as page:
-        page.route(re.compile("metrics|readyz"), lambda route: route.abort())
-        page.get_by_role("link", name="Live").click()
-        shows(page.locator("#live-state"), "The server does not answer")
-
-
-def test_the_live_view_says_where_the_metrics_are_if_not_here(open_page: Open) -> None:
-    with open_page() as page:
-        page.route("**/metrics", lambda route: route.fulfill(status=404, body="{}"))
-        page.get_by_role("link", name="Live").click()
-        shows(page.locator("#live-partial"), "DARKROOM_METRICS_PORT")
-        page.locator("#live-partial").wait_for()
-        shows(page.locator("#live-queue"), "0")
 
 
 @pytest.mark.parametrize("view", ["#try", "#filters", "#live", "#docs"])
@@ -743,22 +485,3 @@ def test_everything_that_takes_the_focus_has_a_name(open_page: Open) -> None:
             focusable = properties.get("focusable", {}).get("value")
             if focusable and role not in ("RootWebArea", "generic", "main"):
                 assert node["name"]["value"].strip(), node
-
-
-def test_the_keyboard_reaches_the_content_at_once(open_page: Open) -> None:
-    with open_page() as page:
-        page.keyboard.press("Tab")
-        assert page.locator(":focus").inner_text() == "Skip to the content"
-        page.keyboard.press("Enter")
-        assert page.locator("#main:focus").count() == 1
-
-
-def test_without_scripts_the_forms_answer(open_page: Open, tmp_path: Path) -> None:
-    picture = tmp_path / "golf_ball.jpg"
-    picture.write_bytes(ball()["buffer"])
-    with open_page(java_script_enabled=False) as page:
-        form = page.locator("form[action=classify]")
-        form.locator("input[type=file]").set_input_files(picture)
-        form.locator("button").click()
-        page.wait_for_url("**/classify")
-        assert '"predictions"' in page.content()

@@ -1,7 +1,10 @@
-"""The real process: starting, draining, exit codes."""
+"""The real process: starting, listening, reloading, draining, exit codes."""
 
+import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +12,57 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.cli.script import main
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
-from tests.server import PATIENCE, serving, until
+from tests.server import PATIENCE, post, serving, until
+
+
+@pytest.mark.parametrize("front_ends", ["0", pytest.param("2", marks=pytest.mark.slow)])
+def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: str) -> None:
+    flags = ["--port", "0", "--gpus", "0", "--weights", "random"]
+    command = [sys.executable, "-m", "app.cli", "serve", *flags, "--front-ends", front_ends]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            messages = []
+            for line in server.stderr:
+                messages.append(json.loads(line)["message"])
+                if messages[-1].startswith("listening on"):
+                    break
+            found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)", messages[-1])
+            assert found, messages
+            with socket.create_connection(("127.0.0.1", int(found[1])), PATIENCE) as connection:
+                connection.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                assert connection.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+        finally:
+            server.send_signal(signal.SIGINT)
+        rest = [json.loads(line)["message"] for line in server.stderr]
+    assert server.returncode == ExitCode.INTERRUPTED
+    assert not [each for each in rest if each.startswith("listening on")]
+
+
+def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "darkroom.env"
+    file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
+    flags = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
+    with serving(*flags, "--settings-file", str(file)) as server:
+        url = f"http://127.0.0.1:{server.port}/filter?name=invert"
+
+        def status() -> int:
+            kind = {"Content-Type": "image/jpeg"}
+            return post(url, content=jpeg(), headers=kind).status_code
+
+        assert status() == 200
+        file.write_text("DARKROOM_MAX_BODY_BYTES=10\n")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: status() == 413)
+        file.write_text("DARKROOM_MAX_BODY_BYTES=nonsense\n")
+        server.process.send_signal(signal.SIGHUP)
+        server.process.send_signal(signal.SIGUSR2)
+        assert {status() for _ in range(20)} == {413}
+        file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: status() == 200)
 
 
 def test_sigterm_drains_and_exits_with_0() -> None:
@@ -46,14 +96,6 @@ def test_a_signal_ends_a_server_that_is_still_starting_at_once(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_running_server_with_130() -> None:
-    flags = ("--weights", "random", "--precision", "fp32", "--grace", "9999")
-    with serving(*flags, "--log-level", "error") as server:
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
-
-
-@pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -73,43 +115,6 @@ def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
     log += "".join(capfd.readouterr())
     assert "Traceback" not in log
     assert "Application shutdown complete" in log
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variables", "text"),
-    [
-        (["serve", "--prot", "1"], {}, "--prot"),
-        (["serve", "--port", "many"], {}, "--port"),
-        (["serve"], {"DARKROOM_PROT": "1"}, "DARKROOM_PROT"),
-        (["serve"], {"DARKROOM_PORT": "-1"}, "DARKROOM_PORT"),
-        (["serve", "--weights", "imagnet"], {}, "imagnet"),
-        (["classify", "x.jpg", "--top-k", "0", "--weights", "random"], {}, "--top-k"),
-        (["filter", "x.jpg", "--ops", "[", "-o", "-"], {}, "--ops"),
-        (["filter", "x.jpg", "--ops", '[{"name": "nope"}]', "-o", "-"], {}, "nope"),
-        (["filter", "x.jpg", "--ops", '[{"name": "invert"}]', "-o", "x.gif"], {}, ".gif"),
-        (["classify", "x.jpg", "--gpus", "99"], {}, "--gpus 99"),
-        (["filters", "nope"], {}, "nope"),
-        (["weights", "fetch", "nope"], {}, "nope"),
-    ],
-)
-def test_wrong_usage_exits_with_2_and_says_what(
-    arguments: list[str],
-    variables: dict[str, str],
-    text: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    (tmp_path / "x.jpg").write_bytes(jpeg())
-    monkeypatch.chdir(tmp_path)
-    try:
-        code: object = main(arguments)
-    except SystemExit as end:
-        code = end.code
-    assert code == ExitCode.WRONG_USAGE
-    assert text in capsys.readouterr().err
 
 
 def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> None:

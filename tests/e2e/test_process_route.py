@@ -2,30 +2,21 @@ import asyncio
 import base64
 import io
 import json
-import zipfile
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from PIL import Image
 
-from app.pipeline import memory
 from models import codec
 from models.domain.job import Completed, Job, Labels
-from tests.e2e.conftest import Running, Start
-from tests.multipart_reply import content_of, parts_of
-from tests.pictures import encoded, jpeg, png
-from tests.server import until
+from tests.e2e.conftest import Running
+from tests.pictures import encoded, jpeg
 from workers.operations import Classify
 
 GREY: dict[str, Any] = {"ops": [{"name": "grayscale"}], "format": "png"}
 BLURRED: dict[str, Any] = {"name": "gaussian_blur", "sigma": 3, "format": "webp", "quality": 70}
 PLAIN: dict[str, Any] = {"ops": [{"name": "invert"}, {"name": "sepia"}]}
-
-
-def data_uri(body: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(body).decode()
 
 
 def process(client: httpx.Client, body: bytes, accept: str = "*/*", **options: object) -> Any:
@@ -86,35 +77,6 @@ def test_each_image_is_decoded_once_however_many_versions_there_are(
     assert decoded == [jpeg(7)]
 
 
-def test_form_and_json_requests_take_the_same_versions(client: httpx.Client) -> None:
-    versions = [GREY | {"id": "grey"}, BLURRED]
-    form = client.post(
-        "/process", files=files(png(1)), data={"versions": json.dumps(versions), "top_k": "1"}
-    )
-    images = [{"id": "a", "data": data_uri(png(1))}]
-    body = {"images": images, "versions": versions, "top_k": 1}
-    (by_form,), (by_json,) = (
-        reply.json()["results"] for reply in (form, client.post("/process", json=body))
-    )
-    assert (by_form["source"], by_json["id"]) == ("0.jpg", "a")
-    assert [v.get("id") for v in by_json["versions"]] == ["grey", None]
-    assert by_form["predictions"] == by_json["predictions"]
-    for one, other in zip(by_form["versions"], by_json["versions"], strict=True):
-        assert one["image"] == other["image"]
-
-
-def test_a_version_without_a_format_has_the_requests_then_accepts_then_the_sources(
-    client: httpx.Client,
-) -> None:
-    def kinds(accept: str = "*/*", **options: object) -> list[str]:
-        reply = process(client, jpeg(), accept, versions=[PLAIN, GREY], **options)
-        return [v["image"]["media_type"] for v in reply.json()["results"][0]["versions"]]
-
-    assert kinds() == ["image/jpeg", "image/png"]
-    assert kinds(format="webp") == ["image/webp", "image/png"]
-    assert kinds("application/json, image/webp") == ["image/webp", "image/png"]
-
-
 def test_a_version_that_fails_fails_alone(client: httpx.Client) -> None:
     wide = encoded(Image.new("RGB", (17000, 2)), "PNG")
     invert = {"ops": [{"name": "invert"}]}
@@ -131,13 +93,6 @@ def test_a_version_that_fails_fails_alone(client: httpx.Client) -> None:
     assert failed["id"] == "no"
     assert (failed["error"]["code"], failed["error"]["item_index"]) == ("unprocessable", 0)
     assert "16,383" in failed["error"]["detail"]
-
-
-def test_an_image_none_of_whose_parts_succeeds_has_failed(client: httpx.Client) -> None:
-    wide = encoded(Image.new("RGB", (17000, 2)), "PNG")
-    versions = [{"name": "invert", "format": "webp"}] * 2
-    reply = process(client, wide, versions=versions, labels="false")
-    assert (reply.status_code, reply.json()["code"]) == (422, "unprocessable")
 
 
 def test_labels_or_versions_may_be_left_out(client: httpx.Client) -> None:
@@ -181,61 +136,6 @@ def test_a_wrong_version_is_422_with_its_path(
         assert reply.json()["detail"].startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize(
-    ("query", "path"), [("top_k=0", "top_k"), ("size=3", "size"), ("labels=maybe", "labels")]
-)
-def test_a_wrong_option_is_422_with_its_path(client: httpx.Client, query: str, path: str) -> None:
-    reply = client.post(f"/process?{query}", content=jpeg(), headers={"Content-Type": "image/jpeg"})
-    assert reply.status_code == 422
-    assert reply.json()["errors"][0]["path"] == path
-
-
-def test_labels_and_versions_count_as_images_in_the_limit_of_a_request(
-    client: httpx.Client,
-) -> None:
-    def status(n_images: int, n_versions: int) -> int:
-        data = {"versions": json.dumps([GREY] * n_versions)}
-        return client.post("/process", files=files(*[png()] * n_images), data=data).status_code
-
-    assert status(4, 3) == 200
-    assert status(4, 4) == 413
-    assert status(1, 16) == 413
-
-
-def test_several_images_as_a_zip_have_a_member_for_each_version(client: httpx.Client) -> None:
-    reply = client.post(
-        "/process",
-        files=files(png(1), b"broken", png(2)),
-        data={"versions": json.dumps([GREY, BLURRED])},
-        headers={"Accept": "application/zip"},
-    )
-    archive = zipfile.ZipFile(io.BytesIO(reply.content))
-    assert archive.testzip() is None
-    records = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
-    assert [r["status"] for r in records] == ["ok", "error", "ok"]
-    assert [v["image"]["name"] for v in records[2]["versions"]] == ["2-0.png", "2-1.webp"]
-    assert records[2]["predictions"]
-    assert archive.read("2-1.webp") == filtered(client, png(2), BLURRED)
-    assert len(archive.namelist()) == 5
-
-
-def test_as_multipart_each_record_is_a_part_and_each_version_another(client: httpx.Client) -> None:
-    reply = client.post(
-        "/process",
-        files=files(png(1), b"broken"),
-        data={"versions": json.dumps([GREY, BLURRED])},
-        headers={"Accept": "multipart/mixed"},
-    )
-    parts = {part["Content-ID"]: part for part in parts_of(reply)}
-    assert parts.keys() == {"<0>", "<0.0>", "<0.1>", "<1>"}
-    assert parts["<0.1>"].get_content_type() == "image/webp"
-    assert content_of(parts["<0.1>"]) == filtered(client, png(1), BLURRED)
-    record = json.loads(content_of(parts["<0>"]))
-    assert record["predictions"]
-    assert record["versions"][1]["image"]["name"] == parts["<0.1>"].get_filename()
-    assert json.loads(content_of(parts["<1>"]))["status"] == "error"
-
-
 class FiltersHang:
     """A backend that classifies and never filters."""
 
@@ -274,27 +174,3 @@ def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> 
     assert record["status"] == "partial"
     assert record["predictions"]
     assert record["versions"][0]["error"]["code"] == "deadline_exceeded"
-
-
-def test_versions_come_although_there_are_no_weights(start: Start, tmp_path: Path) -> None:
-    with start(weights="imagenet1k_v1", cache_folder=tmp_path) as running:
-        reply = process(running.client, jpeg(), versions=[GREY])
-        (record,) = reply.json()["results"]
-        assert record["status"] == "partial"
-        assert record["error"]["code"] == "weights_missing"
-        assert record["versions"][0]["status"] == "ok"
-        assert process(running.client, jpeg()).status_code == 503
-
-
-def test_large_images_take_turns_in_memory_and_all_their_versions_come(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "LEAST", 64 << 20)
-    monkeypatch.setattr(memory, "PER_PROCESS", 0)
-    with start() as running:
-        body = jpeg(1, 2000, 1500)
-        reply = process(running.client, body, versions=[PLAIN] * 3)
-        (record,) = reply.json()["results"]
-        assert [v["status"] for v in record["versions"]] == ["ok"] * 3
-        admission = running.app.state.service.admission
-        until(lambda: admission.held.images == 0)  # a client can have all before the server is done

@@ -66,29 +66,6 @@ def test_many_images_have_results_in_their_order(client: Client, photos: Path) -
     assert (error.code, error.status) == ("unsupported_media", 415)
 
 
-def test_requests_with_more_images_than_the_server_takes_are_cut(url: str, photos: Path) -> None:
-    images = [photos / "church.jpg"] * 20
-    with Client(url, images_per_request=20) as client:
-        assert all(each.ok for each in client.classify(images))
-
-
-def test_an_archive_among_photos_is_an_error_of_its_own(
-    client: Client, photos: Path, tmp_path: Path
-) -> None:
-    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
-        for photo in photos.glob("*.jpg"):
-            archive.write(photo, photo.name)
-    found = client.classify([tmp_path / "more.zip", photos / "church.jpg"])
-    assert [each.error and each.error.code for each in found] == ["unsupported_media", None]
-
-
-def test_a_filtered_image_is_bytes_with_a_type(client: Client, photos: Path) -> None:
-    found = client.filter(photos / "church.jpg", {"name": "resize", "width": 40, "height": 40})
-    assert picture(found.content).size == (40, 40)
-    assert found.image is not None
-    assert (found.image.media_type, found.image.size) == ("image/jpeg", len(found.content))
-
-
 def test_filtered_images_are_written_to_files(client: Client, photos: Path, tmp_path: Path) -> None:
     images: list[Source] = [photos / "church.jpg", b"damaged", photos / "golf_ball.jpg"]
     found = client.filter(images, ["sepia", "invert"], format="png", out=tmp_path)
@@ -99,17 +76,6 @@ def test_filtered_images_are_written_to_files(client: Client, photos: Path, tmp_
     ]
     with pytest.raises(ImageError):
         _ = found[1].content
-
-
-def test_versions_and_labels_come_together(client: Client, photos: Path) -> None:
-    versions = [{"id": "grey", "name": "grayscale"}, {"name": "sobel", "format": "png"}]
-    found = client.process(photos / "church.jpg", versions, top_k=2).checked()
-    assert len(found.predictions or ()) == 2
-    assert found.versions is not None
-    grey, edges = found.versions
-    assert (grey.id, picture(grey.content).format) == ("grey", "JPEG")
-    assert edges.image is not None
-    assert edges.image.media_type == "image/png"
 
 
 def test_a_wrong_option_is_an_error_that_names_it(client: Client, photos: Path) -> None:
@@ -168,21 +134,6 @@ def test_a_job_labels_images_in_the_background(client: Client, photos: Path) -> 
     client.jobs.delete(job.id)
     with pytest.raises(InvalidRequest, match="404"):
         client.jobs.get(job.id)
-
-
-def test_a_job_filters_images_to_files(url: str, photos: Path, tmp_path: Path) -> None:
-    paths = sorted(photos.glob("*.jpg"))[:3]
-
-    async def asked() -> list[str]:
-        async with AsyncClient(url) as client:
-            job = await client.jobs.create(paths, "filter", ops="sepia", format="png")
-            stream = client.jobs.results(job.id, out=tmp_path)
-            found = [each.image and each.image.media_type async for each in stream]
-            await client.jobs.delete(job.id)
-            return [str(each) for each in found]
-
-    assert asyncio.run(asked()) == ["image/png"] * 3
-    assert len([*tmp_path.glob("*.png")]) == 3
 
 
 def example(name: str, *arguments: str | Path) -> str:

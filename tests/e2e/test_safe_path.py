@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from models.exit_codes import ExitCode
-from tests.pictures import jpeg, png
-from tests.server import PATIENCE, children, post, serving
+from tests.pictures import png
+from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,20 +94,3 @@ def test_commands_spring_no_trap(
         )
         assert done.returncode == ExitCode.OK, done.stderr
         assert sprung(trapped) == "", words
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("started_as", "front_ends"), [("module", 0), ("script", 1)])
-def test_servers_spring_no_trap_in_any_of_their_processes(
-    trapped: Path, script: tuple[str, ...], started_as: str, front_ends: int
-) -> None:
-    program = script if started_as == "script" else MODULE
-    flags = ["--front-ends", str(front_ends), "--weights", "random", "--gpus", "0"]
-    flags += ["--precision", "fp32"]
-    with serving(*flags, "--log-level", "error", program=program, folder=trapped) as server:
-        assert len(children(server.process.pid)) == 2 * front_ends
-        for body in (jpeg(), png()):  # one is decoded in a front end, one in a decoder
-            url = f"http://127.0.0.1:{server.port}/classify"
-            reply = post(url, content=body, headers={"Content-Type": "image/png"})
-            assert reply.status_code == 200, reply.text
-    assert sprung(trapped) == ""

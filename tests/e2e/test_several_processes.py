@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from models.exit_codes import ExitCode
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
@@ -66,18 +65,6 @@ def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> Non
     assert several.status_code == 200
 
 
-def test_networks_and_vectors_pass_between_processes(tree: Served) -> None:
-    path = "/classify?model=resnet18&output=embedding"
-    replies = [post(url(tree, path), content=jpeg(), headers=RAW) for _ in range(4)]
-    vectors = [reply.json()["results"][0]["embedding"] for reply in replies]
-    assert all(vector == vectors[0] for vector in vectors)
-    assert len(vectors[0]) == 512
-    listed = get(url(tree, "/models")).json()["models"]
-    assert [each["network"] for each in listed] == ["resnet18"]
-    unknown = post(url(tree, "/classify?model=resnet50"), content=jpeg(), headers=RAW)
-    assert "allowed: resnet18" in unknown.json()["detail"]
-
-
 def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> None:
     line = 'darkroom_images_total{operation="classify",outcome="ok"}'
     before = metric(tree, line)
@@ -110,20 +97,6 @@ def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:
     with ThreadPoolExecutor(6) as clients:
         assert all(clients.map(one, range(60)))
     assert children(tree.process.pid)["worker"] != killed
-
-
-@pytest.mark.slow
-def test_a_stopped_worker_makes_the_server_unready_and_is_replaced(
-    without_weights: tuple[str, ...],
-) -> None:
-    with serving(*without_weights) as server:
-        stopped = children(server.process.pid)["worker"]
-        os.kill(stopped, signal.SIGSTOP)
-        until(lambda: get(url(server, "/readyz")).status_code == 503)
-        reply = post(url(server, "/filter?name=invert"), content=jpeg(), headers=RAW)
-        assert reply.status_code == 200
-        assert gone(stopped)
-        until(lambda: get(url(server, "/readyz")).status_code == 200)
 
 
 def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
@@ -175,15 +148,6 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
         assert server.process.wait(PATIENCE) == 0
         assert all(gone(pid) for pid in pids)
     assert list(tmp_path.glob("darkroom*")) == []
-
-
-@pytest.mark.slow
-def test_sigint_skips_the_grace_time(without_weights: tuple[str, ...]) -> None:
-    with serving(*without_weights) as server:
-        pids = children(server.process.pid).values()
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
-        assert all(gone(pid) for pid in pids)
 
 
 @pytest.mark.slow

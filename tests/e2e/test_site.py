@@ -10,7 +10,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.browser import WITHIN, chromium
 from tests.documentation import ROOT
 from tools.site import CHAPTERS
 
@@ -97,32 +96,3 @@ def test_a_page_outside_of_the_navigation_fails_the_build(tmp_path: Path) -> Non
     done = built(tmp_path, "--root", str(pages(tmp_path / "root", "docs/lost")))
     assert done.returncode == 1
     assert "lost" in done.stderr
-
-
-def test_links_to_the_readme_and_to_files_that_are_no_pages_have_their_places(
-    tmp_path: Path,
-) -> None:
-    root = pages(tmp_path / "root")
-    (root / "Makefile").touch()
-    (root / "README.md").write_text("# First\n\n[program](Makefile), [second](docs/api.md)\n")
-    (root / "docs/api.md").write_text("# Second\n\n[back](../README.md#first)\n")
-    done = built(tmp_path, "--root", str(root))
-    assert done.returncode == 0, done.stderr
-    assert "Makefile" not in (tmp_path / "site/index.html").read_text()
-    assert "../index.html#first" in Addresses((tmp_path / "site/docs/api.html").read_text()).linked
-
-
-def test_a_browser_without_a_network_finds_a_word_in_the_files(site: Path) -> None:
-    with chromium() as browser:
-        context = browser.new_context(offline=True)
-        page = context.new_page()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / "index.html").as_uri())
-        page.fill("input.sidebar-search", "posterize")
-        page.press("input.sidebar-search", "Enter")
-        result = page.locator("#search-results li a").first
-        result.wait_for(timeout=WITHIN)
-        assert "docs/filters.html" in str(result.get_attribute("href"))
-        context.close()
-        assert all(url.startswith(("file:", "data:")) for url in asked)

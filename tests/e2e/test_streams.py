@@ -112,28 +112,6 @@ def test_what_is_wrong_with_a_line_is_its_own_error(client: httpx.Client) -> Non
     assert found[2]["id"] == "c"
 
 
-def test_an_image_over_the_limit_is_skipped(start: Start) -> None:
-    with start(max_image_bytes=20_000, weights="bundled") as server:
-        body = delimited(b"\xff" * 100_000, png())
-        found = records(server.client.post("/info", content=body, headers=DELIMITED))
-        assert found[0]["error"]["code"] == "too_large"
-        assert found[1]["status"] == "ok"
-        endless = b'{"data": "' + b"A" * 200_000
-        (last,) = records(server.client.post("/info", content=endless, headers=LINES))
-        assert last["error"]["code"] == "too_large"
-        assert "a line has more than" in last["error"]["detail"]
-
-
-@pytest.mark.parametrize(("cut", "left"), [(2, 2), (20, len(png()) - 16)])
-def test_a_body_that_is_cut_off_ends_with_an_error(
-    client: httpx.Client, cut: int, left: int
-) -> None:
-    body = delimited(png()) + delimited(png())[:cut]
-    found = records(client.post("/info", content=body, headers=DELIMITED))
-    assert [each["status"] for each in found] == ["ok", "error"]
-    assert f"where {left} more have to follow" in found[1]["error"]["detail"]
-
-
 def test_a_client_that_waits_for_each_answer_gets_it(server: Running) -> None:
     with talking(server.port, "/info") as talk:
         for n in range(5):
@@ -142,29 +120,6 @@ def test_a_client_that_waits_for_each_answer_gets_it(server: Running) -> None:
             assert found is not None
             assert (found["id"], found["status"]) == (str(n), "ok")
         talk.send(b"")
-        assert talk.record() is None
-
-
-def test_a_client_may_pause_longer_than_the_rate_of_bodies_allows(start: Start) -> None:
-    with (
-        start(min_body_rate=10**9, weights="bundled") as server,
-        talking(server.port, "/info") as talk,
-    ):
-        for n in range(2):
-            talk.send(line(str(n), png()))
-            assert talk.record() is not None
-
-
-def test_a_client_that_sends_nothing_more_is_told_so(start: Start) -> None:
-    with (
-        start(body_timeout=0.5, weights="bundled") as server,
-        talking(server.port, "/info") as talk,
-    ):
-        talk.send(line("a", png()))
-        assert talk.record() is not None
-        last = talk.record()
-        assert last is not None
-        assert last["error"]["code"] == "slow_body"
         assert talk.record() is None
 
 
@@ -183,11 +138,3 @@ def test_the_server_reads_no_more_than_it_can_answer(start: Start) -> None:
             with pytest.raises(TimeoutError):
                 send_all(talk)
         until(lambda: server.app.state.service.admission.held.images == 0)
-
-
-def test_a_client_that_leaves_ends_its_work(server: Running) -> None:
-    admission = server.app.state.service.admission
-    with talking(server.port, "/filter?name=nl_means") as talk:
-        talk.send(line("a", jpeg(width=1500, height=1000)) * 3)
-        until(lambda: admission.held.images == 2)  # the third waits: it would wait for seconds
-    until(lambda: admission.held.images == 0)

@@ -21,7 +21,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
 
 RAW = {"Content-Type": "image/jpeg"}
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -116,23 +115,6 @@ def test_each_image_and_each_version_has_a_span_of_its_own(traced: Traced) -> No
     assert {parent(span) for span in images} == {own(named(spans, "POST /process"))}
     assert {parent(span) for span in versions} == {own(span) for span in images}
     assert len(versions) == 4
-
-
-def test_a_broken_image_is_an_error_of_the_client_and_not_of_the_server(traced: Traced) -> None:
-    _, spans = traced.of("/filter?name=sepia", content=b"no image", headers=RAW)
-    image = named(spans, "image")
-    assert image.attributes is not None
-    assert image.attributes["error.type"] == "unsupported_media"
-    assert image.status.status_code is StatusCode.UNSET
-
-
-def test_a_result_that_was_kept_has_no_stages(traced: Traced) -> None:
-    for _ in range(2):
-        _, spans = traced.of("/filter?name=grayscale", content=jpeg(), headers=RAW)
-    image = named(spans, "image")
-    assert image.attributes is not None
-    assert image.attributes["darkroom.result"] == "cached"
-    assert not [span for span in spans if span.name == "compute"]
 
 
 @contextmanager

@@ -5,8 +5,6 @@ built and checked as a whole.
 """
 
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,22 +61,6 @@ def values(node: Any, key: str) -> Iterator[Any]:
     elif isinstance(node, list):
         for each in node:
             yield from values(each, key)
-
-
-def built(overlay: str, folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """Return the documents of an overlay by kind; skip where no tool can build it."""
-    kustomize, kubectl = shutil.which("kustomize"), shutil.which("kubectl")
-    if kustomize is None and kubectl is None:
-        pytest.skip("neither kustomize nor kubectl is on this machine")
-    command = [kustomize, "build"] if kustomize else [str(kubectl), "kustomize"]
-    found = subprocess.run(
-        [*command, folder / "overlays" / overlay], capture_output=True, text=True
-    )
-    assert found.returncode == 0, found.stderr
-    documents = list(yaml.safe_load_all(found.stdout))
-    by_kind = {each["kind"]: each for each in documents}
-    assert len(by_kind) == len(documents)
-    return by_kind
 
 
 def test_probes_ask_for_paths_that_the_server_answers() -> None:
@@ -214,28 +196,3 @@ def test_every_file_that_a_kustomization_names_exists() -> None:
         named += [each["path"] for each in loaded.get("patches", [])]
         assert named
         assert all((path.parent / name).exists() for name in named)
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_selector_of_a_built_overlay_finds_the_pods(overlay: str) -> None:
-    documents = built(overlay)
-    labels = documents["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    wanted = [
-        documents["Deployment"]["spec"]["selector"]["matchLabels"],
-        documents["Service"]["spec"]["selector"],
-        documents["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
-        documents["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
-        documents["PodMonitor"]["spec"]["selector"]["matchLabels"],
-    ]
-    assert all(each and each.items() <= labels.items() for each in wanted)
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_a_built_overlay_runs_its_image_with_the_settings_by_their_hash(overlay: str) -> None:
-    documents = built(overlay)
-    (runs,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert runs["image"] == f"darkroom:{overlay}"
-    (reference,) = runs["envFrom"]
-    assert reference["configMapRef"]["name"] == documents["ConfigMap"]["metadata"]["name"]
-    assert documents["ConfigMap"]["metadata"]["name"] != "darkroom-settings"
-    assert documents["ConfigMap"]["data"] == settings()

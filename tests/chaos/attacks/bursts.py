@@ -1,4 +1,4 @@
-"""Hundreds of requests that become complete at the same moment, on connections opened before.
+"""Hundreds of requests that become complete at the same moment, and a body in tiny chunks.
 
 Old effect: all of them were one turn of the event loop, in which nothing else was answered; 1,000
 health checks with a query of 4,000 fields held up `/livez` for 5 s. Promise: they are worked on a
@@ -50,3 +50,19 @@ def body_bursts(target: Target) -> Steps:
     form = b"".join(b"--b\r\nContent-Disposition: form-data; %b\r\n" % each for each in parts)
     asked = post("/process", form + b"--b--", "multipart/form-data; boundary=b")
     yield from _attack(target, [(wrong, 1), (asked, 1)])
+
+
+def tiny_chunks(target: Target) -> Steps:
+    """Send a body of 60 MB in 10,000,000 chunks of one byte."""
+    yield None
+    start = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    started = time.monotonic()
+    with connect(target) as connection:
+        try:
+            connection.sendall(start)
+            for _ in range(1000):
+                connection.sendall(b"1\r\na\r\n" * 10_000)
+            connection.sendall(b"0\r\n\r\n")
+        except OSError:
+            pass
+        yield answer(connection, started, 60.0)

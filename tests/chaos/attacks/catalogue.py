@@ -6,7 +6,6 @@ mechanism that no other attack reaches, and that no test of `tests/unit` or `tes
 
 from tests.chaos.attacks import (
     bursts,
-    endless_headers,
     idle,
     images,
     impatient,
@@ -24,18 +23,16 @@ _IMAGES = dict.fromkeys(images.FILES, 5) | {"progressive_jpegs": 2, "gif_lzw": 2
 
 _LISTED = (
     Attack(bursts.body_bursts, promise=1, patience=200),
-    Attack(endless_headers.tiny_chunks, promise=1, resets_allowed=True),
+    Attack(bursts.tiny_chunks, promise=1, resets_allowed=True),
     Attack(json_bodies.attack("json_deep"), promise=1),
     Attack(json_bodies.form_parts, promise=1),
     Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True, own_addresses=True),
     *(Attack(images.attack(name), promise) for name, promise in _IMAGES.items()),
-    Attack(endless_headers.endless_headers, promise=4, ends_within=10 + SLACK, resets_allowed=True),
     Attack(
         idle.idle_connections, promise=4, ends_within=60 + SLACK, descriptors=1024, patience=150
     ),
     Attack(images.dear_neighbourhoods, promise=4, own_addresses=True),
     Attack(origins.origin_slow, promise=4, flags=origins.FLAGS, patience=120),
-    Attack(idle.pipelined, promise=5, ends_within=60 + SLACK, patience=120, resets_allowed=True),
     Attack(
         slow_rates.slow_answers,
         promise=5,

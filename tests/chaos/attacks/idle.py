@@ -13,7 +13,6 @@ from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
 from tests.chaos.harness.http import close_all, connect
 
 _IDLE_MOST = 60.0
-_LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def _idle(target: Target, count: int, start: bytes = b"") -> Steps:
@@ -60,29 +59,3 @@ def idle_connections(target: Target) -> Steps:
     """Hold 1,100 silent connections at a server of 1,024 descriptors."""
     yield None
     yield from _idle(target, 1100)
-
-
-def pipelined(target: Target) -> Steps:
-    """Send 100,000 requests on one connection and read no answer."""
-    yield None
-    started = time.monotonic()
-    taken = 0
-    with connect(target) as connection:
-        connection.settimeout(5.0)
-        try:
-            for _ in range(100):
-                connection.sendall(_LIVEZ * 1000)
-                taken += 1000
-        except OSError:
-            pass
-        end = "closed"
-        try:
-            connection.settimeout(70.0)
-            while connection.recv(1 << 16):
-                pass
-        except TimeoutError:
-            end = "never"
-        except OSError:
-            pass
-        yield Outcome(end, None, time.monotonic() - started)
-    yield Finding("requests_taken", taken)

@@ -7,138 +7,89 @@ share the attacker's address.
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
-from tests.chaos.harness.http import connect, post
+from tests.chaos.harness.http import post
 from tests.pictures import jpeg
 
 _EVERY = 1.0
-_LASTING = 20.0
-_OPENED_AT_ONCE = 500
-"""Connections that are opened in one turn, so that those that are open keep their rate."""
-
 _BODY = (
     b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
     b"Content-Length: 1000000\r\n\r\n"
 )
 
-
-@dataclass
-class _Slow:
-    """One connection: what it sends when it is opened, and what it does every second."""
-
-    connection: socket.socket
-    opened: float
-    turns: int = 0
-    data: bytearray = field(default_factory=bytearray)
+Turn = Callable[[socket.socket], bytes]
+"""Does what a connection does once a second; returns the bytes that came."""
 
 
-Turn = Callable[[_Slow], bool]
-"""Does what a connection does once a second; returns False where the connection has ended."""
+def _sends(connection: socket.socket) -> bytes:
+    """Send a piece above the least rate, and read what comes."""
+    connection.send(bytes(1200))
+    return connection.recv(1 << 16)
 
 
-def _sends(pieces: Callable[[int], bytes]) -> Turn:
-    """Return a turn that sends the piece of its number and reads what comes."""
-
-    def turn(slow: _Slow) -> bool:
-        if not _read(slow, 1 << 16):
-            return False
-        with suppress(OSError):  # seen at the next turn
-            slow.connection.send(pieces(slow.turns))
-        return not slow.data or slow.data.startswith(b"HTTP/1.1 200")
-
-    return turn
+def _reads(connection: socket.socket) -> bytes:
+    """Read a piece above the least rate."""
+    return connection.recv(3000)
 
 
-def _reads(n_bytes: int) -> Turn:
-    """Return a turn that reads that many bytes of an answer."""
-
-    def turn(slow: _Slow) -> bool:
-        return _read(slow, n_bytes)
-
-    return turn
-
-
-def _read(slow: _Slow, n_bytes: int) -> bool:
-    """Read at most that many bytes; return False at the end of the connection."""
+def _opened(target: Target, start: bytes, buffer: int) -> socket.socket | None:
+    """Open a connection; None where the server does not take it."""
     try:
-        piece = slow.connection.recv(n_bytes)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    slow.data += piece[: max(0, 4096 - len(slow.data))]
-    return bool(piece)
-
-
-def _opened(target: Target, source: str, start: bytes, buffer: int) -> _Slow | None:
-    """Open a connection from an address; None where the server does not take it."""
-    try:
+        connection = socket.socket()
         if buffer:
-            connection = socket.socket()
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-            connection.bind((source, 0))
-            connection.connect(("127.0.0.1", target.port))
-        else:
-            connection = connect(replace(target, source=source), 5.0)
+        connection.settimeout(5.0)
+        connection.bind((target.source, 0))
+        connection.connect(("127.0.0.1", target.port))
         connection.sendall(start)
         connection.setblocking(False)
     except OSError:
         return None
-    return _Slow(connection, time.monotonic())
-
-
-def _ended(slow: _Slow) -> Outcome:
-    words = bytes(slow.data[:200]).split(None, 2)
-    status = int(words[1]) if len(words) > 1 and words[1].isdigit() else None
-    slow.connection.close()
-    end = "answered" if status else "closed"
-    return Outcome(end, status, time.monotonic() - slow.opened, len(slow.data))
+    return connection
 
 
 def _flood(
-    target: Target,
-    sources: list[str],
-    count: int,
-    start: bytes,
-    turn: Turn,
-    buffer: int = 0,
-    lasting: float = _LASTING,
-) -> Iterator[Outcome | Finding]:
-    """Hold `count` connections from the addresses in turn; open those that end again.
+    target: Target, count: int, start: bytes, turn: Turn, lasting: float, buffer: int = 0
+) -> Steps:
+    """Hold `count` connections; open the ended ones again.
 
-    With a small `buffer` to read into, those that end are not opened again: their requests cost
+    With a small `buffer` to read into, ended connections are not opened again: their requests cost
     much else.
     """
-    held: list[_Slow] = []
-    begun, most, opened = time.monotonic(), 0, 0
+    held: dict[socket.socket, float] = {}
+    begun, most, n_opened = time.monotonic(), 0, 0
     while (now := time.monotonic()) < begun + lasting:
-        missing = count - (opened if buffer else len(held))
-        for _ in range(min(_OPENED_AT_ONCE, missing)):
-            found = _opened(target, sources[opened % len(sources)], start, buffer)
-            opened += 1
-            if found is not None:
-                held.append(found)
+        for _ in range(min(500, count - (n_opened if buffer else len(held)))):
+            n_opened += 1
+            if (connection := _opened(target, start, buffer)) is not None:
+                held[connection] = now
         most = max(most, len(held))
-        for each in list(held):
-            each.turns += 1
-            if not turn(each):
-                held.remove(each)
-                yield _ended(each)
+        for connection in list(held):
+            try:
+                piece = turn(connection)
+                ended = not piece or (turn is _sends and not piece.startswith(b"HTTP/1.1 200"))
+            except BlockingIOError:
+                continue
+            except OSError:
+                piece, ended = b"", True
+            if ended:
+                status = int(piece[9:12]) if piece.startswith(b"HTTP") else None
+                seconds = time.monotonic() - held.pop(connection)
+                connection.close()
+                yield Outcome("answered" if status else "closed", status, seconds, len(piece))
         time.sleep(max(0.0, now + _EVERY - time.monotonic()))
-    for each in held:
-        each.connection.close()
+    for connection in held:
+        connection.close()
     yield Finding("connections_at_once", most)
-    yield Finding("connections_opened", opened)
+    yield Finding("connections_opened", n_opened)
 
 
 def slow_bodies(target: Target) -> Steps:
     """Send 1,100 bodies at 1,200 bytes a second from one address."""
     yield None
-    yield from _flood(target, [target.source], 1100, _BODY, _sends(lambda _: bytes(1200)))
+    yield from _flood(target, 1100, _BODY, _sends, 20.0)
 
 
 def slow_answers(target: Target) -> Steps:
@@ -146,4 +97,4 @@ def slow_answers(target: Target) -> Steps:
     photo = jpeg(1, 3000, 2000)
     request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
     yield None
-    yield from _flood(target, [target.source], 64, request, _reads(3000), 4096, 60.0)
+    yield from _flood(target, 64, request, _reads, 60.0, 4096)

@@ -113,12 +113,6 @@ def _complete(data: bytearray, size: int) -> bool:
     return False
 
 
-def until_closed(connection: socket.socket, started: float, patience: float) -> Outcome:
-    """Wait for the server to end a connection; its patience is measured from `started`."""
-    left = max(0.01, started + patience - time.monotonic())
-    return answer(connection, started, left)
-
-
 def close_all(connections: Iterable[socket.socket]) -> None:
     """Close every connection."""
     for each in connections:

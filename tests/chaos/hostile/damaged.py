@@ -40,151 +40,89 @@ def _at(data: bytes, chance: random.Random, shift: int) -> int:
     return chance.choice(found) + shift if found else chance.randrange(start, end)
 
 
-def insert_before_restart(data: bytes, chance: random.Random) -> bytes:
-    """Insert bytes that no block needs before a restart marker."""
-    at = _at(data, chance, 0)
-    return data[:at] + _noise(chance, 1500) + data[at:]
+def _replaced(data: bytes, at: int, end: int, new: bytes = b"") -> bytes:
+    return data[:at] + new + data[end:]
 
 
-def insert_few_before_restart(data: bytes, chance: random.Random) -> bytes:
-    """Insert one to three bytes that no block needs before a restart marker."""
-    at = _at(data, chance, 0)
-    return data[:at] + _noise(chance, 3) + data[at:]
+def _inserted(data: bytes, at: int, chance: random.Random, most: int) -> bytes:
+    return _replaced(data, at, at, _noise(chance, most))
 
 
-def insert_after_restart(data: bytes, chance: random.Random) -> bytes:
-    """Insert bytes behind a restart marker."""
-    at = _at(data, chance, 2)
-    return data[:at] + _noise(chance, 200) + data[at:]
+def _before(data: bytes, at: int, chance: random.Random) -> bytes:
+    return _replaced(data, at - chance.randint(1, 12), at)
 
 
-def remove_before_restart(data: bytes, chance: random.Random) -> bytes:
-    """Remove the last bytes of a restart interval."""
-    at = _at(data, chance, 0)
-    return data[: at - chance.randint(1, 12)] + data[at:]
+def _run(data: bytes, chance: random.Random, pattern: bytes) -> bytes:
+    """Replace a part of the data by a pattern that is repeated."""
+    start, end = _scan(data)
+    at = chance.randrange(start, end)
+    count = min(chance.randint(4, 400), end - at) // len(pattern)
+    return _replaced(data, at, at + count * len(pattern), pattern * count)
 
 
-def remove_after_restart(data: bytes, chance: random.Random) -> bytes:
-    """Remove the first bytes of a restart interval."""
-    at = _at(data, chance, 2)
-    return data[:at] + data[at + chance.randint(1, 12) :]
-
-
-def drop_restart(data: bytes, chance: random.Random) -> bytes:
-    """Remove a restart marker."""
-    at = _at(data, chance, 0)
-    return data[:at] + data[at + 2 :]
-
-
-def repeat_restart(data: bytes, chance: random.Random) -> bytes:
-    """Write a restart marker twice."""
-    at = _at(data, chance, 0)
-    return data[: at + 2] + data[at:]
-
-
-def renumber_restart(data: bytes, chance: random.Random) -> bytes:
-    """Give a restart marker another number."""
-    at = _at(data, chance, 0)
-    return data[: at + 1] + bytes([0xD0 + chance.randrange(8)]) + data[at + 2 :]
-
-
-def swap_intervals(data: bytes, chance: random.Random) -> bytes:
+def _swapped(data: bytes, chance: random.Random) -> bytes:
     """Exchange two restart intervals; the markers stay in order."""
     start, end = _scan(data)
     cuts = [start, *_markers(data), end]
     if len(cuts) < 4:
-        return insert_middle(data, chance)
+        return _inserted(data, chance.randrange(start, end), chance, 40)
     n = chance.randrange(1, len(cuts) - 2)
     first = data[cuts[n] + 2 : cuts[n + 1]]
     second = data[cuts[n + 1] + 2 : cuts[n + 2]]
     middle = data[cuts[n] : cuts[n] + 2] + second + data[cuts[n + 1] : cuts[n + 1] + 2] + first
-    return data[: cuts[n]] + middle + data[cuts[n + 2] :]
+    return _replaced(data, cuts[n], cuts[n + 2], middle)
 
 
-def drop_all_restarts(data: bytes, _chance: random.Random) -> bytes:
+def _without_restarts(data: bytes, _chance: random.Random) -> bytes:
     """Remove all restart markers, although an interval is announced."""
     start, end = _scan(data)
-    return data[:start] + _RESTART.sub(b"", data[start:end]) + data[end:]
+    return _replaced(data, start, end, _RESTART.sub(b"", data[start:end]))
 
 
-def insert_middle(data: bytes, chance: random.Random) -> bytes:
-    """Insert bytes in the middle of the data."""
-    at = chance.randrange(*_scan(data))
-    return data[:at] + _noise(chance, 40) + data[at:]
-
-
-def remove_middle(data: bytes, chance: random.Random) -> bytes:
-    """Remove bytes in the middle of the data."""
-    at = chance.randrange(*_scan(data))
-    return data[:at] + data[min(at + chance.randint(1, 40), len(data) - 2) :]
-
-
-def flip_bit(data: bytes, chance: random.Random) -> bytes:
-    """Invert one bit."""
-    at = chance.randrange(*_scan(data))
-    return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
-
-
-def flip_bits(data: bytes, chance: random.Random) -> bytes:
-    """Invert sixteen bits."""
-    for _ in range(16):
-        data = flip_bit(data, chance)
+def _flipped(data: bytes, chance: random.Random, count: int) -> bytes:
+    for _ in range(count):
+        at = chance.randrange(*_scan(data))
+        data = _replaced(data, at, at + 1, bytes([data[at] ^ 1 << chance.randrange(8)]))
     return data
 
 
-def zero_run(data: bytes, chance: random.Random) -> bytes:
-    """Replace a part of the data by zeros."""
-    start, end = _scan(data)
-    at = chance.randrange(start, end)
-    size = min(chance.randint(4, 400), end - at)
-    return data[:at] + bytes(size) + data[at + size :]
+def _removed(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(*_scan(data))
+    return _replaced(data, at, min(at + chance.randint(1, 40), len(data) - 2))
 
 
-def ones_run(data: bytes, chance: random.Random) -> bytes:
-    """Replace a part of the data by ones, each byte stuffed."""
-    start, end = _scan(data)
-    at = chance.randrange(start, end)
-    size = min(chance.randint(4, 400), end - at) // 2 * 2
-    return data[:at] + b"\xff\x00" * (size // 2) + data[at + size :]
+def _renumbered(data: bytes, at: int, chance: random.Random) -> bytes:
+    return _replaced(data, at + 1, at + 2, bytes([0xD0 + chance.randrange(8)]))
 
 
-def cut(data: bytes, chance: random.Random) -> bytes:
-    """End the data early, with a proper end of the image behind them."""
-    return data[: chance.randrange(*_scan(data))] + b"\xff\xd9"
-
-
-def append(data: bytes, chance: random.Random) -> bytes:
-    """Continue the data behind the last block."""
-    return data[:-2] + _noise(chance, 2000) + data[-2:]
-
-
-def other_quantization(data: bytes, _chance: random.Random) -> bytes:
+def _quantized(data: bytes, _chance: random.Random) -> bytes:
     """Write large quantization steps, so that values leave their range."""
     at = data.index(b"\xff\xdb") + 5
-    return data[:at] + bytes([255]) * 64 + data[at + 64 :]
+    return _replaced(data, at, at + 64, bytes([255]) * 64)
 
 
-DAMAGES: tuple[Damage, ...] = (
-    insert_before_restart,
-    insert_few_before_restart,
-    insert_after_restart,
-    remove_before_restart,
-    remove_after_restart,
-    drop_restart,
-    repeat_restart,
-    renumber_restart,
-    swap_intervals,
-    drop_all_restarts,
-    insert_middle,
-    remove_middle,
-    flip_bit,
-    flip_bits,
-    zero_run,
-    ones_run,
-    cut,
-    append,
-    other_quantization,
-)
+DAMAGES: dict[str, Damage] = {
+    "insert_before_restart": lambda d, c: _inserted(d, _at(d, c, 0), c, 1500),
+    "insert_few_before_restart": lambda d, c: _inserted(d, _at(d, c, 0), c, 3),
+    "insert_after_restart": lambda d, c: _inserted(d, _at(d, c, 2), c, 200),
+    "remove_before_restart": lambda d, c: _before(d, _at(d, c, 0), c),
+    "remove_after_restart": lambda d, c: _replaced(d, at := _at(d, c, 2), at + c.randint(1, 12)),
+    "drop_restart": lambda d, c: _replaced(d, at := _at(d, c, 0), at + 2),
+    "repeat_restart": lambda d, c: _replaced(d, (at := _at(d, c, 0)) + 2, at),
+    "renumber_restart": lambda d, c: _renumbered(d, _at(d, c, 0), c),
+    "swap_intervals": _swapped,
+    "drop_all_restarts": _without_restarts,
+    "insert_middle": lambda d, c: _inserted(d, c.randrange(*_scan(d)), c, 40),
+    "remove_middle": _removed,
+    "flip_bit": lambda d, c: _flipped(d, c, 1),
+    "flip_bits": lambda d, c: _flipped(d, c, 16),
+    "zero_run": lambda d, c: _run(d, c, b"\0"),
+    "ones_run": lambda d, c: _run(d, c, b"\xff\0"),
+    "cut": lambda d, c: d[: c.randrange(*_scan(d))] + b"\xff\xd9",
+    "append": lambda d, c: _inserted(d, len(d) - 2, c, 2000),
+    "other_quantization": _quantized,
+}
+"""Kinds of damage by their names; each function takes a file and a seeded generator."""
 
 _OPTIONS: tuple[dict[str, Any], ...] = (
     {"subsampling": 0},
@@ -206,6 +144,6 @@ def files(count: int) -> Iterator[tuple[str, bytes]]:
         photos.append(encoded(drawing(*size, number), quality=88, **options))
         photos.append(encoded(drawing(*size, number, "L"), quality=88, **options))
     for number in range(count):
-        damage = DAMAGES[number % len(DAMAGES)]
+        name, damage = [*DAMAGES.items()][number % len(DAMAGES)]
         photo = number // len(DAMAGES) % len(photos)
-        yield f"{number}-{damage.__name__}-{photo}", damage(photos[photo], random.Random(number))
+        yield f"{number}-{name}-{photo}", damage(photos[photo], random.Random(number))

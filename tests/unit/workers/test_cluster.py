@@ -1,6 +1,6 @@
 """What the backend on Ray Serve does when replicas are lost; `Handle` stands for Ray Serve's.
 
-`tests/contract` runs the backend on a real Ray, and `tests/chaos/ray_cluster.py` kills its nodes.
+`tests/contract` runs the backend on a real Ray; `tests/e2e/test_ray_replica.py` kills its process.
 """
 
 import asyncio
