@@ -2,7 +2,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event, Thread
 from typing import Any
 
@@ -41,15 +41,12 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run(scenario: Callable[[], Awaitable[None]], server: NameServer) -> None:
-    async def main() -> None:
-        try:
-            async with asyncio.timeout(60):
-                await scenario()
-        finally:
-            server.released.set()
-
-    asyncio.run(main())
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    """Return a name server, which answers at the end of the test at the latest."""
+    found = NameServer(monkeypatch)
+    yield found
+    found.released.set()
 
 
 async def test_addresses_have_no_zones_and_errors_are_os_errors() -> None:
@@ -70,46 +67,34 @@ async def test_no_more_addresses_are_read_than_show_that_there_are_too_many(
     assert len(await SystemResolver()("many.example", 80)) == MOST_ADDRESSES + 1
 
 
-def test_other_clients_find_threads_while_one_has_names_that_are_never_answered(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_other_clients_find_threads_while_one_has_names_that_are_never_answered(
+    server: NameServer,
 ) -> None:
-    server = NameServer(monkeypatch)
-
-    async def scenario() -> None:
-        resolver = SystemResolver(4)
-        tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(100)]
-        await settle()
-        assert [str(each) for each in await ask(resolver, "b", "good.example")] == ["93.184.216.34"]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        # The requests have gone, their lookups have not: they count all the same.
-        tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(100, 200)]
-        await settle()
-        assert await ask(resolver, "c", "fine.example")
-        assert sum(host.startswith("stuck") for host in server.asked) == 3
-        server.released.set()
-        await asyncio.gather(*tasks)
-
-    run(scenario, server)
+    resolver = SystemResolver(4)
+    tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(100)]
+    await settle()
+    assert [str(each) for each in await ask(resolver, "b", "good.example")] == ["93.184.216.34"]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    # The requests have gone, their lookups have not: they count all the same.
+    tasks = [ask(resolver, "a", f"stuck{n}.example") for n in range(100, 200)]
+    await settle()
+    assert await ask(resolver, "c", "fine.example")
+    assert sum(host.startswith("stuck") for host in server.asked) == 3
+    server.released.set()
+    await asyncio.gather(*tasks)
 
 
-def test_a_name_without_a_waiting_caller_is_not_looked_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = NameServer(monkeypatch)
-
-    async def scenario() -> None:
-        resolver = SystemResolver(2)
-        first = ask(resolver, "a", "stuck.example")
-        left, last = ask(resolver, "a", "left.example"), ask(resolver, "a", "last.example")
-        await settle()
-        left.cancel()
-        server.released.set()
-        await asyncio.gather(first, last)
-        assert server.asked == ["stuck.example", "last.example"]
-
-    run(scenario, server)
+async def test_a_name_without_a_waiting_caller_is_not_looked_up(server: NameServer) -> None:
+    resolver = SystemResolver(2)
+    first = ask(resolver, "a", "stuck.example")
+    left, last = ask(resolver, "a", "left.example"), ask(resolver, "a", "last.example")
+    await settle()
+    left.cancel()
+    server.released.set()
+    await asyncio.gather(first, last)
+    assert server.asked == ["stuck.example", "last.example"]
 
 
 async def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(

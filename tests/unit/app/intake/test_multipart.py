@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission, Limits
-from app.intake.item import Found, Options, Url
+from app.intake.item import Found, Options, Url, check_count
 from app.intake.multipart import form_items
 from app.intake.spool import Blob
 from models.domain.errors import InvalidParameter, MalformedRequest, ServiceError, TooLarge
@@ -186,6 +186,21 @@ def test_a_folded_header_is_read_and_a_form_of_them_refused() -> None:
 def test_a_name_is_read_in_each_form_that_clients_send(disposition: str, name: str) -> None:
     head = f'Content-Disposition: form-data; name="files"; {disposition}\r\n\r\nx'
     assert files(body(head.encode())) == [(name, b"x")]
+
+
+EMPTY = [field("urls", b""), field("urls", b" \t"), field("url", b""), field("top_k", b"")]
+
+
+def test_fields_that_were_left_empty_count_as_nothing() -> None:
+    assert read(body(*EMPTY, field("top_k", b"3"))) == ([], [("top_k", "3")])
+    with pytest.raises(MalformedRequest, match="no image: send"):
+        check_count(0, Settings())
+
+
+@pytest.mark.parametrize("name", ["urls", "url"])
+def test_an_address_stands_without_the_blanks_around_it(name: str) -> None:
+    url = "https://example.org/a.jpg"
+    assert read(body(*EMPTY, field(name, f" {url}\r\n".encode()))) == ([(Url(url), url, None)], [])
 
 
 @pytest.mark.parametrize("kind", ["application/octet-stream", "image/jpeg", "text/plain", ""])
