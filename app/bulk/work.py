@@ -71,11 +71,11 @@ class Filtering:
     def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
         """Return the answers of a server, in the order of the images; raises DarkroomError."""
         ops = [each.model_dump(mode="json") for each in self.version.operation.filters]
-        output, plain = self.version.output, Encoding()
-        given: Any = {each.name: getattr(output.encoding, each.name) for each in fields(Encoding)}
+        version, plain = self.version, Encoding()
+        given: Any = {each.name: getattr(version.encoding, each.name) for each in fields(Encoding)}
         given = {name: each for name, each in given.items() if each != getattr(plain, name)}
-        if output.format.format is not None:
-            given["format"] = output.format.format.value
+        if version.format.format is not None:
+            given["format"] = version.format.format.value
         return client.filter(images, ops, **given)
 
     def finished(self, task: Task, result: ImageResult, _warning: str = "") -> Finished:

@@ -179,14 +179,6 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
                 )
         return found
 
-    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        """Raise an error: Unix sockets are never connected to."""
-        raise AddressRefused("unix sockets are not fetched from")
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait between httpcore's own retries (it makes none here)."""
-        await asyncio.sleep(seconds)
-
 
 class _ClosedIfCancelled:
     """Connection that is closed if its request is cancelled in the TLS handshake.

@@ -108,11 +108,16 @@ def named_format(name: str) -> ImageFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """The file that a filtered image becomes: its format and the options of its encoder."""
+class Version:
+    """One filtered version of an image: its filters, and the format and options of its encoder.
 
+    `id` is the client's own name of the version.
+    """
+
+    operation: FilterChain
     format: OutputFormat
     encoding: Encoding
+    id: str | None = None
 
     def format_for(self, source: ImageFormat) -> ImageFormat:
         """Return the format of the answer for an image of the format `source`.
@@ -122,15 +127,6 @@ class Output:
         chosen = self.format.of(source)
         self.encoding.check(chosen)
         return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One filtered version of an image; `id` is the client's own name of it."""
-
-    operation: FilterChain
-    output: Output
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +270,10 @@ def _encoding_work(version: Version, source: ImageFormat, pixels: int, most: int
     except InvalidParameter:
         pass
     try:
-        format_ = version.output.format.of(source)
+        format_ = version.format.of(source)
     except NotAcceptable:  # the image will be refused
         return 0
-    seconds = encode_cost(pixels, format_, version.output.encoding)
+    seconds = encode_cost(pixels, format_, version.encoding)
     return min(MOST_ENCODING, round(seconds * 1e6))
 
 
@@ -343,7 +339,7 @@ def version_of(
 ) -> Version:
     """Return a version with its `own` options of the encoder, and those of the request (`shared`).
 
-    The format is `unnamed` if no option names one; then `Output.format_for` checks the options for
+    The format is `unnamed` if no option names one; then `Version.format_for` checks the options for
     each image. Raises InvalidParameter if a format lacks one of the options, or a GPU cannot encode
     it.
     """
@@ -363,7 +359,7 @@ def version_of(
             raise InvalidParameter(f"encoder: {reason}", [wrong])
         chroma = Subsampling(":".join(encoding.subsampling))
         chain = replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
-    return Version(chain, Output(unnamed, encoding), id_)
+    return Version(chain, unnamed, encoding, id_)
 
 
 def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> Version:

@@ -43,7 +43,7 @@ class Encoder:
 
         Raises the error of a version that would take more pixels, memory or time than is allowed.
         """
-        chain, encoding, limits = version.operation, version.output.encoding, self._decoders.limits
+        chain, encoding, limits = version.operation, version.encoding, self._decoders.limits
         shape = source.height, source.width, source.channels
         most = check(chain, self._max_pixels, source.height, source.width)
         if most * MOST_PER_PIXEL > limits.encode_memory:

@@ -151,9 +151,9 @@ def to_filter(
     shape = info.height, info.width, info.most_channels
     try:
         check(chain, max_pixels, info.height, info.width)
-        format_ = version.output.format_for(info.format)
+        format_ = version.format_for(info.format)
         needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
-        encoding = codec.encode_memory(chain.shape_after(shape), format_, version.output.encoding)
+        encoding = codec.encode_memory(chain.shape_after(shape), format_, version.encoding)
     except ServiceError:
         return seen.memory
     return max(seen.memory, needed, encoding + beside(shape, shared=shared))

@@ -279,8 +279,8 @@ class Pipeline:
 
         `last`: the source is not needed after the filters.
         """
-        operation, output = version.operation, version.output
-        format_, on_gpu = output.format_for(source.info.format), self._backend.load().on_gpu
+        operation = version.operation
+        format_, on_gpu = version.format_for(source.info.format), self._backend.load().on_gpu
         cost = self._encoder.cost(source, version, format_, on_gpu=on_gpu, shared=not last)
         result = await self._run(operation, source.image(last=last), permit, stages, owned=last)
         assert not isinstance(result, Labels | Vector)
@@ -289,7 +289,7 @@ class Pipeline:
         with stages.measure("encode"):
             behind = permit.in_background
             data = await self._encoder.encode(
-                held, format_, output.encoding, cost, background=behind
+                held, format_, version.encoding, cost, background=behind
             )
             return EncodedImage(self._files.keep(data), format_, held.width, held.height)
 

@@ -118,7 +118,7 @@ def run(
         version = _version(filters, encoding, encoding["format"] or format_named(path))
         file = ResultFile(path, force)
         if output != "-":
-            file.check(files[0], version.output.format.of)
+            file.check(files[0], version.format.of)
         work = Filtering(version, _shown if output == "-" else file.write, timing=True)
     keep = printer(sys.stderr, sys.stderr.write, as_json=as_json)
     total = counted(sources)
@@ -221,7 +221,7 @@ def _shown(_target: str, _format: ImageFormat, data: bytes) -> None:
 
 def _tasks(sources: Sources, folder: Path, version: Version) -> Iterator[Task]:
     """Yield every image with the file for its result, if that is a file of the folder."""
-    format_ = version.output.format.format
+    format_ = version.format.format
     places = Places(folder, format_, one_folder=sources.is_one_folder)
     for number, source in enumerate(sources):
         yield Task(number, source, places.target(source.place))

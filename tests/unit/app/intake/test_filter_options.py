@@ -178,7 +178,7 @@ def test_what_accept_names_wins_then_the_source(accept: str | None, chosen: Outp
 @pytest.mark.parametrize(("name", "format_"), [("webp", WEBP), ("jpg", JPEG)])
 def test_the_option_wins_over_accept(name: Any, format_: ImageFormat) -> None:
     found = version_of(INVERT, EncodingOptions(format=name), OutputFormat(PNG))
-    assert found.output.format == OutputFormat(format_)
+    assert found.format == OutputFormat(format_)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from app.intake.wanted import (
     MOST_ENCODING,
     TYPICAL_PIXELS,
     Describe,
-    Output,
     OutputFormat,
     Parts,
     Version,
@@ -70,7 +69,7 @@ def test_work_follows_the_format_and_the_size_of_each_version(
 ) -> None:
     """The crop cannot be applied to the square of as many pixels, and counts as the source."""
     chain = FilterChain(parse_chain(ops)) if ops else FilterChain(())
-    version = Version(chain, Output(format_, Encoding(**options)))
+    version = Version(chain, format_, Encoding(**options))
     content, decoding = Blob.of(claiming(2000, 500)), 1000 + 20_000 + 5_000 * len(ops)
     assert work_on(content, version, 2_000_000) == decoding + encoding
     both = 1000 + 20_000 + 2 * (5_000 * len(ops) + encoding)

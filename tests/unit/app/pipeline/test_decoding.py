@@ -11,7 +11,7 @@ from PIL import Image
 
 from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
 from app.intake.spool import Blob
-from app.intake.wanted import Output, OutputFormat, Version
+from app.intake.wanted import OutputFormat, Version
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decoding import AHEAD, DECODING, SPARE, TYPICAL, IdleCores
@@ -76,8 +76,8 @@ def padded(data: bytes, size: int = LARGE_FILE) -> bytes:
 async def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
     ops: list[dict[str, Any]], format_: ImageFormat, opaque: int, with_alpha: int
 ) -> None:
-    output = Output(OutputFormat(format_), Encoding())
-    version, pool = Version(FilterChain(parse_chain(ops)), output), Pool()
+    chain, pool = FilterChain(parse_chain(ops)), Pool()
+    version = Version(chain, OutputFormat(format_), Encoding())
     need = lambda seen: to_filter(version, MOST, seen)  # noqa: E731
     await decode(decoder_of(pool), png(), need)
     assert pool.bounds[0] == Bounds(opaque, with_alpha, SMALL, 1.0)

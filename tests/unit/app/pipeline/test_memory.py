@@ -7,7 +7,7 @@ import pytest
 
 from app.admission.counters import Counters, Total
 from app.decoders import SMALL, Seen
-from app.intake.wanted import Output, OutputFormat, Parts, Version
+from app.intake.wanted import OutputFormat, Parts, Version
 from app.pipeline.memory import (
     STRIPE,
     HeldMemory,
@@ -144,8 +144,7 @@ def seen(mode: str = "RGB", memory: int = 0, height: int = 1000, width: int = 10
 
 
 def version(*ops: Mapping[str, object], format_: ImageFormat = ImageFormat.JPEG) -> Version:
-    output = Output(OutputFormat(format_), Encoding())
-    return Version(FilterChain(parse_chain(ops)), output)
+    return Version(FilterChain(parse_chain(ops)), OutputFormat(format_), Encoding())
 
 
 @pytest.mark.parametrize(

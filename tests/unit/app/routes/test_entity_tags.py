@@ -6,7 +6,7 @@ from fastapi import Request
 from app.http.negotiation import JSON, STREAMS
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.intake.wanted import ImageRequest, Output, OutputFormat, Version
+from app.intake.wanted import ImageRequest, OutputFormat, Version
 from app.pipeline.results.timings import Timings
 from app.responses.answers import Rendering
 from app.routes import entity_tags
@@ -30,8 +30,8 @@ def request(**headers: str) -> Request:
 
 def asked() -> ImageRequest:
     """Return a request for one filtered image."""
-    output = Output(OutputFormat(ImageFormat.JPEG), Encoding())
-    version = Version(FilterChain(parse_chain([{"name": "sepia"}])), output)
+    chain = FilterChain(parse_chain([{"name": "sepia"}]))
+    version = Version(chain, OutputFormat(ImageFormat.JPEG), Encoding())
     return ImageRequest((Item(0, Blob.of(b"")),), version)
 
 

@@ -39,7 +39,7 @@ class Copying:
                 raise KeyboardInterrupt
             data = contents.content(task.source, 1 << 20)
             assert isinstance(data, bytes)
-            kind = self._work.version.output.format.of(ImageFormat.JPEG)
+            kind = self._work.version.format.of(ImageFormat.JPEG)
             image = FilteredImage(f"image/{kind}", 1, 1, len(data), data)
             result = ImageResult(index=0, status="ok", image=image)
             if data[:2] != b"\xff\xd8":
