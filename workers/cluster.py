@@ -128,7 +128,7 @@ class RayBackend:
 
     All replicas are asked for their state every `report_every` seconds; `on_change` is called when
     some have come or gone. `identity` is that of the weights which the front end names in answers,
-    None for the first that are found; `changed` tells that a replica has others.
+    None for the first weights that are found; `changed` tells that a replica has other weights.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class RayBackend:
         return [each if isinstance(each, Report) else None for each in there]
 
     def _take(self, answers: Sequence[Report | None]) -> None:
-        """Take the reports of all replicas; if none is missing, other replicas exist no more.
+        """Take the reports of all replicas; if no report is missing, no further replica exists.
 
         Otherwise silent replicas are remembered for a while.
         """

@@ -16,8 +16,8 @@ def keep_freed_memory() -> None:
     """Tell glibc not to give the buffers of ordinary images and batches back to the kernel.
 
     Taking the page faults again costs a fifth of the time of a forward pass, and a twelfth of
-    that of encoding a small photo. Threads share as many arenas as there are cores: in one of its
-    own each thread would keep what its largest image has taken.
+    that of encoding a small photo. Threads share as many arenas as there are cores: an arena of its
+    own would keep the memory of the largest image of each thread.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         # Setting either threshold also ends glibc's own adaptation of both (mallopt(3)), so both

@@ -56,7 +56,7 @@ class Classify:
     input.
 
     Options of labels are not part of it, because the forward pass is the same. Keys are looked up
-    some ten times an image, so they are made once and hold only what is hashed without Python code.
+    some ten times an image, so they are made once, of values that are hashed without Python code.
     """
 
     def __post_init__(self) -> None:

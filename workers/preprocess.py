@@ -69,8 +69,8 @@ def _resized_along(image: Image, axis: int, size: int) -> Pixels:
 def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, int, int]:
     """Return height and width after the resize, then top and left of the crop in it, in pixels.
 
-    They are those of torchvision's `ImageClassification` transform: the long side is `int(resize *
-    long / short)`, and the crop's corner is `int(round((side - crop) / 2))`.
+    The sizes equal those of torchvision's `ImageClassification` transform: the long side is
+    `int(resize * long / short)`, and the crop's corner is `int(round((side - crop) / 2))`.
     """
     if height <= width:
         out_h, out_w = spec.resize, int(spec.resize * width / height)

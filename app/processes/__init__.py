@@ -1,4 +1,4 @@
-"""The processes of one server: how many there are, what each runs, how they share a socket.
+"""The processes of a server: their number, the work of each, and the socket that they share.
 
 Start reading at `plan.py`.
 May import all of `app` but `app.cli.script`, and `workers.supervision`.

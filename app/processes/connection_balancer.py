@@ -34,7 +34,7 @@ class ConnectionBalancer:
 
     `connected` makes a protocol for each connection; `counters` have the connections of all front
     ends, and `make_room` closes a connection when no descriptor is left. A front end that is slow
-    to take a connection, or leaves, loses it to the others after `PAUSE`. `handshake` bounds the
+    to take a connection, or leaves, loses it to another one after `PAUSE`. `handshake` bounds the
     seconds of a TLS handshake.
     """
 

@@ -1,4 +1,4 @@
-"""The backend whose workers are other processes of this host.
+"""The backend whose workers are further processes of this host.
 
 A job goes to the worker with the least unanswered work. Jobs that a lost worker
 had not answered go to another worker or to its successor, while their deadline allows: the work is
@@ -124,7 +124,7 @@ class WorkerLine(FrameProtocol[FromWorker]):
         self.over, self.gone = asyncio.Event(), asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count this connection among those of the backend."""
+        """Add this connection to the lines of the backend."""
         super().connection_made(transport)
         self._backend.lines.append(self)
 
@@ -473,8 +473,8 @@ class ProcessBackend:
     def on_welcome(self, line: WorkerLine, welcome: Welcome) -> None:
         """Send the parked jobs to a worker that equals the first worker.
 
-        Clients have seen the labels of the first worker. If this worker has others, this front end
-        finishes its work and ends, and its successor learns the new labels.
+        Clients have seen the labels of the first worker. If this worker has other labels, this
+        front end finishes its work and ends, and its successor learns the new labels.
         """
         self.forget_load()
         self._welcomes[line.worker] = welcome

@@ -36,8 +36,8 @@ GPU_BATCH = 64
 """Decode engines and network reach 95 % of their best rate, and waits stay short."""
 
 FILL = 0.5
-"""Seconds that a batch of a CPU waits for further images where it is computed as a full one, and so
-costs as much as a full one."""
+"""Seconds that a batch of a CPU waits for further images where it is computed, and costs as much,
+as a full batch."""
 
 
 class GpuUnusable(Exception):
@@ -49,7 +49,7 @@ class Started:
     """A running worker and the networks that it serves, the default first.
 
     There are no networks where the worker was started only to filter. `degraded` says why it does
-    not compute on what was asked for, or what is missing there.
+    not compute on the device that was asked for, or which part is missing there.
     """
 
     worker: Worker[Any]

@@ -1,4 +1,4 @@
-"""Supervise processes: start them, restart those that end, replace them, end them in order.
+"""Supervise processes: start, restart and replace them, and end them in order.
 
 The work of the processes is not known here. Each process has a socket as its standard input: its
 orders come on it, and its signs of life go back. When the socket closes, its parent has ended, and
@@ -73,7 +73,7 @@ but with the packages of its parent, even the packages of a checkout that is not
 def command(module: str, name: str) -> list[str]:
     """Return the command of a child, in which `name` is for lists of processes.
 
-    With `-P` nothing is imported from the current folder, where others may have put a file.
+    With `-P` nothing is imported from the current folder, where anybody may have put a file.
     """
     return [sys.executable, "-P", "-c", PROGRAM, module, name]
 
@@ -149,7 +149,7 @@ class Child:
             self._process.send_signal(number)
 
     def urge(self, urgency: int) -> None:
-        """Ask it to end: SIGTERM at urgency 1, and a SIGINT more at each higher one.
+        """Ask it to end: SIGTERM at urgency 1, and a SIGINT more at each higher urgency.
 
         No signal of an urgency is sent twice, and SIGTERM always comes first: a process takes a
         second signal as the wish to skip its grace time, and a third as the wish to drop work.
