@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from app.decoders import SMALL, Bounds, DecoderLimits, DecoderPool, Seen
+from app.decoders import SMALL, Bounds, DecoderLimits, DecoderPool, Seen, Wanted
 from app.intake.spool import Blob
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage, ImageContext
@@ -31,26 +31,16 @@ class Pool:
         self.slow: list[bool] = []
 
     async def decode(
-        self, file: bytes, _size: int, bounds: Bounds, *, slow: bool
-    ) -> Decoded | Seen:
-        opened = self._opened(file, bounds, slow)
-        return opened if isinstance(opened, Seen) else opened.decode()
-
-    async def describe(
-        self, file: bytes, _size: int, bounds: Bounds, *, colour: bool, slow: bool
-    ) -> Description | Seen:
-        opened = self._opened(file, bounds if colour else None, slow)
-        return opened if isinstance(opened, Seen) else opened.describe(colour=colour)
-
-    def _opened(self, file: bytes, bounds: Bounds | None, slow: bool) -> codec.Opened | Seen:
+        self, file: bytes, _size: int, bounds: Bounds, wanted: Wanted, *, slow: bool
+    ) -> Decoded | Description | Seen:
         self.slow.append(slow)
         opened = codec.open_file(file, max_pixels=MOST)
-        if bounds is None:
-            return opened
+        if wanted is Wanted.DESCRIPTION:
+            return opened.describe(colour=False)
         self.bounds.append(bounds)
-        if bounds.allow(opened.info, opened.memory, opened.cost):
-            return opened
-        return Seen(opened.info, opened.cost, opened.memory)
+        if not bounds.allow(opened.info, opened.memory, opened.cost):
+            return Seen(opened.info, opened.cost, opened.memory)
+        return opened.decode() if wanted is Wanted.PIXELS else opened.describe(colour=True)
 
 
 class Memory:

@@ -5,7 +5,7 @@ It may import `models`, msgspec and numpy, and nothing else of `app`.
 """
 
 from app.decoders.memory import LARGE_FILE, SMALL, opening_bytes
-from app.decoders.messages import Bounds, Encode
+from app.decoders.messages import Bounds, Encode, Wanted
 from app.decoders.pool import EXPENSIVE, DecoderLimits, DecoderPool, Seen
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "DecoderPool",
     "Encode",
     "Seen",
+    "Wanted",
     "opening_bytes",
 ]

@@ -6,6 +6,8 @@ process that a hostile file has taken over can give wrong pixels for its own ima
 images that it decodes afterwards, until it is replaced, and nothing else.
 """
 
+from enum import Enum
+
 import msgspec
 
 from models.codec import Description, Encoding, ImageFormat, ImageInfo
@@ -57,10 +59,19 @@ class Bounds(msgspec.Struct, frozen=True):
         return info.n_pixels <= pixels and memory <= self.memory and cost <= self.cost
 
 
+class Wanted(Enum):
+    """Parts of a file that are wanted; a dominant colour needs the pixels decoded."""
+
+    PIXELS = "pixels"
+    DESCRIPTION = "description"
+    COLOUR = "colour"
+    """A description with the dominant colour."""
+
+
 class DecodeTask(msgspec.Struct, frozen=True, tag=True):
     """Ask a decoder for the image in a file of `size` bytes.
 
-    The answer is Pixels for an image within the bounds, and Info for any other image.
+    The answer is Pixels or Described for an image within the bounds, and Info for any other image.
     """
 
     size: int
@@ -68,10 +79,7 @@ class DecodeTask(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     """CPU seconds that an image of `max_pixels` may take."""
     bounds: Bounds
-    describe: bool = False
-    """True if the answer is Described in place of Pixels."""
-    colour: bool = False
-    """True if a description contains the dominant colour, for which pixels are decoded."""
+    wanted: Wanted = Wanted.PIXELS
 
 
 class Info(msgspec.Struct, frozen=True, tag=True):

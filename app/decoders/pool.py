@@ -34,6 +34,7 @@ from app.decoders.messages import (
     ImageFailed,
     Info,
     Pixels,
+    Wanted,
 )
 from app.decoders.process import DecoderProcess, ForkServer, Gone
 from models.codec import Decoded, Description, ImageInfo, decode_memory
@@ -194,33 +195,24 @@ class DecoderPool:
                 self._idle.append(await self._forked())
 
     async def decode(
-        self, file: File, size: int, bounds: Bounds = ANY, *, slow: bool = False
-    ) -> Decoded | Seen:
-        """Return the pixels of an image, or the header alone of an image beyond the bounds.
+        self,
+        file: File,
+        size: int,
+        bounds: Bounds = ANY,
+        wanted: Wanted = Wanted.PIXELS,
+        *,
+        slow: bool = False,
+    ) -> Decoded | Description | Seen:
+        """Return the pixels or the description of a file, or the header alone of an image beyond
+        the bounds, which descriptions without a colour do not have.
 
         The pixels are the service's alone: no decoder process can write to them any more. Raises
         the image's own error, also for what ended the process; Unavailable while no process can be
         had or two were killed. Cancelled, it kills the process.
         """
-        limits = self.limits
-        task = DecodeTask(size, limits.max_pixels, limits.seconds, bounds)
+        task = DecodeTask(size, self.limits.max_pixels, self.limits.seconds, bounds, wanted)
         found = await self._run(task, file, slow=slow)
-        assert isinstance(found, Decoded | Seen)
-        return found
-
-    async def describe(
-        self, file: File, size: int, bounds: Bounds = ANY, *, colour: bool, slow: bool = False
-    ) -> Description | Seen:
-        """Return what a file contains, or the header alone of an image beyond the bounds.
-
-        Only with `colour` pixels are decoded and the bounds looked at. Raises as `decode` does.
-        """
-        limits = self.limits
-        task = DecodeTask(
-            size, limits.max_pixels, limits.seconds, bounds, describe=True, colour=colour
-        )
-        found = await self._run(task, file, slow=slow)
-        assert isinstance(found, Description | Seen)
+        assert not isinstance(found, bytes)
         return found
 
     async def encode(
@@ -399,9 +391,9 @@ async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
         if not 0 <= frame.cost < math.inf:
             raise Broken("an impossible cost")
         return Seen(info, frame.cost, max(frame.memory, decode_memory(info, task.size)))
-    if isinstance(frame, Described) and task.describe:
+    if isinstance(frame, Described) and task.wanted is not Wanted.PIXELS:
         return frame.description
-    if not isinstance(frame, Pixels) or task.describe:
+    if not isinstance(frame, Pixels) or task.wanted is not Wanted.PIXELS:
         raise Broken("an answer to another task")
     data = await _taken(decoder.area.take, pixels_size(frame, task))
     return decoded_from(frame, data)

@@ -7,15 +7,15 @@ here waits for memory, or depends on an operation or a backend.
 
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from app.admission import Permit
 from app.decoders import EXPENSIVE, LARGE_FILE, Bounds, DecoderPool, Seen, opening_bytes
+from app.decoders import Wanted as Of
 from app.fetch.fetcher import Fetcher
 from app.intake.item import Item
 from app.intake.spool import Blob
@@ -29,8 +29,6 @@ from models.codec import Decoded, Description, ImageFormat, ImageInfo, identify
 from models.domain.backend import Load
 from models.domain.errors import InvalidParameter, ServiceError
 from models.domain.image import Image, NetworkInput, Source
-
-Found = TypeVar("Found", Decoded, Description)
 
 MAGIC = 16
 """Number of bytes that distinguish a JPEG from other formats."""
@@ -146,7 +144,9 @@ class ImageDecoder:
                 found = await self._plain(content, context, need)
             if found is None:
                 context.may_be_plain = False
-                found = await self._in_process(content, context, need, self._decode)
+                pixels = await self._in_process(content, context, need)
+                assert isinstance(pixels, Decoded)
+                found = pixels
         content.close()
         return HeldImage(found)
 
@@ -156,8 +156,10 @@ class ImageDecoder:
         EXIF and colour profiles may be hostile: even their readers run in a decoder process.
         """
         with context.stages.measure("decode"):
-            ask = partial(self._describe, colour=colour)
-            return await self._in_process(content, context, _of_decoding, ask)
+            wanted = Of.COLOUR if colour else Of.DESCRIPTION
+            found = await self._in_process(content, context, _of_decoding, wanted)
+        assert isinstance(found, Description)
+        return found
 
     async def tensor(self, content: Blob, wanted: ClassifyTensors, context: ImageContext) -> Source:
         """Return an image that comes as a tensor: decoded samples, or the input of a network.
@@ -208,12 +210,8 @@ class ImageDecoder:
         return found
 
     async def _in_process(
-        self,
-        content: Blob,
-        context: ImageContext,
-        need: Need,
-        ask: Callable[[Blob, Bounds, bool], Awaitable[Found | Seen]],
-    ) -> Found:
+        self, content: Blob, context: ImageContext, need: Need, wanted: Of = Of.PIXELS
+    ) -> Decoded | Description:
         """Return what is in a file; raises NeedsMemory for an image that holds too little.
 
         A large file holds the memory that opening it takes before it is opened.
@@ -227,7 +225,11 @@ class ImageDecoder:
             pixels = seen.info.n_pixels
             bounds = Bounds(pixels, pixels, seen.memory, max(EXPENSIVE, seen.cost))
         slow = context.permit.in_background or bounds.cost > EXPENSIVE
-        found = await ask(content, bounds, slow)
+        if self._decoders.running:
+            with content.shown() as file:
+                found = await self._decoders.decode(file, content.size, bounds, wanted, slow=slow)
+        else:
+            found = await self._threads.run(self._here, content, bounds, wanted)
         if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > most:
             # Of fewer pixels than was assumed, and another shape.
             found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))
@@ -241,32 +243,14 @@ class ImageDecoder:
         context.seen = seen
         return NeedsMemory(n_bytes)
 
-    async def _decode(self, content: Blob, bounds: Bounds, slow: bool) -> Decoded | Seen:
-        if not self._decoders.running:
-            decode = codec.Opened.decode
-            return await self._threads.run(self._here, content, bounds, decode)
-        with content.shown() as file:
-            return await self._decoders.decode(file, content.size, bounds, slow=slow)
-
-    async def _describe(
-        self, content: Blob, bounds: Bounds, slow: bool, *, colour: bool
-    ) -> Description | Seen:
-        if not self._decoders.running:
-            describe = partial(codec.Opened.describe, colour=colour)
-            return await self._threads.run(self._here, content, bounds, describe)
-        with content.shown() as file:
-            return await self._decoders.describe(
-                file, content.size, bounds, colour=colour, slow=slow
-            )
-
-    def _here(
-        self, content: Blob, bounds: Bounds, use: Callable[[codec.Opened], Found]
-    ) -> Found | Seen:
+    def _here(self, content: Blob, bounds: Bounds, wanted: Of) -> Decoded | Description | Seen:
         """Use a file of any format, on a machine without decoder processes."""
         opened = codec.open_file(content.read(), max_pixels=self._max_pixels)
+        if wanted is Of.DESCRIPTION:
+            return opened.describe(colour=False)
         if not bounds.allow(opened.info, opened.memory, opened.cost):
             return Seen(opened.info, opened.cost, opened.memory)
-        return use(opened)
+        return opened.decode() if wanted is Of.PIXELS else opened.describe(colour=True)
 
 
 def _at_once(content: Blob, need: Need, held: int) -> Bounds:

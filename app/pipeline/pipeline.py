@@ -159,7 +159,6 @@ class Pipeline:
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
         self._threads.close()
-        self._files.close()
 
     async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
         """Open the item, wait for its turn among all clients, then do what is wanted.
@@ -291,7 +290,8 @@ class Pipeline:
             data = await self._encoder.encode(
                 held, format_, version.encoding, cost, background=behind
             )
-            return EncodedImage(self._files.keep(data), format_, held.width, held.height)
+            file = await self._files.keep(data)
+            return EncodedImage(file, format_, held.width, held.height)
 
     async def _run(
         self,

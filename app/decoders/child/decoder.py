@@ -23,6 +23,7 @@ from app.decoders.messages import (
     Info,
     Pixels,
     Ready,
+    Wanted,
 )
 from models import codec
 from models.codec import Decoded
@@ -103,7 +104,7 @@ class _Decoder:
                 self._allowance.grant(opening + min(more, most), seconds)
             opened = codec.open_file(data, max_pixels=task.max_pixels)
             info = opened.info
-            if task.describe and not task.colour:
+            if task.wanted is Wanted.DESCRIPTION:
                 self.send(Described(opened.describe(colour=False)))
                 return
             if not task.bounds.allow(info, opened.memory, opened.cost):
@@ -112,7 +113,7 @@ class _Decoder:
             self._took_much |= opened.memory > SMALL
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
-            if task.describe:
+            if task.wanted is Wanted.COLOUR:
                 self.send(Described(opened.describe(colour=True)))
                 return
             self._send_pixels(opened.decode(writable=False, new_pixels=self._new_pixels))

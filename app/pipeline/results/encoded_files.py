@@ -1,8 +1,8 @@
 """Keep encoded images until their clients have read them: in memory, or on disk for slow readers.
 
-A client may ask for many large images and read none of them. Beyond a budget of memory the files
-that were not read for the longest time move to unnamed temporary files. Beyond a limit for all of
-them, files that were not read for `IDLE` seconds are dropped, and their answers end incomplete.
+A client may ask for many large images and read none of them. Beyond a budget of memory new files
+go to unnamed temporary files. Beyond a limit for all files, those that were not read for `IDLE`
+seconds are dropped, and their answers end incomplete.
 """
 
 import asyncio
@@ -23,12 +23,9 @@ log = logging.getLogger("darkroom.pipeline")
 IN_MEMORY = 32 << 20
 """Largest number of bytes of waiting files that a front end keeps in memory."""
 
-SETTLED = 0.25
-"""Seconds for which a file stays in memory after it was made or read. Most are sent by then, so a
-client that reads quickly never waits for a disk."""
-
 SMALL = 1 << 16
-"""Largest file, in bytes, that is never moved: the buffers of its connection hold as much again."""
+"""Largest file, in bytes, that always stays in memory: the buffers of its connection hold as much.
+"""
 
 IDLE = 5.0
 """Seconds without a read after which a file may be dropped."""
@@ -50,11 +47,6 @@ class EncodedFile:
         self._files = files
         self.size = len(data)
         self.read_at = 0.0
-
-    @property
-    def on_disk(self) -> bool:
-        """Return whether the bytes are in a file."""
-        return self._file is not None
 
     @property
     def in_memory(self) -> bool:
@@ -84,7 +76,11 @@ class EncodedFile:
 
     def move(self, file: BinaryIO) -> None:
         """Take a file that has the same bytes, and let go of those in memory."""
+        if self._files is None:  # dropped meanwhile
+            file.close()
+            return
         self._data, self._file = None, file
+        self._files.memory -= self.size
 
     def drop(self) -> None:
         """Let go of the bytes; `read` raises from now on."""
@@ -110,19 +106,16 @@ class EncodedFiles:
         self,
         limit: int,
         in_memory: int = IN_MEMORY,
-        settled: float = SETTLED,
         clock: Callable[[], float] = time.monotonic,
         counters: Counters | None = None,
     ) -> None:
         self._limit = limit
         self._counters = counters or Counters()
         self._in_memory = in_memory
-        self._settled = settled
         self._clock = clock
         self._kept = WeakValueDictionary[int, EncodedFile]()
         self.total = self.memory = 0
-        """Number of bytes of all files, and of those in memory."""
-        self.moving: asyncio.Task[None] | None = None
+        """Number of bytes of all files, and of the files in memory."""
 
     def limit(self) -> int:
         """Return the largest number of bytes of the files of all front ends."""
@@ -132,11 +125,23 @@ class EncodedFiles:
         """Change the limit from now on; files that are kept already stay."""
         self._limit = limit
 
-    def keep(self, data: bytes) -> EncodedFile:
+    async def keep(self, data: bytes) -> EncodedFile:
         """Return the bytes as a file; it is forgotten here when nothing refers to it any more.
 
         Raises Overloaded if it does not fit beside files that are being read.
         """
+        file = self.shared(data)
+        if len(data) > SMALL and self.memory > self._in_memory:
+            try:
+                on_disk = await asyncio.to_thread(_written, data)
+            except OSError as error:  # the disk is full: the file stays in memory
+                log.warning("an answer cannot be moved to disk: %s", error)
+            else:
+                file.move(on_disk)
+        return file
+
+    def shared(self, data: bytes) -> EncodedFile:
+        """Return bytes that others hold too as a file in memory; raises as `keep` does."""
         if len(data) <= SMALL:
             return EncodedFile(data)
         self._make_room(len(data))
@@ -145,8 +150,6 @@ class EncodedFiles:
         self._counters.add(Total.UNREAD, file.size)
         self.total += file.size
         self.memory += file.size
-        if self.memory > self._in_memory and (self.moving is None or self.moving.done()):
-            self.moving = asyncio.ensure_future(self._move())
         return file
 
     def was_read(self, file: EncodedFile) -> None:
@@ -162,11 +165,6 @@ class EncodedFiles:
         self.total -= file.size
         if file.in_memory:
             self.memory -= file.size
-
-    def close(self) -> None:
-        """Move no more files to disk."""
-        if self.moving is not None:
-            self.moving.cancel()
 
     def _make_room(self, size: int) -> None:
         idle_since = self._clock() - IDLE
@@ -184,28 +182,6 @@ class EncodedFiles:
 
     def _unread(self) -> int:
         return self._counters.total(Total.UNREAD)
-
-    async def _move(self) -> None:
-        """Move files to disk until few enough bytes are in memory."""
-        while self.memory > self._in_memory:
-            file = next((each for each in self._kept.values() if each.in_memory), None)
-            if file is None:
-                return
-            if (wait := file.read_at + self._settled - self._clock()) > 0:
-                del file
-                await asyncio.sleep(wait)
-                continue
-            try:
-                on_disk = await asyncio.to_thread(_written, file.data)
-            except OSError as error:  # the disk is full: the files stay in memory
-                log.warning("answers cannot be moved to disk: %s", error)
-                return
-            if file.in_memory:
-                self.memory -= file.size
-                file.move(on_disk)
-            else:  # it was dropped meanwhile
-                on_disk.close()
-            del file
 
 
 def _written(data: bytes) -> BinaryIO:

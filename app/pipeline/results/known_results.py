@@ -116,7 +116,7 @@ class KnownResults:
 
     def _kept_again(self, file: EncodedFile) -> EncodedFile:
         """Return a file of another answer with the same bytes, which are not copied."""
-        return self._files.keep(file.data)
+        return self._files.shared(file.data)
 
     def _keep(self, key: Key, made: AnswerOutcome) -> None:
         """Keep a result, and let go of those that were not used for the longest time."""

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from app.decoders import Bounds, Seen
+from app.decoders import Bounds, Seen, Wanted
 from app.decoders.memory import SharedArea, new_area
 from app.decoders.messages import (
     Broken,
@@ -41,12 +41,12 @@ DECODER = cast(DecoderProcess, Decoder)
 
 
 @pytest.mark.parametrize(("stated", "seen"), [(-1, None), (0, None), (1000, None), (1 << 33,) * 2])
-@pytest.mark.parametrize("describe", [False, True])
+@pytest.mark.parametrize("wanted", [Wanted.PIXELS, Wanted.COLOUR])
 def test_a_process_cannot_state_less_memory_than_its_image_takes(
-    describe: bool, stated: int, seen: int | None
+    wanted: Wanted, stated: int, seen: int | None
 ) -> None:
     answer = msgspec.structs.replace(HEADER, memory=stated)
-    task = msgspec.structs.replace(TASK, describe=describe)
+    task = msgspec.structs.replace(TASK, wanted=wanted)
     found = asyncio.run(read(DECODER, task, answer))
     assert isinstance(found, Seen)
     assert found.memory == (seen or codec.decode_memory(found.info, TASK.size)) > SIDE * SIDE

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import Bounds, DecoderPool, Encode, Seen
+from app.decoders import Bounds, DecoderPool, Encode, Seen, Wanted
 from app.decoders.memory import KEPT
 from app.decoders.process import DecoderProcess
 from models import codec
@@ -103,7 +103,10 @@ async def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded(
 async def test_a_process_describes_a_file_as_a_thread_does(pool: DecoderPool, colour: bool) -> None:
     data = drawn("JPEG", icc_profile=b"no profile")
     expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(colour=colour)
-    assert await pool.describe(data, len(data), colour=colour) == expected
+    assert (
+        await pool.decode(data, len(data), wanted=Wanted.COLOUR if colour else Wanted.DESCRIPTION)
+        == expected
+    )
     assert not pool.ended
 
 
@@ -111,9 +114,9 @@ async def test_the_colour_of_an_image_that_is_not_wanted_after_its_header_is_not
     pool: DecoderPool,
 ) -> None:
     data = drawn(side=40)
-    refused = await pool.describe(data, len(data), NONE, colour=True)
+    refused = await pool.decode(data, len(data), NONE, Wanted.COLOUR)
     assert isinstance(refused, Seen)
-    found = await pool.describe(data, len(data), NONE, colour=False)
+    found = await pool.decode(data, len(data), NONE, Wanted.DESCRIPTION)
     assert isinstance(found, codec.Description)  # which needs no pixels
     assert not pool.ended
 
@@ -158,7 +161,7 @@ async def test_an_image_that_needs_memory_its_header_does_not_explain_is_refused
     pool: DecoderPool,
 ) -> None:
     with pytest.raises(Undecodable):
-        await pixels(pool, avif_lying_size(5000))
+        await pixels(pool, avif_lying_size(6000))
     assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
 

@@ -200,7 +200,7 @@ def test_parts_whose_labels_cannot_be_had_have_no_key() -> None:
 async def test_images_and_versions_are_answered_with_files_of_their_own() -> None:
     here = Fixture()
     here.go.set()
-    file = here.files.keep(b"x" * 100_000)
+    file = here.files.shared(b"x" * 100_000)
     image = EncodedImage(file, ImageFormat.PNG, 2, 1)
     version = VersionAnswer("small", image, Timings())
     await here.ask(work=here.work(Processed(FOUND, (version,))))
@@ -216,7 +216,7 @@ async def test_images_and_versions_are_answered_with_files_of_their_own() -> Non
 
 
 def large_image(files: EncodedFiles) -> EncodedImage:
-    return EncodedImage(files.keep(bytes(100_000)), ImageFormat.PNG, 2, 1)
+    return EncodedImage(files.shared(bytes(100_000)), ImageFormat.PNG, 2, 1)
 
 
 def in_file(image: EncodedImage) -> EncodedImage:
