@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from app.service import Service
 from models.codec import Encoding, ImageFormat, encode
 from models.domain.image import Image
-from models.domain.uncounted import uncounted
+from models.domain.job import uncounted
 
 log = logging.getLogger("darkroom.start")
 

@@ -12,8 +12,7 @@ from models.domain.image import Subsampling
 from models.domain.job import Job, Operation
 from models.networks.registry import DEFAULT
 from workers.filters import bands
-from workers.filters.base import Filter
-from workers.filters.lookup_tables import steps
+from workers.filters.base import Filter, steps
 from workers.kernels.items import Shape
 
 

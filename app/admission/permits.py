@@ -14,8 +14,7 @@ from app.admission.counters import ByKey, Counters, Rate, Total
 from app.admission.line import FairLine, Place, Waiting
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
-from models.domain.job import Lane
-from models.domain.uncounted import counts
+from models.domain.job import Lane, counts
 from models.settings import Settings
 
 CLIENT_SHARE = 15

@@ -19,7 +19,7 @@ from app.responses.answers import StreamedBody
 from app.routes.middleware import NAME
 from app.service import Service, service_in
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
-from models.domain.uncounted import counts
+from models.domain.job import counts
 
 
 class ImageRoute(APIRoute):

@@ -33,7 +33,7 @@ from models.domain.errors import (
     NotFound,
     ServiceError,
 )
-from models.domain.uncounted import counts
+from models.domain.job import counts
 from models.settings import Settings
 
 faults = logging.getLogger("darkroom.faults")

@@ -11,8 +11,7 @@ from models.domain.backend import Backend, Load
 from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, TimedOut
 from models.domain.image import Image
-from models.domain.job import Job, Labels, Operation, Result
-from models.domain.uncounted import uncounted
+from models.domain.job import Job, Labels, Operation, Result, uncounted
 from models.networks.served import ServedNetwork
 from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain

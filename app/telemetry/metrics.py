@@ -28,8 +28,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from models.api.jobs import JobState
-from models.domain.job import ReleaseReason
-from models.domain.uncounted import counts
+from models.domain.job import ReleaseReason, counts
 
 disable_created_metrics()  # they double the series and are not used
 

@@ -1,6 +1,8 @@
 """Jobs and outcomes: an image, an operation, a deadline; a result or an error, as values."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -11,7 +13,24 @@ from numpy.typing import NDArray
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Source
-from models.domain.uncounted import counts
+
+_OWN_WORK: ContextVar[bool] = ContextVar("own_work", default=False)
+"""Whether the server works for itself, as canaries and the warm-up do: metrics leave it out."""
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Leave work that begins in the block, also in its tasks, out of metrics, logs and lists."""
+    token = _OWN_WORK.set(True)
+    try:
+        yield
+    finally:
+        _OWN_WORK.reset(token)
+
+
+def counts() -> bool:
+    """Return whether the present work counts: it is not begun by the server for itself."""
+    return not _OWN_WORK.get()
 
 
 class Lane(Enum):

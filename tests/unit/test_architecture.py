@@ -96,7 +96,6 @@ FILTERS = (
     "interruption",
     "arithmetic",
     "base",
-    "lookup_tables",
     "bands",
     "separable",
     "tone",

@@ -8,6 +8,8 @@ the filter declares otherwise. No filter changes its input in place.
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -157,7 +159,7 @@ class Filter(BaseModel):
         """Return the new value of each level of a colour sample: 256 × uint8, or None.
 
         None means that the result depends on more than the level. Neighbours in a chain that have
-        tables run as a single table (see `lookup_tables.py`).
+        tables run as a single table (see `steps`).
         """
         return None
 
@@ -248,3 +250,37 @@ class PieceFilter(Filter):
 
         Both arrays are uint8 (H, W, C), C-contiguous. This is the specification.
         """
+
+
+# Compose neighbouring table filters of a chain into a single table, which gives the same bytes.
+# Matrices and blends of several channels cannot be composed: levels are rounded and clamped between
+# two of them, which no single matrix repeats. They run singly.
+
+
+class ComposedTables(TableFilter):
+    """The table that stands for several filters; all have one name, so they share batches."""
+
+    name: Literal["tables"] = "tables"
+    levels: bytes
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return the new value of each level, uint8 (256,)."""
+        return np.frombuffer(self.levels, np.uint8)
+
+
+def steps(filters: Sequence[Filter]) -> tuple[Filter, ...]:
+    """Return the filters in order, each run of neighbours that have tables as a single filter."""
+    return tuple(_steps(filters))
+
+
+def _steps(filters: Sequence[Filter]) -> Iterator[Filter]:
+    tables = [(each, each.table()) for each in filters]
+    for collapses, run in groupby(tables, lambda pair: pair[1] is not None):
+        if not collapses:
+            yield from (each for each, _ in run)
+            continue
+        whole = np.arange(256, dtype=np.uint8)
+        for _, table in run:
+            assert table is not None
+            whole = table.ravel()[whole]
+        yield ComposedTables(levels=whole.tobytes())

@@ -19,8 +19,7 @@ from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.codec import Description
 from models.domain.errors import ServiceError
-from models.domain.job import Labels, Lane, Vector
-from models.domain.uncounted import counts
+from models.domain.job import Labels, Lane, Vector, counts
 
 LARGEST = 4
 """A result that takes more than this part of the limit is not kept: it would displace the rest."""

@@ -100,7 +100,7 @@ class GaussianBlur(Filter):
         """Return the weights, as the passes for this number of channels read them."""
         if shape[2] < 4 and wide_reach(self.sigma, self._down):
             return tile_taps(self.sigma, self._down)
-        return device_taps(self.sigma, self._down, premultiplied=shape[2] == 4)
+        return device_taps(self.sigma, self._down, shape[2] == 4)
 
     @property
     def _down(self) -> float:

@@ -277,7 +277,7 @@ class Dog(Filter):
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Dog`: the scale in Q16, and the weights of both blurs."""
         sigmas = (self.sigma1, self.sigma2)
-        first, second = (device_taps(sigma, sigma, premultiplied=False) for sigma in sigmas)
+        first, second = (device_taps(sigma, sigma) for sigma in sigmas)
         return struct.pack("<Ii8x", self._fixed_scale(), len(first)) + first + second
 
     def device_scratch(self, shape: Shape) -> int:
@@ -354,7 +354,7 @@ class Canny(Filter):
             return header
         if reach(self.sigma, self.sigma):
             return header + tile_taps(self.sigma, self.sigma)
-        return header + device_taps(self.sigma, self.sigma, premultiplied=False)
+        return header + device_taps(self.sigma, self.sigma)
 
     @property
     def _blurs(self) -> bool:

@@ -40,11 +40,6 @@ def reach_of(radius: int) -> int | None:
     return next((reach for reach in (NEAR, FAR) if radius <= reach), None)
 
 
-def wide_reach_of(radius: int) -> int | None:
-    """Return the smallest reach of gaussian_two_pass_mma.cu that covers a radius, or None."""
-    return -(-(radius + 8) // 16) * 16 - 8 if radius <= WIDEST else None
-
-
 def separable_weights(
     across: NDArray[np.int64], down: NDArray[np.int64], reach: int, n_bytes: Sequence[int]
 ) -> bytes:
@@ -207,25 +202,22 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
 
 
 def reach(sigma_x: float, sigma_y: float) -> int | None:
-    """Return how far, in pixels, tiles of the single-pass kernel of `tile_taps` reach, or None.
-
-    None means that the window is too large, or that sigma is so small that the centre weighs 1,
-    which two bytes cannot hold.
+    """Return how far, in pixels, tiles of the single-pass kernel of `tile_taps` reach, or None for
+    a window that is too large.
     """
-    return reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
+    return reach_of(_radius(sigma_x, sigma_y))
 
 
 def wide_reach(sigma_x: float, sigma_y: float) -> int | None:
     """Return the same for the two passes of gaussian_two_pass_mma.cu, for larger windows."""
-    return wide_reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
-
-
-def _in_bytes(sigma_x: float, sigma_y: float) -> bool:
-    return min(sigma_x, sigma_y) >= _SMALLEST_IN_TILES
+    radius = _radius(sigma_x, sigma_y)
+    return -(-(radius + 8) // 16) * 16 - 8 if radius <= WIDEST else None
 
 
 def _radius(sigma_x: float, sigma_y: float) -> int:
-    return int(4 * max(sigma_x, sigma_y) + 0.5)
+    """Return the radius of the window; beyond all reaches if a weight of 1 fits no two bytes."""
+    fits = min(sigma_x, sigma_y) >= _SMALLEST_IN_TILES
+    return int(4 * max(sigma_x, sigma_y) + 0.5) if fits else WIDEST + 1
 
 
 @functools.lru_cache(256)
@@ -300,29 +292,23 @@ def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
     return held
 
 
-def device_taps(
-    sigma_x: float, sigma_y: float, *, premultiplied: bool, amount: int = 0, threshold: int = 0
-) -> bytes:
-    """Return `struct Gaussian` of gaussian_rows.cuh: half of the weights, from the centre outwards,
-    in fours.
-
-    `amount` (Q16) and `threshold` (levels) belong to an unsharp mask.
-    """
-    across, down = taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS)
-    return device_weights(
-        across, down, premultiplied=premultiplied, amount=amount, threshold=threshold
-    )
+def device_taps(sigma_x: float, sigma_y: float, *more: int) -> bytes:
+    """Return `device_weights` of Gaussians."""
+    return device_weights(taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS), *more)
 
 
 def device_weights(
     across: NDArray[np.int64],
     down: NDArray[np.int64],
-    *,
-    premultiplied: bool = False,
+    premultiplied: int = 0,
     amount: int = 0,
     threshold: int = 0,
 ) -> bytes:
-    """Return `struct Gaussian` for any symmetric weights, int64."""
+    """Return `struct Gaussian` of gaussian_rows.cuh for symmetric weights: half of them, from the
+    centre outwards, in fours.
+
+    `amount` (Q16) and `threshold` (levels) belong to an unsharp mask.
+    """
     outwards = [np.append(w[len(w) // 2 + 1 :], [0] * (-(len(w) // 2) % 4)) for w in (across, down)]
     centres = (int(w[len(w) // 2]) for w in (across, down))
     sizes = (len(w) for w in outwards)

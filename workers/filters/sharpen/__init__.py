@@ -74,13 +74,7 @@ class UnsharpMask(ColourFilter):
         """Return the weights, the amount in Q16 and the threshold in levels."""
         if reach(self.sigma, self.sigma):
             return tile_taps(self.sigma, self.sigma, self._amount(), self.threshold)
-        return device_taps(
-            self.sigma,
-            self.sigma,
-            premultiplied=False,
-            amount=self._amount(),
-            threshold=self.threshold,
-        )
+        return device_taps(self.sigma, self.sigma, 0, self._amount(), self.threshold)
 
     def _amount(self) -> int:
         return int(self.amount * 65536 + 0.5)

@@ -296,9 +296,7 @@ class PatchDistances:
         return result
 
     def device_data(self) -> bytes:
-        """Return the struct of smoothing/patch_distances.cu: two reaches, the shift, the index of
-        the last weight (4 × int32), then the weights (uint16).
-        """
+        """Return the struct of patch_distances.cu: reaches, shift, last index, uint16 weights."""
         last = len(self._table) - 1
         weights = np.pad(self._table.astype("<u2"), (0, len(self._table) % 2))
         return struct.pack("<4i", self._near, self._far, self._shift, last) + weights.tobytes()

@@ -10,8 +10,7 @@ from pydantic import ValidationInfo, field_validator
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, blend, luma, rounded_table
 from workers.filters.arithmetic.sums import COUNTED, pieces
-from workers.filters.base import CountingFilter, TableFilter, number
-from workers.filters.lookup_tables import ComposedTables
+from workers.filters.base import ComposedTables, CountingFilter, TableFilter, number
 from workers.kernels.items import Pass, Shape
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.exposition import generate_latest
 
 from app.telemetry.metrics import DELAY, ManyHistogram, Metrics
-from models.domain.uncounted import uncounted
+from models.domain.job import uncounted
 
 SECONDS = (0.0, 0.001, 0.25, 0.2500001, 1.0, 1.5, 400.0)
 """Some lie on the bound of a bucket, and one above all."""

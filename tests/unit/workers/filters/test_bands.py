@@ -9,8 +9,7 @@ from models.domain.image import Image, Pixels
 from models.domain.job import Job
 from workers.engines.cpu.engine import _filtered
 from workers.filters import bands
-from workers.filters.base import Filter
-from workers.filters.lookup_tables import ComposedTables
+from workers.filters.base import ComposedTables, Filter
 from workers.filters.registry import FILTERS, parse_chain
 from workers.operations import FilterChain
 

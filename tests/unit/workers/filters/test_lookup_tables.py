@@ -14,8 +14,7 @@ from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu.engine import _filtered
 from workers.filters.arithmetic.colour import through_table
-from workers.filters.base import Filter
-from workers.filters.lookup_tables import ComposedTables
+from workers.filters.base import ComposedTables, Filter
 from workers.filters.registry import FILTERS, parse_chain, parse_one
 from workers.operations import FilterChain
 

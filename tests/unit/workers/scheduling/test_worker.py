@@ -16,8 +16,7 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, ReleaseReason
-from models.domain.uncounted import uncounted
+from models.domain.job import Completed, Job, ReleaseReason, uncounted
 from tests.fakes import (
     GUARD,
     FakeClock,
