@@ -22,16 +22,12 @@ IMAGE = "image/*"
 MOST_PARTS = 200
 """Media ranges and parameters of a header, all together; browsers send about 15."""
 
-REMEMBERED = 256
-"""Characters of the longest header whose parsed form is kept: a client chooses its header, so what
-is kept of 128 headers must stay small."""
-
 
 @dataclass(frozen=True, slots=True)
 class Accept:
     """A parsed header: the quality of each media range, from 0 to 1; none accept everything.
 
-    Where the header has a range twice, the first one counts.
+    Where the header has a range twice, the first counts.
     """
 
     ranges: Mapping[str, float] = field(default_factory=dict)
@@ -42,8 +38,8 @@ class Accept:
         return not self.ranges or self.ranges == {"*/*": 1.0}
 
     def best(self, offers: Sequence[str]) -> str | None:
-        """Return the offer of the highest quality, the earlier one on a tie; None: none is
-        acceptable.
+        """Return the offer of the highest quality, the earlier offer on a tie; None: no
+        offer is acceptable.
 
         `offers` are media types, most preferred first.
         """
@@ -58,7 +54,7 @@ class Accept:
         return self.ranges.get(media_type, 0.0) > 0
 
     def _quality(self, offer: str) -> float:
-        """Return the quality of the most specific range that covers the offer, 0 without one."""
+        """Return the quality of the most specific range that covers the offer, or 0."""
         for wanted in (offer, offer.split("/", 1)[0] + "/*", "*/*"):
             if wanted in self.ranges:
                 return self.ranges[wanted]
@@ -66,27 +62,22 @@ class Accept:
 
 
 EVERYTHING = Accept()
-"""What a client accepts that sends no header."""
+"""The Accept header of a client that sends none."""
 
 
+@lru_cache(128)
 def parse(header: str | None) -> Accept:
     """Parse a header, once for each request; raise HeadersTooLarge if it has too many parts.
 
     RFC 9110, section 5.4, asks for an error where a field is larger than a server wishes to
-    process: to ignore the rest could choose what the client ruled out there.
+    process: to ignore the rest could choose a type that the client ruled out there.
     """
     if not header or header == "*/*":
         return EVERYTHING
-    if len(header) <= REMEMBERED:
-        return _remembered(header)
     if header.count(",") + header.count(";") >= MOST_PARTS:
         raise HeadersTooLarge(
             f"Accept may have {MOST_PARTS} media ranges and parameters; name fewer types"
         )
-    return _parse(header)
-
-
-def _parse(header: str) -> Accept:
     ranges: dict[str, float] = {}
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -102,11 +93,8 @@ def _parse(header: str) -> Accept:
     return Accept(ranges)
 
 
-_remembered = lru_cache(128)(_parse)
-
-
 def matches(if_none_match: str | None, etag: str) -> bool:
-    """Return whether `If-None-Match` names the ETag, or is `*`; the comparison is the weak one."""
+    """Return whether `If-None-Match` names the ETag, or is `*`; the comparison is weak."""
     return if_none_match is not None and (names(if_none_match, etag) or "*" in _tags(if_none_match))
 
 

@@ -1,6 +1,6 @@
 """Convert errors to problem details (RFC 9457), the form in which errors are answered.
 
-Only the Open Inference Protocol has another one, which is made here too. The options of a request
+Only the Open Inference Protocol has another form, which is made here too. The options of a request
 are validated by the models that declare them, so that all their errors are answered at once.
 """
 
@@ -31,7 +31,7 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
 
 EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"),)
-"""Headers that every answer has, also those with which a connection refuses a request."""
+"""Headers that every answer has, also the answers with which a connection refuses a request."""
 
 METHODS = ("DELETE", "GET", "POST")
 """The methods that routes take; each path that takes GET takes HEAD, too."""
@@ -82,7 +82,7 @@ def problem(
 def answer(error: ServiceError, request: Request | None = None) -> Response:
     """Return an error as a response, with `Retry-After` if the client may try again.
 
-    There is no `request` where the connection refuses to read one.
+    There is no `request` where the connection refuses to read it.
     """
     headers = {}
     if isinstance(error, Unauthorized):
@@ -99,7 +99,7 @@ def answer(error: ServiceError, request: Request | None = None) -> Response:
 
 
 def is_inference(request: Request) -> bool:
-    """Return whether a request is one of the Open Inference Protocol, with errors of its own."""
+    """Return whether a request is of the Open Inference Protocol, with errors of its own."""
     path: str = request.scope["path"]
     return path == INFERENCE or path.startswith(INFERENCE + "/")
 
@@ -153,7 +153,7 @@ def install(app: FastAPI) -> None:
 
 
 def allowed(request: Request) -> list[str]:
-    """Return the methods that the request's path takes; the framework names those of one route."""
+    """Return all methods that the request's path takes; the framework asks a single route."""
     asked = ({**request.scope, "method": method} for method in METHODS)
     return [
         each["method"]
@@ -163,7 +163,7 @@ def allowed(request: Request) -> list[str]:
 
 
 def _detail(error: HTTPException, path: str, allow: str | None) -> str:
-    """Return a text that names what is allowed, which the framework's own errors do not."""
+    """Return a text that names the allowed methods, which the framework's own errors do not."""
     if allow is not None:
         return f"{path} takes {allow}"
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
@@ -191,7 +191,7 @@ def _told(errors: Sequence[FieldError]) -> list[dict[str, object]]:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; a longer one ends after a word, with an ellipsis.
+    """Return a text of at most `most` characters; longer texts end after a word, with an ellipsis.
 
     A word of more than half of `most` is cut.
     """
@@ -240,7 +240,7 @@ def read(kind: type[ModelT], given: Mapping[str, Any]) -> ModelT:
 def read_with_encoding(
     kind: type[ModelT], given: Mapping[str, Any]
 ) -> tuple[ModelT, EncodingOptions]:
-    """Return the options of the encoder, and all others as `kind`; raises InvalidParameter."""
+    """Return the other options as `kind`, and the encoder's; raises InvalidParameter."""
     names = EncodingOptions.model_fields.keys()
     found, wrong = _tried(kind, {k: v for k, v in given.items() if k not in names})
     encoding, more = _tried(EncodingOptions, {k: v for k, v in given.items() if k in names})
@@ -259,7 +259,7 @@ def _tried(
 
 
 def _explained(details: list[ErrorDetails], *kinds: type[BaseModel]) -> list[ErrorDetails]:
-    """Add the names of all options to the error of an unknown one."""
+    """Add the names of all options to the error of an unknown option."""
     known = ", ".join(name for kind in kinds for name in kind.model_fields)
     for each in details:
         if each["type"] == "extra_forbidden":

@@ -16,11 +16,11 @@ from models.settings import Settings
 T = TypeVar("T")
 
 MOST_TYPES = 32
-"""Content-Type headers that are remembered: clients choose them, and one may have 64 KiB."""
+"""Content-Type headers that are remembered: clients choose them, and a header may have 64 KiB."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return the first header of this name, which is in lower case; None without one."""
+    """Return the first header of this name, which is in lower case; None if there is no header."""
     for key, value in scope["headers"]:
         if key == name:
             text: str = value.decode("latin-1")
@@ -35,7 +35,7 @@ def content_type(scope: Scope) -> str:
 
 @lru_cache(MOST_TYPES)
 def media_type(content_type: str) -> str:
-    """Return what a Content-Type header says without its parameters, in lower case."""
+    """Return the media type of a Content-Type header without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -50,7 +50,7 @@ def deadline_of(scope: Scope, settings: Settings) -> Deadline:
 
 
 def seconds_of(scope: Scope, settings: Settings) -> float:
-    """Return the seconds that `X-Deadline-Ms` gives, or those by default; the server has a cap."""
+    """Return the seconds that `X-Deadline-Ms` gives, or the default; the server has a cap."""
     given = header(scope, b"x-deadline-ms")
     if given is None:
         return settings.default_deadline
@@ -75,7 +75,7 @@ DEPARTURE = "departure"
 
 
 class Departure:
-    """Calls one function when the client of a request leaves; belongs to one event loop."""
+    """Calls a function when the client of a request leaves; belongs to one event loop."""
 
     __slots__ = ("_call", "_happened")
 

@@ -122,7 +122,7 @@ class Rendering:
     `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
     both are None where no labels are wanted. `intake` is the time that reading the request took.
     `vectors` says how logits and embeddings are written. `good_headers` are the headers that only
-    whole answers without an error have, such as those about caching. `names` are the names of the
+    whole answers without an error have, for example about caching. `names` are the names of the
     images in archives, without suffix.
     """
 
@@ -145,7 +145,7 @@ class Rendering:
 
 
 async def render(answers: Answers, form: str, rendering: Rendering) -> Response:
-    """Return the response: `form` is JSON, IMAGE or one of STREAMS.
+    """Return the response: `form` is JSON, IMAGE or a stream.
 
     JSON and IMAGE await all answers here; streams take them while the response is sent.
     """
@@ -176,7 +176,7 @@ That takes some milliseconds."""
 async def whole_reply(answers: Answers, form: str, rendering: Rendering) -> Response:
     """Return the bytes of the only image, or all records as JSON in the order of the images.
 
-    One image that fails is answered with the status of its own error.
+    A single image that fails is answered with the status of its own error.
     """
     found = sorted([each async for each in answers], key=lambda each: each.item.index)
     first = found[0].outcome

@@ -89,7 +89,7 @@ def entity_tag(digests: list[bytes], described: object) -> str:
 
 
 async def _digests(items: tuple[Item, ...]) -> list[bytes] | None:
-    """Return the digests of all contents, or None if one of them is an error."""
+    """Return the digests of all contents, or None if a content is an error."""
     contents = [item.content for item in items if isinstance(item.content, Blob)]
     if len(contents) < len(items):
         return None

@@ -1,7 +1,7 @@
 """The endpoints that take images, and the steps that they share.
 
-`handle` has the steps of a request, from its headers to its answer. Each endpoint adds what is
-wanted of an image by the options, and the form in which the request is answered.
+`handle` has the steps of a request, from its headers to its answer. Each endpoint adds the
+work on an image that the options ask for, and the form in which the request is answered.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +86,7 @@ With several parts of an image, the last argument is called before any work on t
 """
 
 FormOf = Callable[[Accept, bool], str]
-"""Map the Accept header, and whether there is exactly one image, to the form of the response."""
+"""Map the Accept header, and whether there is a single image, to the form of the response."""
 
 LONG = 1 << 13
 """Characters beyond which an option is read on a thread. To read 64 chains of 32 filters takes
@@ -139,7 +139,7 @@ def filter_wanted(
 
 
 def _form_of_filtered(accept: Accept, single: bool) -> str:
-    """Return the form of the response: one image is its bytes unless Accept names a stream."""
+    """Return the form of the response: a single image is its bytes unless Accept names a stream."""
     if not single:
         several = (ZIP, MULTIPART, *JSON_LINES, EVENTS)
         return _negotiated(accept, several, "several images are answered as")

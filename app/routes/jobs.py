@@ -73,14 +73,14 @@ def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> W
 
 
 def _any_number(_parts: int) -> None:
-    """Accept any number of parts: a job has one image at a time in each of its places."""
+    """Accept any number of parts: a job has a single image at a time in each of its places."""
 
 
 PARQUET = "application/vnd.apache.parquet"
 
 
 def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
-    """Return the options of the operation, and those of the job."""
+    """Return the options of the operation, and the options of the job."""
     given = dict[str, Any]()
     for name, value in request.query_params.multi_items():
         if name in given:

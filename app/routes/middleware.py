@@ -64,7 +64,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 the answers."""
 
 _EXPOSED = ("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec", "ETag")
-"""Headers of answers that scripts of other origins may read, beside those of the CORS protocol."""
+"""Headers of answers that scripts of other origins may read, beside those that CORS allows."""
 
 _OWN = ("same-origin", "none")
 """Values of Sec-Fetch-Site of requests by a page of this server, or by a person at the browser."""
@@ -280,7 +280,7 @@ def _is_own(origin: str, host: str) -> bool:
 
 
 class MetricsOnly:
-    """ASGI middleware that passes requests for the metrics to `app` and answers others with 404."""
+    """ASGI middleware that passes requests for the metrics to `app`; all else is 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -194,7 +194,7 @@ _DECODERS_OF, _OTHER = "decoders of ", "other"
 class Processes(Collector):
     """Collector of the processes below `root`, which starts all others of the server.
 
-    Processes of one name are added up: the names have a bound, the numbers of processes do not.
+    Processes of the same name are added up: names have a bound, numbers of processes do not.
     """
 
     def __init__(self, root: int) -> None:

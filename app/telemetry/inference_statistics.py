@@ -6,8 +6,7 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from models.domain.job import Trace
 
@@ -20,42 +19,19 @@ _REQUESTS = ("success", "fail", "queue", "cache_hit", "cache_miss")
 _STAGES = ("compute_input", "compute_infer", "compute_output")
 
 
-class Durations:
-    """How often each of the named things happened, and the seconds that it took in all."""
-
-    def __init__(self, *names: str) -> None:
-        self._sums = {name: (0, 0.0) for name in names}
-
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Count each thing of `seconds` once more."""
-        for name, each in seconds.items():
-            count, total = self._sums[name]
-            self._sums[name] = count + 1, total + each
-
-    def shown(self) -> dict[str, dict[str, int]]:
-        """Return the durations as the protocol writes them."""
-        return {
-            name: {"count": count, "ns": int(seconds * NANOSECONDS)}
-            for name, (count, seconds) in self._sums.items()
-        }
-
-
-def _stages_of(trace: Trace) -> dict[str, float]:
-    stages = (trace.upload + trace.decode, trace.compute, trace.download)
-    return dict(zip(_STAGES, stages, strict=True))
-
-
-@dataclass(slots=True)
 class ModelStatistics:
     """The counts of a model in this process."""
 
-    last: float = 0.0
-    images: int = 0
-    durations: Durations = field(default_factory=lambda: Durations(*_REQUESTS, *_STAGES))
-    executions: int = 0
-    by_size: dict[int, Durations] = field(
-        default_factory=lambda: defaultdict(lambda: Durations(*_STAGES))
-    )
+    def __init__(self) -> None:
+        self.last, self.images, self.executions = 0.0, 0, 0
+        self._sums: defaultdict[int, dict[str, tuple[int, float]]] = defaultdict(dict)
+        """How often each stage happened and its seconds in all, by size of batch; 0: of requests"""
+
+    def add(self, size: int, seconds: Mapping[str, float]) -> None:
+        """Count each stage of `seconds` once more."""
+        for name, each in seconds.items():
+            count, total = self._sums[size].get(name, (0, 0.0))
+            self._sums[size][name] = count + 1, total + each
 
     def shown(self, name: str, version: str) -> dict[str, object]:
         """Return the statistics of a model as the protocol writes them."""
@@ -65,11 +41,17 @@ class ModelStatistics:
             "last_inference": int(self.last * 1000),
             "inference_count": self.images,
             "execution_count": self.executions,
-            "inference_stats": self.durations.shown(),
+            "inference_stats": self._durations(0, (*_REQUESTS, *_STAGES)),
             "batch_stats": [
-                {"batch_size": size, **each.shown()} for size, each in sorted(self.by_size.items())
+                {"batch_size": size, **self._durations(size, _STAGES)}
+                for size in sorted(self._sums)
+                if size
             ],
         }
+
+    def _durations(self, size: int, names: Iterable[str]) -> dict[str, dict[str, int]]:
+        sums = {each: self._sums[size].get(each, (0, 0.0)) for each in names}
+        return {each: {"count": n, "ns": int(s * NANOSECONDS)} for each, (n, s) in sums.items()}
 
 
 class InferenceStatistics:
@@ -90,16 +72,17 @@ class InferenceStatistics:
         """Count a request that took `seconds`; its images were computed if they have a trace."""
         found = self._models[name]
         found.last = self._wall()
-        found.durations.add({"fail" if failed else "success": seconds})
+        found.add(0, {"fail" if failed else "success": seconds})
         for trace in traces:
             if trace is None:
                 continue
-            stages = _stages_of(trace)
+            times = (trace.upload + trace.decode, trace.compute, trace.download)
+            stages = dict(zip(_STAGES, times, strict=True))
             found.images += 1
-            found.durations.add({"queue": trace.queue, **stages})
+            found.add(0, {"queue": trace.queue, **stages})
             if trace.batch_id not in self._batches:
                 self._batches[trace.batch_id] = None
                 found.executions += 1
-                found.by_size[trace.batch_size].add(stages)
+                found.add(trace.batch_size, stages)
         while len(self._batches) > MOST_BATCHES:
             self._batches.popitem(last=False)

@@ -58,8 +58,8 @@ LEVELS = {
 }
 
 HIDDEN = frozenset({*RESERVED_ATTRS, "color_message", "message", "asctime"})
-"""Attributes that every record has. The others are values that the caller has added, or private
-ones of a library, which begin with an underscore: Ray adds one to every record."""
+"""Attributes that every record has. All other attributes are values that the caller has added, or
+private values of a library, which begin with an underscore: Ray adds one to every record."""
 
 
 class HumanFormatter(logging.Formatter):

@@ -79,7 +79,7 @@ def exporting_provider() -> TracerProvider:
 
 
 def telemetry_of(provider: TracerProvider | None) -> TelemetryConfig:
-    """Return FastAPI's settings: a span for each request, by `provider`; nothing without one."""
+    """Return FastAPI's settings: with a `provider` it gives each request a span."""
     if provider is None:
         return NO_TELEMETRY
     return {
