@@ -123,14 +123,11 @@ async def test_a_request_that_takes_no_errors_fails_with_the_highest_status() ->
     failed = [answer(0, BAD), answer(1, DeadlineExceeded("late")), answer(2, vector(1, 1, 1))]
     response = await replied(failed, wanted)
     assert response.status_code == 504
-    text = json.loads(bytes(response.body))["error"]
-    assert "2 of 3 images failed, by index: 0: undecodable" in text
-    busy = [answer(0, Overloaded("busy", retry_after=3.2))]
-    response = await replied(busy, wanted)
+    assert b"2 of 3 images failed, by index: 0: undecodable" in bytes(response.body)
+    response = await replied([answer(0, Overloaded("busy", retry_after=3.2))], wanted)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "4")
-    many = [answer(n, BAD) for n in range(60)]
-    response = await replied(many, wanted)
-    assert "and 50 more" in json.loads(bytes(response.body))["error"]
+    response = await replied([answer(n, BAD) for n in range(60)], wanted)
+    assert b"and 50 more" in bytes(response.body)
 
 
 REASON = "the first bytes are of no format that is read: JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF"

@@ -73,19 +73,19 @@ def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
     return [*found[1:], (b"", admission.held)]
 
 
-def test_a_client_that_has_its_whole_answer_holds_nothing_any_more() -> None:
-    nothing = Amount(0, 0)
-    assert held_while_sending(whole) == [(b"its labels", nothing), (b"", nothing)]
+@pytest.mark.parametrize("endpoint", [whole, filed])
+def test_an_answer_of_known_length_keeps_no_place_from_others_while_it_is_sent(
+    endpoint: Any,
+) -> None:
+    held = held_while_sending(endpoint)
+    assert {amount for _, amount in held} == {Amount(0, 0)}
+    assert len(b"".join(piece for piece, _ in held)) in (len(b"its labels"), PIECE + 1)
 
 
-def test_a_client_that_does_not_read_a_large_image_keeps_no_place_from_others() -> None:
-    assert {held for _, held in held_while_sending(filed)} == {Amount(0, 0)}
-
-
-@pytest.mark.parametrize("piece", [b"its ", b"labels"])
-def test_a_streamed_answer_holds_its_images_while_it_is_sent(piece: bytes) -> None:
-    assert (piece, Amount(1, len(BODY))) in held_while_sending(streamed)
-
-
-def test_nothing_is_held_after_a_streamed_answer() -> None:
-    assert held_while_sending(streamed)[-1] == (b"", Amount(0, 0))
+def test_a_streamed_answer_holds_its_images_until_it_was_sent() -> None:
+    *sent, last = held_while_sending(streamed)
+    assert [each for each in sent if each[0]] == [
+        (b"its ", Amount(1, len(BODY))),
+        (b"labels", Amount(1, len(BODY))),
+    ]
+    assert last == (b"", Amount(0, 0))

@@ -67,27 +67,18 @@ def test_every_id_that_a_script_asks_for_is_in_the_html() -> None:
     assert asked <= there
 
 
-def test_ids_are_unique_and_the_html_has_no_script_and_no_style_of_its_own() -> None:
-    ids = [attributes["id"] for _, attributes in html().found if "id" in attributes]
+def test_ids_are_unique_and_no_script_or_style_stands_in_the_html() -> None:
+    found = html().found
+    ids = [attributes["id"] for _, attributes in found if "id" in attributes]
     assert len(ids) == len(set(ids))
-    for tag, attributes in html().found:
+    labelled = {attributes.get("for") for tag, attributes in found if tag == "label"}
+    for tag, attributes in found:
         assert tag != "style"
         assert tag != "script" or "src" in attributes
         assert not {each for each in attributes if each == "style" or each.startswith("on")}
-
-
-def test_every_file_that_the_html_loads_is_there() -> None:
-    for _, attributes in html().found:
         address = attributes.get("src") or attributes.get("href") or ""
-        if address.startswith("page/"):
-            assert (FOLDER / address.removeprefix("page/")).is_file()
-
-
-def test_every_field_of_the_html_has_a_name_for_screen_readers() -> None:
-    found = html().found
-    labelled = {attributes.get("for") for tag, attributes in found if tag == "label"}
-    for tag, attributes in found:
-        if tag in ("input", "select") and attributes.get("type") != "radio":
+        assert not address.startswith("page/") or (FOLDER / address[len("page/") :]).is_file()
+        if tag in ("input", "select") and attributes.get("type") != "radio":  # for screen readers
             assert attributes.get("id") in labelled or "aria-label" in attributes, attributes
 
 

@@ -1,5 +1,7 @@
 """Metrics of GPUs, read through a library with the functions of NVML."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from app.telemetry.collectors import Gpus
@@ -9,59 +11,30 @@ class NoSuchCounter(Exception):
     """The error of the library for what a GPU does not have."""
 
 
-class Memory:
-    used, total = 3 << 30, 141 << 30
-
-
-class Rates:
-    gpu = 42
-
-
 class Library:
     """Two GPUs as NVML describes them; the second has no JPEG engines."""
 
-    NVMLError = NoSuchCounter
-    NVML_TEMPERATURE_GPU = 0
+    NVMLError, NVML_TEMPERATURE_GPU = NoSuchCounter, 0
+    nvmlDeviceGetCount = staticmethod(lambda: 2)
+    nvmlDeviceGetHandleByIndex = staticmethod(lambda index: f"GPU-{index}aaa")
+    nvmlDeviceGetHandleByUUID = nvmlDeviceGetUUID = staticmethod(lambda handle: handle)
+    nvmlDeviceGetName = staticmethod(lambda _: "NVIDIA H200")
+    nvmlSystemGetDriverVersion = staticmethod(lambda: "580.159")
+    nvmlDeviceGetMemoryInfo = staticmethod(lambda _: SimpleNamespace(used=3 << 30, total=141 << 30))
+    nvmlDeviceGetUtilizationRates = staticmethod(lambda _: SimpleNamespace(gpu=42))
+    nvmlDeviceGetPowerUsage = staticmethod(lambda _: 350_500)
+    nvmlDeviceGetTemperature = staticmethod(lambda _handle, _sensor: 61)
 
-    def nvmlDeviceGetCount(self) -> int:
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
-        return f"GPU-{index}aaa"
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        return uuid
-
-    def nvmlDeviceGetUUID(self, handle: str) -> str:
-        return handle
-
-    def nvmlDeviceGetName(self, _handle: str) -> str:
-        return "NVIDIA H200"
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "580.159"
-
-    def nvmlDeviceGetMemoryInfo(self, _handle: str) -> Memory:
-        return Memory()
-
-    def nvmlDeviceGetUtilizationRates(self, _handle: str) -> Rates:
-        return Rates()
-
-    def nvmlDeviceGetJpgUtilization(self, handle: str) -> tuple[int, int]:
+    @staticmethod
+    def nvmlDeviceGetJpgUtilization(handle: str) -> tuple[int, int]:
         if handle == "GPU-1aaa":
             raise NoSuchCounter
         return 30, 167_000
 
-    def nvmlDeviceGetPowerUsage(self, _handle: str) -> int:
-        return 350_500
 
-    def nvmlDeviceGetTemperature(self, _handle: str, _sensor: int) -> int:
-        return 61
-
-
-def values(visible: str | None) -> dict[tuple[str, str], float]:
+def values(visible: str | None, library: object = Library) -> dict[tuple[str, str], float]:
     """Return the value of each metric by its name and the number of its GPU."""
-    families = list(Gpus(Library(), visible).collect())
+    families = list(Gpus(library, visible).collect())
     return {(s.name, s.labels["gpu"]): s.value for f in families for s in f.samples}
 
 
@@ -76,13 +49,13 @@ def test_values_have_base_units_and_a_gpu_lacks_only_what_it_does_not_have() -> 
 
 def test_a_lost_gpu_takes_no_metric_of_the_others_away() -> None:
     class OneLost(Library):
-        def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        @staticmethod
+        def nvmlDeviceGetHandleByUUID(uuid: str) -> str:
             if uuid == "GPU-0aaa":
                 raise NoSuchCounter
             return uuid
 
-    families = list(Gpus(OneLost(), None).collect())
-    assert {sample.labels["gpu"] for family in families for sample in family.samples} == {"1"}
+    assert {gpu for _, gpu in values(None, OneLost)} == {"1"}
 
 
 @pytest.mark.parametrize(
