@@ -23,14 +23,14 @@ from workers.cluster import Offer, RayBackend, Replica
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
 FULL_BATCHES = 4
-"""Batches of images that a worker's replica has at a time: one that is computed, one that follows,
-and as much again, because the images of several front ends end together. Further images wait in the
-front ends, where they still may go to any replica."""
+"""Batches of images that a worker's replica has at a time: a batch that is computed, a batch that
+follows, and as much again, because the images of several front ends end together. Further images
+wait in the front ends, where they still may go to any replica."""
 
 HEALTH_PERIOD = 10.0
 HEALTH_TIMEOUT = 60.0
-"""Seconds between two checks of a replica, and those that one may take: under load a canary waits
-for the images before it."""
+"""Seconds between two checks of a replica, and the seconds that a check may take: under load a
+canary waits for the images before it."""
 
 ONE_LOOP = {
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
@@ -139,9 +139,9 @@ class FrontEnd:
 
 
 def busy_images(backend: RayBackend, found: Offer) -> tuple[int, int]:
-    """Return the images that keep all replicas busy, and those that fill their batches on CPUs.
+    """Return the images that keep all replicas busy, and the images that fill batches on CPUs.
 
-    A front end cannot see what others have, so each counts as if it were alone.
+    A front end cannot see the images of other front ends, so each counts as if it were alone.
     """
     busy = max(1, backend.busy_images)
     return busy, 0 if backend.load().on_gpu else busy * found.max_batch_size

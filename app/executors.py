@@ -1,4 +1,4 @@
-"""Executors: the worker that computes for a server, in this process or in others.
+"""Executors: the worker that computes for a server, in this process or in other processes.
 
 This module is part of the composition root; `app.main` puts the other parts around it.
 """
@@ -132,9 +132,9 @@ async def remote_executor(
 def admission_for(settings: Settings, counters: Counters, executor: Executor) -> Admission:
     """Return the admission for images that keep a device busy.
 
-    That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
-    and one core is left free for others beside a bulk client. A client alone may have two batches
-    for each core, one to compute and one to follow it.
+    That is a batch on a GPU. On a CPU it is an image to decode and an image to compute for each
+    core, and a core is left free for other clients beside a bulk client. A client alone may have
+    two batches for each core: a batch to compute and a batch to follow it.
     """
     limits, rate = Limits.from_settings(settings), Rate.parse(settings.rate_limit)
     if executor.watch_busy is not None:
@@ -153,7 +153,7 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
 
 
 def job_images(settings: Settings, front_ends: int) -> int:
-    """Return the images of jobs that one process works on at a time.
+    """Return the images of jobs that a process works on at a time.
 
     All processes together have two full batches for each core or GPU, so that the device has work
     while records are written.
