@@ -23,10 +23,3 @@ def test_a_large_image_is_encoded_in_pieces() -> None:
     pieces = list(inline.pieces(inline.add(EncodedFile(data)).encode()))
     assert max(map(len, pieces)) == PIECE // 3 * 4
     assert base64.b64decode(b"".join(pieces)) == data
-
-
-def test_an_image_may_stand_twice_or_not_at_all() -> None:
-    inline = InlineImages()
-    mark = inline.add(EncodedFile(b"abc")).encode()
-    inline.add(EncodedFile(b"never"))
-    assert b"".join(inline.pieces(mark + b" " + mark)) == b"YWJj YWJj"

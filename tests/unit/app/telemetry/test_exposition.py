@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from typing import ClassVar
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -41,22 +40,6 @@ async def test_scrapers_collect_beside_the_event_loop_one_after_another() -> Non
     assert all(b"collected 1.0" in body for body, _ in await asyncio.gather(*asked))
     assert threading.get_ident() not in counting.threads
     assert counting.most == 1
-
-
-async def test_a_failed_collection_does_not_fail_the_next_one() -> None:
-    class Failing(Collector):
-        faults: ClassVar = [OSError("no descriptor")]
-
-        def collect(self) -> Iterator[Metric]:
-            if self.faults:
-                raise self.faults.pop()
-            yield GaugeMetricFamily("collected", "Collections.", value=1)
-
-    metrics = Metrics()
-    metrics.system = [Failing()]
-    with pytest.raises(OSError, match="no descriptor"):
-        await metrics.text("")
-    assert b"collected 1.0" in (await metrics.text(""))[0]
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,7 @@ import pytest
 
 from app.telemetry import logs
 from app.telemetry.logs import HumanFormatter
-
-
-class Screen(io.StringIO):
-    """A stream that a person reads."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.unit.app.system.test_terminal import Screen
 
 
 @pytest.fixture(autouse=True)

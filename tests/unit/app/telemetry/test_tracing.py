@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from app.telemetry import tracing
-from app.telemetry.tracing import check, send_last, telemetry_of
+from app.telemetry.tracing import check, send_last
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
@@ -45,10 +45,6 @@ def test_the_service_is_called_darkroom_unless_the_environment_names_it(
     assert name() == "darkroom"
     monkeypatch.setenv("OTEL_SERVICE_NAME", "pictures")
     assert name() == "pictures"
-
-
-def test_without_a_provider_fastapi_looks_for_nothing() -> None:
-    assert telemetry_of(None) == {"tracing": False, "metrics": False, "logs": False}
 
 
 def test_an_exporter_that_does_not_answer_does_not_keep_the_server(
