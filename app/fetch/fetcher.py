@@ -1,4 +1,4 @@
-"""Fetch the bytes of image URLs from public addresses, and those of folders and buckets, within
+"""Fetch images by URLs from public addresses, and images of folders and buckets, within
 bounds of time, size, redirects and concurrency.
 
 The transport is used without httpx's client, so nothing keeps cookies, reads credentials or proxies
@@ -120,7 +120,7 @@ class FetchLimits:
 
 
 def per_host(concurrency: int) -> int:
-    """Return how many URLs of one host are fetched at a time: an eighth of all, at least 8."""
+    """Return how many URLs of a host are fetched at a time: an eighth of all, at least 8."""
     return max(8, concurrency // 8)
 
 
@@ -140,10 +140,10 @@ class Fetcher:
     """Fetcher for all requests of one event loop, by whose clock it measures.
 
     `observe` receives the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
-    too_large) and its seconds; a cancelled one has none. `resolve`, `network`, `sleep` and `chance`
-    replace names, connections, the wait between tries and its jitter in tests. Front ends with the
-    same `counters` share the limits on concurrency. Without `storage`, storage addresses are
-    refused; `aclose` closes it.
+    too_large) and its seconds; a cancelled fetch has no outcome. `resolve`, `network`, `sleep` and
+    `chance` replace names, connections, the wait between tries and its jitter in tests. Front ends
+    with the same `counters` share the limits on concurrency. Without `storage`, storage addresses
+    are refused; `aclose` closes it.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Fetcher:
     async def fetch(self, url: str, deadline: Deadline, client: str = "") -> Blob:
         """Return the body of `url`, before `deadline`; the caller closes it.
 
-        `client` is the one whose shares of fetches and of lookups of names it takes; LOCAL has all
+        `client` gives its shares of fetches and of lookups of names; LOCAL has all
         fetches. Raises InvalidParameter, AddressRefused, NotFound (of storage), OriginFailed,
         OriginTimedOut, TooLarge and DeadlineExceeded.
         """
@@ -330,7 +330,7 @@ async def _pieces(reply: httpx.Response) -> AsyncGenerator[bytes, None]:
 def _coding(given: str, host: str) -> str:
     """Return the coding to undo, empty without one; raises OriginFailed for one that is not read.
 
-    Some origins send a name that is no compression, such as `utf-8` or `binary`.
+    Some origins send a name that is no compression, for example `utf-8` or `binary`.
     """
     packed = [
         each for each in (name.strip().lower() for name in given.split(",")) if each in PACKED

@@ -458,7 +458,7 @@ def _wanted_outputs(document: Document, model: InferenceModel) -> tuple[WantedOu
 def _operation_of(
     model: InferenceModel, outputs: tuple[WantedOutput, ...], preprocessed: bool
 ) -> Classify:
-    """Return what is wanted of each image: as little as the outputs need.
+    """Return the operation on each image: as little as the outputs need.
 
     Classes of one output are labels, which are computed in batches; all values are a vector.
     """

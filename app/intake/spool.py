@@ -93,7 +93,7 @@ class Blob:
         return self._file is not None
 
     def read(self) -> bytes:
-        """Return all bytes; those in memory are the same object each time, not a copy."""
+        """Return all bytes; bytes in memory are the same object each time, not a copy."""
         data = self._data
         if data is not None:
             return data
@@ -102,7 +102,7 @@ class Blob:
         return file.read()
 
     def start(self, n: int) -> bytes:
-        """Return at most the first `n` bytes; those of a file usually come from the page cache."""
+        """Return at most the first `n` bytes; bytes of a file usually come from the page cache."""
         data = self._data
         return os.pread(self._open_file().fileno(), n, 0) if data is None else data[:n]
 
@@ -242,7 +242,7 @@ async def kept(pieces: AsyncGenerator[bytes, None], limit: int) -> Blob | Servic
 
 
 def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:
-    """Return the bytes of an image as a Blob, in memory or on disk as those of a Spool; block.
+    """Return the bytes of an image as a Blob, in memory or on disk as a Spool keeps them; block.
 
     The image has at most `most` bytes, by default the limit of a file. Raises TooLarge, and
     Overloaded.

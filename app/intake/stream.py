@@ -1,4 +1,4 @@
-"""Read the images of a body of any length, one by one while earlier ones are answered.
+"""Read the images of a body of any length while earlier images are answered.
 
 `application/x-ndjson` has one JSON object a line, as `images` of a JSON body has them.
 `application/x-length-delimited` has files, each after its length in four bytes.
@@ -78,8 +78,8 @@ class ImageStream:
     async def items(self) -> AsyncGenerator[Admitted, None]:
         """Yield the images in their order.
 
-        What ends a stream is the error of one more item: a slow client, a line or a body that is
-        cut off, a server that stops. Raises Cancelled if the client leaves.
+        A slow client, a line or a body that is cut off, and a server that stops end the stream with
+        the error of a further item. Raises Cancelled if the client leaves.
         """
         index = 0
         try:

@@ -1,4 +1,4 @@
-"""A typed request: its images, and what is wanted of each, independent of HTTP.
+"""A typed request: its images and the work on each of them, independent of HTTP.
 
 `/classify` wants labels (`Classify`), `/v2` perhaps of tensors (`ClassifyTensors`); `/filter` one
 filtered version (`Version`), `/process` several parts of both kinds (`Parts`), and `/info` a
@@ -55,7 +55,7 @@ _WILDCARDS = ("image/*", "*/*")
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """The format of filtered images: that of the source if it is one of `kept`, else `format`.
+    """The format of filtered images: the format of the source if `kept` has it, else `format`.
 
     Without a `format`, other sources are refused. A source that cannot be encoded counts as PNG.
     """
@@ -122,7 +122,7 @@ class Version:
     def format_for(self, source: ImageFormat) -> ImageFormat:
         """Return the format of the answer for an image of the format `source`.
 
-        Raises NotAcceptable, and InvalidParameter if the format lacks one of the encoder options.
+        Raises NotAcceptable, and InvalidParameter if the format lacks an option of the encoder.
         """
         chosen = self.format.of(source)
         self.encoding.check(chosen)
@@ -154,7 +154,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class ClassifyTensors:
-    """What is wanted of images that come as tensors of one shape, not as files.
+    """The work on images that come as tensors of the same shape, not as files.
 
     The content of each is uint8 (height, width, 3) in RGB or, for an operation that is
     `preprocessed`, float32 (3, height, width), little-endian.
@@ -212,7 +212,7 @@ class ImageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An image of a stream with its permit; one that admission refused is an error without."""
+    """An image of a stream with its permit; an image that admission refused has no permit."""
 
     item: Item
     permit: Permit | None
@@ -224,16 +224,16 @@ class Admitted:
 
 
 def images_of_each(wanted: Wanted) -> int:
-    """Return the number of images that one image counts as: each of its parts is one."""
+    """Return the number of images that an image counts as: the number of its parts."""
     return wanted.n_parts if isinstance(wanted, Parts) else 1
 
 
 def work_on(content: Blob, wanted: Wanted, most: int) -> int:
-    """Return the microseconds that one core is expected to take for an image.
+    """Return the microseconds that a core is expected to take for an image.
 
     The start of a file claims its pixels. A file that does not show them, or that claims more than
-    `most`, counts as `TYPICAL_PIXELS`: such an image will be refused, and what it claims must not
-    count as work that others wait for.
+    `most`, counts as `TYPICAL_PIXELS`: the image will be refused, and its claim must not count as
+    work that other clients wait for.
     """
     source = None
     if isinstance(wanted, ClassifyTensors):

@@ -67,7 +67,7 @@ async def write(location: Location, content: bytes | AsyncIterable[bytes]) -> No
 
 
 def entries(location: Location) -> Generator[Entry, None, None]:
-    """Yield the objects below a prefix in the store's order, without those that mark folders.
+    """Yield the objects below a prefix in the store's order, without objects that mark folders.
 
     The generator blocks, and has one page in memory. Raises OriginFailed, and InternalError without
     obstore.

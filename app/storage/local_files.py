@@ -1,8 +1,8 @@
 """Read and write files below allowed local folders; every function blocks: call it on a thread.
 
 A path is walked from the allowed folder, one part at a time, relative to an open directory and
-without following symbolic links. So no link below the folder leads out of it, not even one that is
-made between a check and the opening. Links on the way to the allowed folder itself are followed:
+without following symbolic links. So no link below the folder leads out of it, not even a link that
+is made between a check and the opening. Links on the way to the allowed folder itself are followed:
 the operator chose them.
 """
 
@@ -31,7 +31,7 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that a listing found: its `name` relative to what was listed, and its bytes."""
+    """A file that a listing found: its `name` relative to the listed folder, and its bytes."""
 
     name: str
     size: int

@@ -1,7 +1,8 @@
 """Addresses of stored files: `file:///folder/name`, `s3://bucket/key`, `gs://…` and `az://…`.
 
 A local address is a URL (RFC 8089): it is percent-decoded once, and its parts are checked after
-that. The others are written as their own tools write them: a key stands as it is, undecoded.
+that. Addresses of buckets are written as the tools of their stores write them: a key stands as it
+is, undecoded.
 """
 
 import os
@@ -38,7 +39,7 @@ class Location:
 
     @property
     def root(self) -> str:
-        """Return what the address shares with all others of its bucket: `s3://bucket`."""
+        """Return the beginning of all addresses of the bucket: `s3://bucket`."""
         return f"{self.scheme}://{self.bucket}"
 
     def __str__(self) -> str:

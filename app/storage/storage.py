@@ -1,6 +1,6 @@
 """Storage as the rest of the server sees it: checked locations that are read, listed and written.
 
-Only prefixes of `DARKROOM_STORAGE_ALLOW` are read and listed, and only those of
+Only prefixes of `DARKROOM_STORAGE_ALLOW` are read and listed, and only prefixes of
 `DARKROOM_STORAGE_ALLOW_WRITE` are written to.
 """
 
@@ -80,7 +80,7 @@ class Storage:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Storage":
-        """Return the storage that the operator allows; ValueError states what is wrong with it."""
+        """Return the storage that the operator allows; ValueError names the mistake."""
         given = {READ: settings.storage_allow, WRITE: settings.storage_allow_write}
         allowed = {
             setting: [_prefix(text, setting, settings.data_folder) for text in prefixes]
@@ -91,7 +91,7 @@ class Storage:
     def readable(self, address: str) -> Location:
         """Return the location of an address that may be read or listed.
 
-        Raises InvalidParameter for what is no address, and AddressRefused.
+        Raises InvalidParameter for text that is no address, and AddressRefused.
         """
         location = parse(address)
         self._root(location, READ)
@@ -168,7 +168,7 @@ class Storage:
                 raise self._silent(folder) from None
 
     def close(self) -> None:
-        """Accept no more work; threads finish what they have, such as removing unfinished files."""
+        """Accept no more work; threads finish their work, for example remove unfinished files."""
         self._threads.shutdown(wait=False)
 
     def _root(self, location: Location, setting: str) -> Location:
@@ -221,7 +221,7 @@ class Storage:
 
 
 def _prefix(text: str, setting: str, data_folder: Path | None) -> Location:
-    """Return a prefix of a setting; ValueError states what is wrong with it.
+    """Return a prefix of a setting; ValueError names the mistake.
 
     No prefix may contain the data folder or lie in it: that has the images and results of all
     clients.
@@ -243,6 +243,6 @@ def _prefix(text: str, setting: str, data_folder: Path | None) -> Location:
 
 
 def _overlap(location: Location, folder: Path) -> bool:
-    """Return whether one of two folders is in the other, or is the same; links are followed."""
+    """Return whether two folders are the same or lie in each other; links are followed."""
     allowed, kept = Path("/", location.key).resolve(), folder.resolve()
     return allowed.is_relative_to(kept) or kept.is_relative_to(allowed)
