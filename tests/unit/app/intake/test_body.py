@@ -1,33 +1,212 @@
-"""What a body may weigh, with its length announced or not."""
+"""Bodies: their charge and their bounds; packed bodies, with no long piece on the event loop."""
 
 import asyncio
-from collections.abc import Sequence
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
-from starlette.types import Message
+from starlette.requests import Request
+from starlette.types import Message, Receive
 
 from app.admission import Admission, Amount, Limits, Permit
 from app.admission.counters import Total
-from app.intake.body import announced, counted
-from models.domain.errors import Overloaded, TooLarge
+from app.http import problems
+from app.intake.body import (
+    ALLOWANCE,
+    FIRST,
+    MOST_MEMBERS,
+    PIECE,
+    announced,
+    coding_of,
+    counted,
+    unpacked,
+)
+from models.domain.errors import (
+    MalformedRequest,
+    Overloaded,
+    ServiceError,
+    TooLarge,
+    UnsupportedCoding,
+)
+
+MOST = 1 << 30
+
+
+def raw_deflate(content: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(content) + packer.flush()
+
+
+def messages_of(chunks: Sequence[bytes]) -> Receive:
+    """Return the messages of a body that comes in chunks, after which the client leaves."""
+    left: list[Message] = [
+        {"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks
+    ]
+    left.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Message:
+        return left.pop(0) if left else {"type": "http.disconnect"}
+
+    return receive
+
+
+def read(
+    chunks: Sequence[bytes],
+    coding: str,
+    grow: Callable[[int], None] = lambda _n_bytes: None,
+    most: int | None = MOST,
+) -> bytes:
+    """Return the unpacked body whose packed form comes in chunks."""
+
+    async def scenario() -> bytes:
+        headers = [(b"content-encoding", coding.encode()), (b"content-length", b"9")]
+        scope = {"type": "http", "headers": headers}
+        body = unpacked(scope, messages_of(chunks), coding_of(scope), most, grow)
+        assert scope["headers"] == []
+        found = b""
+        while (message := await body())["type"] == "http.request":
+            found += message["body"]
+            if not message["more_body"]:
+                assert (await body())["type"] == "http.disconnect"
+                break
+        return found
+
+    return asyncio.run(scenario())
+
+
+def cut(body: bytes, size: int) -> list[bytes]:
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize("n", [0, 1, FIRST, FIRST + 1, 3_000_000])
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [
+        ("deflate", zlib.compress),
+        ("deflate", raw_deflate),
+        ("gzip", gzip.compress),
+        ("X-GZIP, identity", gzip.compress),
+    ],
+)
+def test_all_bytes_come_out_and_are_counted(
+    coding: str, pack: Callable[[bytes], bytes], n: int, size: int
+) -> None:
+    grown: list[int] = []
+    content = bytes(range(256)) * (n // 256 + 1)
+    assert read(cut(pack(content[:n]), size), coding, grown.append) == content[:n]
+    assert sum(grown) == n
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_members_of_gzip_are_one_body(size: int) -> None:
+    packed = (
+        gzip.compress(b"one", mtime=0)
+        + gzip.compress(b"", mtime=0)
+        + gzip.compress(b"two", mtime=0)
+    )
+    assert read(cut(packed, size), "gzip") == b"onetwo"
+    with pytest.raises(MalformedRequest, match="goes on after the end of its gzip data"):
+        read(cut(gzip.compress(b"", mtime=0) * (MOST_MEMBERS + 1), 1 << 16), "gzip")
+
+
+def test_only_the_first_bytes_are_decompressed_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_threads: list[bytes] = []
+    to_thread = asyncio.to_thread
+
+    async def noted(*call: Any) -> Any:
+        on_threads.append(await to_thread(*call))
+        return on_threads[-1]
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    content = bytes(4_000_000)
+    assert read(cut(zlib.compress(content), 1 << 20), "deflate") == content
+    assert sum(map(len, on_threads)) == len(content) - FIRST
+    assert max(map(len, on_threads)) <= PIECE
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("behind", [b"x", bytes(3), zlib.compress(b"more")])
+def test_bytes_behind_the_end_are_an_error_however_they_arrive(behind: bytes, size: int) -> None:
+    for content in (b"", b"content" * 5):
+        with pytest.raises(MalformedRequest, match="goes on after the end of its deflate data"):
+            read(cut(zlib.compress(content) + behind, size), "deflate")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize(
+    "body", [b"", b"\x1f", b"no such data", gzip.compress(b"abc", mtime=0)[:-1]]
+)
+def test_what_is_not_packed_or_cut_off_is_malformed(coding: str, body: bytes) -> None:
+    with pytest.raises(MalformedRequest, match=f"(not valid {coding}|ends before its {coding})"):
+        read([body], coding)
+
+
+def test_a_small_body_does_not_become_a_large_one() -> None:
+    bomb = gzip.compress(bytes(ALLOWANCE + (2 << 20)), mtime=0)
+    for most in (MOST, None):
+        with pytest.raises(TooLarge, match="compressed body becomes more than"):
+            read(cut(bomb, 1 << 10), "gzip", most=most)
+    with pytest.raises(TooLarge, match="at most 999 bytes"):
+        read([gzip.compress(bytes(1000))], "gzip", most=999)
+
+
+def test_what_the_counting_refuses_is_refused() -> None:
+    def grow(_n_bytes: int) -> None:
+        raise ServiceError("full")
+
+    with pytest.raises(ServiceError, match="full"):
+        read([gzip.compress(b"abc", mtime=0)], "gzip", grow)
+
+
+def test_a_client_that_leaves_is_noticed() -> None:
+    packed = gzip.compress(b"abc", mtime=0)
+    messages: list[Message] = [
+        {"type": "http.request", "body": packed[:9], "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    body = unpacked({"type": "http", "headers": []}, receive, "gzip", None, lambda _n_bytes: None)
+    assert asyncio.run(_message(body)) == {"type": "http.disconnect"}
+
+
+async def _message(receive: Callable[[], Any]) -> Message:
+    message: Message = await receive()
+    return message
+
+
+@pytest.mark.parametrize("given", [[], [b""], [b"identity"], [b"Identity, identity"]])
+def test_a_body_may_say_that_it_is_not_packed(given: list[bytes]) -> None:
+    assert coding_of({"headers": [(b"content-encoding", each) for each in given]}) == ""
+
+
+@pytest.mark.parametrize("given", ["br", "zstd", "gzip, gzip", "gzip,deflate", "aes128gcm", "x"])
+def test_any_other_coding_is_named_and_the_answer_says_which_are_read(given: str) -> None:
+    with pytest.raises(UnsupportedCoding, match=f"Content-Encoding is {given};") as error:
+        coding_of({"headers": [(b"content-encoding", given.encode())]})
+    for path in ("/classify", "/v2/models/m/infer"):
+        request = Request({"type": "http", "path": path, "headers": []})
+        answer = problems.answer(error.value, request)
+        assert answer.status_code == 415
+        assert answer.headers["accept-encoding"] == "gzip, deflate"
 
 
 def door() -> Admission:
     return Admission(Limits(images=8, bytes=1 << 20, arriving=1 << 20))
 
 
-def read(chunks: Sequence[bytes], permit: Permit, most: int, expected: int = 0) -> int:
-    """Return the bytes read until the body ends; its last message is empty, as servers' may be."""
-    messages: list[Message] = [
-        {"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks
-    ]
-    messages.append({"type": "http.request", "body": b"", "more_body": False})
-
-    async def receive() -> Message:
-        return messages.pop(0) if messages else {"type": "http.disconnect"}
+def charged(chunks: Sequence[bytes], permit: Permit, most: int, expected: int = 0) -> int:
+    """Return the bytes read until the body ends."""
 
     async def scenario() -> int:
-        size, bounded = 0, counted(receive, permit, expected, most)
+        size, bounded = 0, counted(messages_of(chunks), permit, expected, most)
         while (message := await bounded())["type"] == "http.request":
             size += len(message["body"])
         return size
@@ -57,7 +236,7 @@ def test_a_body_counts_as_arriving_until_it_is_complete_and_then_as_one_image() 
 def test_a_body_is_read_to_its_end_and_counted_with_every_byte() -> None:
     admission = door()
     with admission.enter() as permit:
-        assert read([bytes(30), bytes(10)], permit, 50) == 40
+        assert charged([bytes(30), bytes(10)], permit, 50) == 40
         assert admission.held == Amount(1, 40)
 
 
@@ -67,7 +246,7 @@ def test_bytes_that_are_announced_and_do_not_come_keep_nobody_out() -> None:
     for permit in idle:
         permit.arrives(1, 1 << 20)
     with admission.enter() as permit:
-        assert read([bytes(1000)], permit, 1 << 20) == 1000
+        assert charged([bytes(1000)], permit, 1 << 20) == 1000
     for permit in idle:
         permit.release()
     assert admission.counters.total(Total.ARRIVING) == 0
@@ -83,12 +262,12 @@ def test_a_body_is_charged_its_bytes_and_at_most_twice_them_or_what_was_announce
 
 def test_one_byte_over_the_limit_is_too_large_and_the_error_names_limit_and_setting() -> None:
     with door().enter() as permit:
-        assert read([bytes(50)], permit, 50) == 50
+        assert charged([bytes(50)], permit, 50) == 50
     with (
         door().enter() as permit,
         pytest.raises(TooLarge, match=r"takes 50 \(DARKROOM_MAX_BODY_BYTES\)"),
     ):
-        read([bytes(50), b"x"], permit, 50)
+        charged([bytes(50), b"x"], permit, 50)
 
 
 def test_a_body_that_does_not_fit_beside_others_is_shed_while_it_comes() -> None:
@@ -96,7 +275,7 @@ def test_a_body_that_does_not_fit_beside_others_is_shed_while_it_comes() -> None
     other = admission.enter("10.0.0.1")
     other.arrives(900_000, 900_000)
     with admission.enter("10.0.0.2") as permit, pytest.raises(Overloaded) as refused:
-        read([bytes(100_000), bytes(100_000)], permit, 1 << 20)
+        charged([bytes(100_000), bytes(100_000)], permit, 1 << 20)
     assert refused.value.reason == "arriving_bytes"
     other.release()
     assert admission.counters.total(Total.ARRIVING) == 0
