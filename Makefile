@@ -127,8 +127,7 @@ lock:
 	$(LOCK) -c locks-cpu.constraints pyproject.toml --extra-index-url $(TORCH_INDEX) \
 		--index-strategy unsafe-best-match -o requirements-cpu.lock
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
-	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | $(LOCK) -c requirements-dev.lock - \
-		-o requirements-otel.lock
-	printf 'grpcio\nprotobuf\n' | $(LOCK) -c requirements-dev.lock - -o requirements-grpc.lock
+	printf '%s\n' grpcio obstore opentelemetry-exporter-otlp-proto-http opentelemetry-sdk protobuf \
+		'psycopg[binary]' pyarrow | $(LOCK) -c requirements-dev.lock - -o requirements-extras.lock
 	$(LOCK) -c requirements-dev.lock --group docs -o requirements-docs.lock
 	printf 'hatchling\neditables\n' | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock

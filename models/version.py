@@ -11,7 +11,7 @@ UNKNOWN = "0+unknown"
 def _version(checkout: Path = Path(__file__).parents[1]) -> str:
     """Read the installed distribution, else the checkout's pyproject.toml."""
     try:
-        return version("darkroom")
+        return version("darkroom-server")
     except PackageNotFoundError:
         pass
     try:

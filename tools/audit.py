@@ -19,8 +19,7 @@ LOCKS = (
     "requirements-gpu.lock",
     "requirements-gpu-cuda13.lock",
     "requirements-dev.lock",
-    "requirements-otel.lock",
-    "requirements-grpc.lock",
+    "requirements-extras.lock",
     "requirements-docs.lock",
     "docker/requirements-build.lock",
 )

@@ -43,6 +43,7 @@ CHAPTERS = {
     ),
     "Develop": (
         "CONTRIBUTING",
+        "docs/releasing",
         "docs/architecture",
         "docs/decisions/001-exact-by-construction",
         "docs/decisions/002-one-forward-pass-for-each-core",

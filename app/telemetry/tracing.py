@@ -49,7 +49,7 @@ def check(tracing: bool) -> None:
     if found is None:
         raise ValueError(
             'DARKROOM_TRACING needs the extra `otel`: in a checkout run `pip install ".[otel]"`, '
-            "or install requirements-otel.lock"
+            "or install requirements-extras.lock"
         )
     _chosen("OTEL_TRACES_EXPORTER", ("otlp", "none"))
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+WORKFLOWS = ROOT / ".github" / "workflows"
+WORKFLOW = WORKFLOWS / "ci.yml"
 HOOKS = ROOT / ".pre-commit-config.yaml"
 
 
@@ -58,11 +59,22 @@ def test_the_hosted_check_installs_the_shells_whose_completion_is_tested() -> No
     assert shells <= set(before)
 
 
-def test_the_hosted_workflow_fits_its_schema() -> None:
+def test_the_nightly_workflow_runs_targets_and_programs_that_exist() -> None:
+    jobs = yaml.safe_load((WORKFLOWS / "nightly.yml").read_text())["jobs"].values()
+    commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    made = {each.removeprefix("make ") for each in commands if each.startswith("make ")}
+    programs = [each.split()[2] for each in commands if each.startswith(".venv/bin/python -m ")]
+    assert made <= targets()
+    assert len(programs) == 3
+    assert all(importlib.util.find_spec(name) is not None for name in programs)
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml"])
+def test_a_hosted_workflow_fits_its_schema(name: str) -> None:
     if importlib.util.find_spec("check_jsonschema") is None:
         pytest.skip("check-jsonschema, which carries the schema, is not installed")
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
-    command += ["vendor.github-workflows", str(WORKFLOW)]
+    command += ["vendor.github-workflows", str(WORKFLOWS / name)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email import message_from_string
 from importlib.util import find_spec
@@ -28,14 +29,20 @@ PROGRAM = (
 
 
 def installed(folder: Path) -> Path:
-    """Build the wheel and unpack it beside the packages of another program; return the folder.
+    """Build the source distribution, of it the wheel, and unpack the wheel beside the packages of
+    another program; return the folder.
 
     An import of one of these other packages raises RuntimeError.
     """
     if find_spec("hatchling") is None:
         pytest.skip("hatchling, which builds the wheel, is not installed")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), "-t"]
+    subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    source = folder / archive.name.removesuffix(".tar.gz")
+    subprocess.run([*build, "wheel"], cwd=source, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     site = folder / "site"
     with zipfile.ZipFile(wheel) as file:
@@ -64,10 +71,11 @@ def run(site: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProce
 
 
 def test_the_wheel_has_one_name_and_says_that_it_has_types(site: Path) -> None:
-    assert {each.name.split("-")[0] for each in site.iterdir()} - {*OTHERS} == {"darkroom"}
+    names = {each.name.split("-")[0] for each in site.iterdir()} - {*OTHERS}
+    assert names == {"darkroom", "darkroom_server"}
     assert (site / "darkroom" / "py.typed").is_file()
     assert [*site.glob("darkroom/**/darkroom_client*")] == [site / "darkroom" / "darkroom_client"]
-    (metadata,) = site.glob("darkroom-*.dist-info/METADATA")
+    (metadata,) = site.glob("darkroom_server-*.dist-info/METADATA")
     classifiers = message_from_string(metadata.read_text("utf-8")).get_all("Classifier") or []
     assert "Typing :: Typed" in classifiers
 

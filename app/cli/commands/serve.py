@@ -90,7 +90,7 @@ def _check_grpc() -> None:
     except ModuleNotFoundError:  # also of the package `google`
         raise ValueError(
             'DARKROOM_GRPC_PORT needs the extra `grpc`: in a checkout run `pip install ".[grpc]"`, '
-            "or install requirements-grpc.lock"
+            "or install requirements-extras.lock"
         ) from None
 
 
