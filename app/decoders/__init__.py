@@ -6,9 +6,10 @@ It may import `models`, msgspec and numpy, and nothing else of `app`.
 
 from app.decoders.memory import LARGE_FILE, SMALL, opening_bytes
 from app.decoders.messages import Bounds, Encode, Wanted
-from app.decoders.pool import EXPENSIVE, DecoderLimits, DecoderPool, Seen
+from app.decoders.pool import ENCODE_SECONDS, EXPENSIVE, DecoderLimits, DecoderPool, Seen
 
 __all__ = [
+    "ENCODE_SECONDS",
     "EXPENSIVE",
     "LARGE_FILE",
     "SMALL",

@@ -117,41 +117,26 @@ Found = Decoded | Description | Seen | bytes
 
 @dataclass(frozen=True, slots=True)
 class DecoderLimits:
-    """The number of processes, and the limits of one image: pixels, bytes of its file, seconds of
-    CPU time, and estimated bytes of memory.
-
-    Without processes, threads of the caller decode.
+    """The number of processes, and the limits of one image: pixels, bytes of its file, and seconds
+    of CPU time to decode it. Without processes, threads of the caller decode.
     """
 
     processes: int
     max_pixels: int
     max_file: int
-    seconds: float
-    encode_seconds: float = ENCODE_SECONDS
-    decode_memory: int = Settings.decode_memory
-    encode_memory: int = Settings.encode_memory
+    seconds: float = DECODE_SECONDS
 
     @classmethod
     def from_settings(cls, settings: Settings, cores: int) -> "DecoderLimits":
-        """Return the limits by the settings; the default is one process a core, and at least
-        two.
-        """
+        """Return the limits of the settings; the default is a process a core, and at least two."""
         auto = settings.decoders == "auto"
-        return cls(
-            max(2, cores) if auto else int(settings.decoders),
-            settings.max_pixels,
-            settings.max_image_bytes,
-            DECODE_SECONDS,
-            ENCODE_SECONDS,
-            settings.decode_memory,
-            settings.encode_memory,
-        )
+        processes = max(2, cores) if auto else int(settings.decoders)
+        return cls(processes, settings.max_pixels, settings.max_image_bytes)
 
 
 def supported() -> bool:
     """Return whether this system has what the processes need; elsewhere threads decode."""
-    needed = hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
-    return sys.platform == "linux" and needed and hasattr(signal, "pidfd_send_signal")
+    return sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
 
 
 class DecoderPool:

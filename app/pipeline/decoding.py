@@ -29,6 +29,7 @@ from models.codec import Decoded, Description, ImageFormat, ImageInfo, identify
 from models.domain.backend import Load
 from models.domain.errors import InvalidParameter, ServiceError
 from models.domain.image import Image, NetworkInput, Source
+from models.settings import Settings
 
 MAGIC = 16
 """Number of bytes that distinguish a JPEG from other formats."""
@@ -239,7 +240,7 @@ class ImageDecoder:
 
     def _needs(self, seen: Seen, context: ImageContext, n_bytes: int) -> NeedsMemory:
         """Return the error of an image that needs `n_bytes`, by the header that is seen now."""
-        codec.check_decode_memory(seen.info, seen.memory, self._decoders.limits.decode_memory)
+        codec.check_decode_memory(seen.info, seen.memory, Settings.decode_memory)
         context.seen = seen
         return NeedsMemory(n_bytes)
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from app.decoders import DecoderPool, Encode
+from app.decoders import ENCODE_SECONDS, DecoderPool, Encode
 from app.decoders.memory import KEPT, release
 from app.intake.wanted import Version
 from app.pipeline.codec_threads import CodecThreads
@@ -13,6 +13,7 @@ from app.pipeline.memory import MOST_PER_PIXEL, beside, check, check_filtering, 
 from models import codec
 from models.codec import Encoding, ImageFormat
 from models.domain.image import Image, NetworkInput
+from models.settings import Settings
 
 LONG_ENCODING = 0.2
 """Estimated CPU seconds from which an image is encoded in a process instead of on a thread. Pillow
@@ -43,17 +44,17 @@ class Encoder:
 
         Raises the error of a version that would take more pixels, memory or time than is allowed.
         """
-        chain, encoding, limits = version.operation, version.encoding, self._decoders.limits
+        chain, encoding, limit = version.operation, version.encoding, Settings.encode_memory
         shape = source.height, source.width, source.channels
         most = check(chain, self._max_pixels, source.height, source.width)
-        if most * MOST_PER_PIXEL > limits.encode_memory:
+        if most * MOST_PER_PIXEL > limit:
             encoded = source.encoded
             needed = filtering(chain, shape, on_device=on_gpu, encoded=encoded, shared=shared)
-            check_filtering(needed, shape, limits.encode_memory)
+            check_filtering(needed, shape, limit)
         after, kept = chain.shape_after(shape), beside(shape, shared=shared)
-        codec.check_encode_memory(after, format_, encoding, limits.encode_memory, beside=kept)
+        codec.check_encode_memory(after, format_, encoding, limit, beside=kept)
         pixels = after[0] * after[1]
-        return codec.check_encode_cost(pixels, format_, encoding, limits.encode_seconds)
+        return codec.check_encode_cost(pixels, format_, encoding, ENCODE_SECONDS)
 
     async def encode(
         self,
@@ -80,7 +81,7 @@ class Encoder:
             return await self._threads.run(encode, background=background)
         shape = image.height, image.width, image.channels
         n = None if exif is None else len(exif)
-        task = Encode(shape, format_, encoding, notice, n, self._decoders.limits.encode_seconds)
+        task = Encode(shape, format_, encoding, notice, n, ENCODE_SECONDS)
         slow = background or cost > SLOW_ENCODING
         pixels = np.ascontiguousarray(image.pixels)
         del image

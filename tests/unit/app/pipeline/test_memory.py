@@ -241,9 +241,11 @@ def test_filters_in_a_row_that_overwrite_an_image_take_it_once(name: str) -> Non
 
 
 def test_as_many_parts_run_at_a_time_as_the_budget_has_room_for() -> None:
-    wanted = Parts(Classify(), (version({"name": "invert"}), version({"name": "autocontrast"})))
-    all_, two, one = (28_300_000, 3), (25_300_000, 2), (17_000_000, 1)
-    for limit, needed in ((1 << 30, all_), (40_000_000, two), (1, one)):
-        found = to_process(wanted, MOST, Memory(limit), seen(memory=7))
-        assert (found[0], min(3, found[1])) == needed
+    versions = version(INVERT), version(BLUR)
+    wanted, header = Parts(Classify(), versions), seen(memory=7)
+    each = [to_classify(header), *(to_filter(v, MOST, header, shared=True) for v in versions)]
+    largest = sorted(each, reverse=True)
+    for limit, parts in ((1 << 30, 3), (2 * largest[0], 2), (1, 1)):
+        found = to_process(wanted, MOST, Memory(limit), header)
+        assert (found[0], min(3, found[1])) == (sum(largest[:parts]), parts)
     assert to_process(wanted, MOST, Memory(1), seen(memory=90_000_000))[0] == 90_000_000
