@@ -7,16 +7,7 @@ import asyncio
 import struct
 from dataclasses import dataclass, field
 
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
-    0,
-    1,
-    3,
-    4,
-    6,
-    7,
-    8,
-    9,
-)
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 END_HEADERS, END_STREAM, ACK = 4, 1, 1
 LARGEST_FRAME = 16_384
 FIRST_WINDOW = 65_535
@@ -77,15 +68,11 @@ class Connection:
         self.writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0))
         return self
 
-    def call(self, path: str, announced: int, head: bytes = b"", *, whole: bool = False) -> None:
-        """Begin a call with a message of `announced` bytes, of which the `head` are the first.
-
-        The last one never comes, unless the `whole` message is to be sent.
-        """
+    def call(self, path: str, announced: int) -> None:
+        """Begin a call with a message of `announced` bytes, whose last byte never comes."""
         number = 2 * len(self.streams) + 1
-        prefix = b"\0" + struct.pack(">I", announced) + head if announced else b""
-        left = 5 + announced - (not whole) if announced else 0
-        self.streams[number] = Stream(prefix, left, self.first_window)
+        prefix = b"\0" + struct.pack(">I", announced)
+        self.streams[number] = Stream(prefix, 4 + announced, self.first_window)
         self.writer.write(frame(HEADERS, END_HEADERS, number, header_block(path)))
         self._send(number)
 

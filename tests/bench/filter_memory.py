@@ -12,13 +12,13 @@ import argparse
 import ctypes
 import json
 import math
+import os
 from typing import Any
 
 import cv2
 import numpy as np
 
 from models.domain.image import Pixels
-from tests.bench.decoder_memory import made, risen
 from workers.filters.registry import FILTERS, parse_chain
 
 WIDER: tuple[dict[str, Any], ...] = (
@@ -33,7 +33,6 @@ WIDER: tuple[dict[str, Any], ...] = (
 )
 
 _MMAP_THRESHOLD = -3
-"""The parameter of mallopt(3) that makes large allocations mappings of their own."""
 
 
 def picture(megapixels: float, channels: int) -> Pixels:
@@ -45,16 +44,31 @@ def picture(megapixels: float, channels: int) -> Pixels:
     return np.asarray(cv2.resize(small, (width, height)), np.uint8)
 
 
-def risen_by(op: dict[str, Any], pixels: Pixels) -> int:
+def risen(op: dict[str, Any], pixels: Pixels) -> int:
     """Return by how many bytes a child's memory rises when it applies the filter."""
-
-    def apply(_memory: int) -> bytes:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 17)  # so that freed memory does not count
+        (filter_,) = parse_chain([op])
+        filter_.apply(pixels[:64, :64].copy())
+        before = _resident("VmRSS")
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
         filter_.apply(pixels)
-        return b""
+        os.write(writing, str(_resident("VmHWM") - before).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as answer:
+        found = answer.read()
+    os.waitpid(pid, 0)
+    return int(found)
 
-    (filter_,) = parse_chain([op])
-    filter_.apply(pixels[:64, :64].copy())
-    return risen(made(lambda: b""), apply)
+
+def _resident(name: str) -> int:
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith(name))
+    return int(line.split()[1]) << 10
 
 
 def main() -> None:
@@ -63,13 +77,12 @@ def main() -> None:
     parser.add_argument("--megapixels", type=float, default=3)
     megapixels = parser.parse_args().megapixels
     cv2.setNumThreads(1)
-    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 17)  # so that freed memory does not count
     found: dict[str, dict[str, float]] = {}
     for op in (*(dict(each.example) for each in FILTERS.values()), *WIDER):
         for channels, kind in ((3, "RGB"), (4, "RGBA")):
             pixels = picture(megapixels, channels)
             height, width = pixels.shape[:2]
-            bytes_ = risen_by(op, pixels)
+            bytes_ = risen(op, pixels)
             (filter_,) = parse_chain([op])
             name = f"{json.dumps(op)} {kind}"
             found[name] = {

@@ -11,21 +11,17 @@ FIELDS = ("utilization.gpu", "utilization.memory", "utilization.jpeg")
 
 
 class GpuSamples:
-    """Samples from the block's start to its end; their means in percent afterwards.
-
-    `means` are those of all GPUs together, `of_each` those of each GPU by its index.
-    """
+    """Samples from the block's start to its end; the means of all GPUs in percent afterwards."""
 
     def __init__(self) -> None:
         self.means: dict[str, float] = {}
-        self.of_each: dict[str, dict[str, float]] = {}
         self._fields = _known()
         self._sampler: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         if self._fields:
             self._sampler = subprocess.Popen(
-                [*_query(("index", *self._fields)), "-lms", "200"],
+                [*_query(self._fields), "-lms", "200"],
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -42,18 +38,11 @@ class GpuSamples:
         self._sampler.terminate()
         told, _ = self._sampler.communicate(timeout=10)
         rows = [row.split(",") for row in told.splitlines()]
-        rows = [row for row in rows if len(row) == 1 + len(self._fields)]
-        self.means = self._means(rows)
-        for index in sorted({row[0] for row in rows}):
-            self.of_each[index.strip()] = self._means([row for row in rows if row[0] == index])
-
-    def _means(self, rows: list[list[str]]) -> dict[str, float]:
-        found = {}
-        for number, field in enumerate(self._fields, 1):
+        rows = [row for row in rows if len(row) == len(self._fields)]
+        for number, field in enumerate(self._fields):
             values = [float(row[number]) for row in rows if row[number].strip().isdigit()]
             if values:
-                found[field.partition(".")[2]] = round(statistics.mean(values), 1)
-        return found
+                self.means[field.partition(".")[2]] = round(statistics.mean(values), 1)
 
 
 def describe() -> str | None:

@@ -141,14 +141,6 @@ def _result(
         found[name] = {
             key: round(statistics.median(each[key] for each in rounds), 3) for key in rounds[0]
         } | {"bytes_per_image": round(statistics.mean(map(len, requests)) / images)}
-    encoded = found["encoded"]
-    ratios = {
-        name: {
-            "images_per_s": round(each["images_per_s"] / encoded["images_per_s"], 2),
-            "cpu": round(each["cpu_ms_per_image"] / encoded["cpu_ms_per_image"], 2),
-        }
-        for name, each in found.items()
-    }
     return {
         "benchmark": "inference_protocol",
         "rounds": options.rounds,
@@ -157,7 +149,6 @@ def _result(
         "connections": options.connections,
         "flags": options.flags,
         "forms": found,
-        "by_encoded": ratios,
     }
 
 

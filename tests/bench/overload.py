@@ -18,10 +18,10 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from tests.bench.load import Connections, Reply, closed_loop, open_loop, percentile, raw_post
-from tests.bench.subject import Subject, darkroom, family, thread_seconds
+from tests.bench.subject import Subject, darkroom, thread_seconds
+from tests.chaos.harness.processes import usage
 from tests.pictures import jpeg
 
 FLAGS = ("--weights", "random", "--gpus", "0", "--log-level", "warning")
@@ -58,17 +58,8 @@ class Phase:
 
 
 def resident(process_id: int) -> int:
-    """Return the resident memory of a process and its descendants, in MiB."""
-    total = 0
-    for pid in family(process_id):
-        try:
-            status = Path(f"/proc/{pid}/status").read_text()
-        except OSError:
-            continue
-        total += next(
-            (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0
-        )
-    return total >> 10
+    """Return the memory of a process and its descendants, in MiB."""
+    return usage(process_id).memory >> 20
 
 
 @dataclass(frozen=True, slots=True)

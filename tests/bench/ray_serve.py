@@ -31,7 +31,8 @@ from models.domain.backend import Backend
 from models.domain.image import Jpeg
 from models.domain.job import Job, Operation
 from models.settings import Settings
-from tests.bench.subject import TICKS, family
+from tests.bench.subject import TICKS
+from tests.chaos.harness.processes import tree
 from tests.pictures import drawing, encoded
 from tests.ray_cluster import running_ray
 from workers.backends.in_process import LocalBackend
@@ -75,7 +76,7 @@ async def rate(
 def cpu_of_replicas() -> float:
     """Return the CPU seconds of the replicas below this process (proc(5))."""
     spent = 0.0
-    for pid in family(os.getpid()):
+    for pid in tree(os.getpid()):
         with suppress(OSError):  # it has ended meanwhile
             if Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::ServeReplica"):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.chaos.harness.processes import tree as family
 from tests.ports import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -143,19 +144,6 @@ def says(words: str, times: int) -> Callable[[int, Path], bool]:
 def tail(log: Path, characters: int = 1200) -> str:
     """Return the end of a log."""
     return log.read_text(errors="replace")[-characters:]
-
-
-def family(pid: int) -> list[int]:
-    """Return the ids of a process and its descendants."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            stat = (folder / "stat").read_text().rpartition(")")[2].split()
-            parents[int(folder.name)] = int(stat[1])
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

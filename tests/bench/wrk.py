@@ -51,18 +51,10 @@ def version(wrk: str) -> str:
     return (told.stdout or told.stderr).partition(" Copyright")[0].strip()
 
 
-def run(
-    wrk: str,
-    port: int,
-    requests: Path,
-    connections: int,
-    seconds: float,
-    most_threads: int = 4,
-    on: Sequence[str] = (),
-) -> Report:
-    """Send the requests in turn over so many connections; `on` is a command such as taskset's."""
-    threads, whole = min(most_threads, connections), max(1, round(seconds))
-    command = [*on, wrk, f"-t{threads}", f"-c{connections}", f"-d{whole}s", "--timeout", "10s"]
+def run(wrk: str, port: int, requests: Path, connections: int, seconds: float) -> Report:
+    """Send the requests in turn over a number of connections."""
+    threads, whole = min(4, connections), max(1, round(seconds))
+    command = [wrk, f"-t{threads}", f"-c{connections}", f"-d{whole}s", "--timeout", "10s"]
     command += ["-s", str(SCRIPT), f"http://127.0.0.1:{port}", "--", str(requests), str(threads)]
     before, start = _children_seconds(), time.perf_counter()
     told = subprocess.run(

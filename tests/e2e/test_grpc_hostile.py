@@ -21,10 +21,7 @@ from tritonclient.grpc import service_pb2
 
 from app.grpc_service.server import ARRIVING_BYTES, STREAMS, WINDOW
 from tests.e2e.test_inference_grpc import METHOD, files, typed
-from tests.http2_streams import (
-    Connection,
-    Stream,
-)
+from tests.http2_streams import Connection, Stream
 from tests.pictures import jpeg
 from tests.ports import free_port
 from tests.server import PATIENCE, serving, until
@@ -33,9 +30,6 @@ pytestmark = pytest.mark.slow
 
 LARGEST = 8 << 20
 """Bytes of a message by default."""
-
-MANY = 1 << 29
-"""Bytes of complete messages after which their memory is looked at."""
 
 ATTACKER = "127.0.0.9"
 
@@ -101,29 +95,19 @@ def held_calls(connections: list[Connection]) -> list[Stream]:
 
 
 async def attacked(
-    ports: tuple[int, int, int],
-    connections: int,
-    calls: int,
-    announced: int,
-    head: bytes = b"",
+    ports: tuple[int, int, int], connections: int, calls: int, announced: int
 ) -> Found:
-    """Hold calls whose messages never end, and look at them while they are held.
-
-    With a `head`, the messages end,
-    and their calls wait to be computed. Then it looks until many more bytes came than all slots
-    hold.
-    """
+    """Hold calls whose messages never end, and look at them while they are held."""
     http, rpc, pid = ports
     served(http, rpc)  # what a first call loads is no memory of the attack
     before = resident(pid)
     made = [await Connection.to(rpc, ATTACKER) for _ in range(connections)]
     for each in made:
         for _ in range(calls):
-            each.call(METHOD, announced, head, whole=bool(head))
+            each.call(METHOD, announced)
     following = [asyncio.create_task(each.follow()) for each in made]
     end, most = time.monotonic() + HELD, 0
-    least = MANY if head else 0
-    while time.monotonic() < end or sum(each.sent for each in made) < least:
+    while time.monotonic() < end:
         await asyncio.sleep(0.1)
         most = max(most, resident(pid) - before)
     await asyncio.to_thread(served, http, rpc)
@@ -141,17 +125,6 @@ def test_messages_that_never_end_take_half_of_the_slots(ports: tuple[int, int, i
     found = run(attacked(ports, connections=8, calls=50, announced=LARGEST))
     assert ARRIVING_BYTES // 4 < found.sent <= ARRIVING_BYTES // 2 + 400 * 2 * WINDOW
     assert found.held + found.ended == 400
-    assert found.memory < MOST_MEMORY
-
-
-def test_messages_that_came_take_no_memory_while_they_wait(ports: tuple[int, int, int]) -> None:
-    side = 1600
-    asked = typed("PIXELS", "UINT8", [1, side, side, 3])
-    asked.raw_input_contents.append(bytes(3 * side * side))
-    body = asked.SerializeToString()
-    head = body[: len(body) - 3 * side * side]
-    found = run(attacked(ports, 10, 16, len(body), head))
-    assert found.sent >= MANY
     assert found.memory < MOST_MEMORY
 
 

@@ -143,19 +143,6 @@ def test_values_in_typed_fields_are_those_of_raw_tensors(both: Both) -> None:
     assert dict(call.trailing_metadata())["x-request-id"] == "mine"
 
 
-def test_a_bad_image_among_good_ones_fails_alone(both: Both) -> None:
-    given = [files(over_grpc, [FILES[0], b"no image", FILES[2]])]
-    wanted = [over_grpc.InferRequestedOutput(name) for name in ("SCORES", "ERROR")]
-    found = both.rpc.infer("resnet18", given, outputs=wanted)
-    errors = [bytes(each) for each in found.as_numpy("ERROR")]
-    assert (errors[0], errors[2]) == (b"", b"")
-    assert errors[1].startswith(b"unsupported_media: ")
-    assert np.isnan(found.as_numpy("SCORES")[1]).all()
-    with pytest.raises(InferenceServerException, match=r"1 of 3 images failed.* 1: uns") as told:
-        both.rpc.infer("resnet18", given, outputs=wanted[:1])
-    assert told.value.status() == "StatusCode.INVALID_ARGUMENT"
-
-
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

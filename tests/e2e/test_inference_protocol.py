@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
@@ -17,7 +16,7 @@ from torchvision.models import ResNet18_Weights
 from tritonclient.utils import InferenceServerException
 
 from models.networks.registry import RESNET18
-from tests.e2e.conftest import Running, Start
+from tests.e2e.conftest import Running
 from tests.pictures import jpeg, png
 
 FILES = [jpeg(1), png(), jpeg(2)]
@@ -163,21 +162,6 @@ def test_a_bad_image_among_good_ones_fails_alone(client_of_triton: Client, binar
     assert told.value.status() == "415"
 
 
-def test_an_input_that_is_not_finite_fails_alone(client_of_triton: Client) -> None:
-    values = np.stack([preprocessed(png())] * 3)
-    good = client_of_triton.infer("resnet18", [tensor("INPUT", values)]).as_numpy("LOGITS")
-    values[1, 0, 5, 5] = np.nan
-    given = [tensor("INPUT", values)]
-    wanted = [triton.InferRequestedOutput(name) for name in ("LOGITS", "ERROR")]
-    found = client_of_triton.infer("resnet18", given, outputs=wanted)
-    assert (found.as_numpy("LOGITS")[[0, 2]] == good[[0, 2]]).all()
-    assert b"finite" in found.as_numpy("ERROR")[1]
-    with pytest.raises(InferenceServerException, match="by index: 1: invalid_parameter"):
-        client_of_triton.infer(
-            "resnet18", given
-        )  # a request without outputs is told about failures
-
-
 def test_what_is_not_supported_is_refused_with_a_reason(client_of_triton: Client) -> None:
     for call in (
         lambda: client_of_triton.load_model("resnet18"),
@@ -239,30 +223,6 @@ def test_every_error_has_the_form_of_the_protocol(
     assert reply.headers["Content-Type"] == "application/json"
     assert [*reply.json()] == ["error"]
     assert "X-Request-ID" in reply.headers
-
-
-def test_keys_and_rates_are_those_of_the_image_routes(start: Start, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("mine:secret\n")
-    given = files(FILES[:1] * 8)  # as many as a client may send at once
-    with start(api_keys_file=keys, rate_limit="1/8") as running:
-        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
-        assert client.is_model_ready("resnet18")
-        with pytest.raises(InferenceServerException, match="API key") as told:
-            client.infer("resnet18", [given])
-        assert told.value.status() == "401"
-        headers = {"Authorization": "Bearer secret"}
-        assert (
-            client.infer("resnet18", [given], headers=dict(headers)).as_numpy("SCORES") is not None
-        )
-        with pytest.raises(InferenceServerException, match="images a second") as told:
-            client.infer("resnet18", [given], headers=dict(headers))
-        assert told.value.status() == "429"
-        body, length = triton.InferenceServerClient.generate_request_body([given])
-        headers["Inference-Header-Content-Length"] = str(length)
-        reply = running.client.post(INFER, content=body, headers=headers)
-        assert (reply.status_code, [*reply.json()]) == (429, ["error"])
-        assert int(reply.headers["Retry-After"]) >= 1
 
 
 def test_the_openapi_document_requires_what_the_protocol_does(client: httpx.Client) -> None:

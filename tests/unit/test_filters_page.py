@@ -32,10 +32,6 @@ def test_the_page_shows_pictures_that_are_there() -> None:
     assert shown == {f"filters/{path.name}" for path in PICTURES.iterdir()}
 
 
-def test_the_pictures_are_small() -> None:
-    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 1_500_000
-
-
 def test_before_is_the_scene() -> None:
     assert np.array_equal(picture(BEFORE), scene().pixels)
 

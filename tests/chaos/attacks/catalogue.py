@@ -5,15 +5,13 @@ mechanism that no other attack reaches, and that no test of `tests/unit` or `tes
 """
 
 from tests.chaos.attacks import (
+    bodies,
     bursts,
     idle,
     images,
     impatient,
-    json_bodies,
-    odd_archives,
     origins,
     slow_rates,
-    unfinished_bodies,
     workers_killed,
 )
 from tests.chaos.harness.attack import DEADLINE, SLACK, Attack
@@ -24,8 +22,8 @@ _IMAGES = dict.fromkeys(images.FILES, 5) | {"progressive_jpegs": 2, "gif_lzw": 2
 _LISTED = (
     Attack(bursts.body_bursts, promise=1, patience=200),
     Attack(bursts.tiny_chunks, promise=1, resets_allowed=True),
-    Attack(json_bodies.attack("json_deep"), promise=1),
-    Attack(json_bodies.form_parts, promise=1),
+    Attack(bodies.attack("json_deep"), promise=1),
+    Attack(bodies.form_parts, promise=1),
     Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True, own_addresses=True),
     *(Attack(images.attack(name), promise) for name, promise in _IMAGES.items()),
     Attack(
@@ -42,9 +40,9 @@ _LISTED = (
         own_addresses=True,
     ),
     Attack(images.enlarging_chains, promise=5),
-    Attack(json_bodies.attack("json_urls"), promise=5),
-    Attack(unfinished_bodies.unfinished_json, promise=5, patience=120, resets_allowed=True),
-    Attack(odd_archives.packed_tar_bombs, promise=5, patience=150),
+    Attack(bodies.attack("json_urls"), promise=5),
+    Attack(bodies.unfinished_json, promise=5, patience=120, resets_allowed=True),
+    Attack(bodies.packed_tar_bombs, promise=5, patience=150),
     Attack(workers_killed.worker_killed, promise=6, front_ends=True),
     Attack(workers_killed.workers_stopped, promise=6, front_ends=True),
     Attack(
