@@ -42,7 +42,7 @@ def write(path: Path, data: bytes, *, replace: bool) -> None:
 def _written_unnamed(target: Path, data: bytes, replace: bool) -> bool:
     """Write to a file without a name and name it: `kill -9` leaves nothing of it behind.
 
-    Returns False, with nothing named, where the file system has no such files or no hard links.
+    Returns False, with nothing named, where the file system lacks unnamed files or hard links.
     """
     flags = getattr(os, "O_TMPFILE", None)
     if flags is None or not Path("/proc/self/fd").exists():
@@ -80,7 +80,7 @@ def _to_disk(file: BinaryIO, data: bytes) -> None:
 def unfinished(path: Path, *, replace: bool) -> Iterator[Path]:
     """Yield a name beside `path` to write to; the file becomes `path` when the block ends well.
 
-    If the block ends in any other way, Ctrl-C included, the file is removed.
+    If the block ends in another way, Ctrl-C included, the file is removed.
     """
     target = path.resolve()
     temporary = target.with_name(f".darkroom-{secrets.token_hex(8)}.tmp")
@@ -142,7 +142,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def publish(temporary: Path, target: Path) -> None:
-    """Give the file its name unless the name is taken: of two processes only one can succeed."""
+    """Give the file its name unless the name is taken: only the first of two processes can
+    succeed.
+    """
     try:
         os.link(temporary, target)
     except OSError as error:

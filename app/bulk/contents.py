@@ -1,4 +1,4 @@
-"""The contents of sources: checked before anything is started, read one after the other."""
+"""The contents of sources: checked before anything is started, read in turn."""
 
 import os
 import stat
@@ -68,7 +68,7 @@ def is_fetched(name: str) -> bool:
 
 
 def problem(name: str) -> str | None:
-    """Return why an argument that stands for one image can never be read, or None."""
+    """Return why an argument that stands for a single image can never be read, or None."""
     if is_fetched(name) or name == STANDARD_INPUT:
         return None
     try:

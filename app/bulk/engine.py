@@ -1,6 +1,6 @@
 """Answer the images of a command by servers: forms of several images, several at a time, in order.
 
-The servers are those of `--server`, or one that the command starts for itself. The Python client
+The servers are given by `--server`, or the command starts its own. The Python client
 sends the forms, and sends images again that a saturated server had no room for.
 """
 
@@ -99,7 +99,7 @@ class Engine:
     """Sender of images to `servers`, which share the requests, or to the command's `own` server.
 
     `limit` bounds the bytes of a member of an archive. `identity` has the properties of the network
-    that records depend on, None without one.
+    that records depend on, None without a network.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Engine:
         ]
 
     def _asked(self, images: list[Image]) -> list[ImageResult]:
-        """Return the answers of a server; WrongUsage if no image can have one.
+        """Return the answers of a server; WrongUsage if no image can have an answer.
 
         An image for which the server refuses a whole request is asked for alone, and then has the
         error of the request. An answer that is none of Darkroom's is asked for again, as after a
@@ -299,7 +299,7 @@ class _Transport(httpx.BaseTransport):
 
 @dataclass(slots=True)
 class _Chunk:
-    """Tasks that one thread answers, with the contents that were read for it, of `size` bytes."""
+    """Tasks that a thread answers, with the contents that were read for it, of `size` bytes."""
 
     tasks: list[tuple[Task, contents.Content | None]]
     size: int = 0

@@ -13,7 +13,7 @@ REMEDIES = {
 
 
 class WrongUsage(Exception):
-    """The arguments can never work; the text says which, what is allowed and what to do."""
+    """The arguments can never work; the text names the argument and the remedy."""
 
 
 class CannotWrite(Exception):
@@ -21,11 +21,11 @@ class CannotWrite(Exception):
 
     @classmethod
     def of(cls, place: object, error: Exception) -> Self:
-        """Return the error for writing to `place`; the text says what to do where that is known."""
+        """Return the error for writing to `place`; the text has the remedy where it is known."""
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         remedy = REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
         return cls("; ".join([f"{place}: {reason}", *([remedy] if remedy else [])]))
 
 
 class EngineLost(Exception):
-    """What answers the images has ended; the text says how to go on."""
+    """The server of the images has ended; the text says how to go on."""

@@ -90,7 +90,7 @@ class ResultsFolder:
     replaces: bool
 
     def write(self, target: str, format_: ImageFormat, data: bytes) -> str:
-        """Write one result and return its file.
+        """Write a result and return its file.
 
         Raises InvalidParameter for a name that cannot be written or exists, and CannotWrite where
         no result can be written: no permission, or no space.
@@ -139,8 +139,8 @@ class ResultsFolder:
     def check_targets(self, tasks: Iterable[Task], sources: Iterable[Source]) -> None:
         """Raise WrongUsage if a result would replace a file.
 
-        With `replaces` only the sources are protected. Targets are those that the names of the
-        sources promise; the others are checked when they are written.
+        With `replaces` only the sources are protected. The names of the sources promise these
+        targets; further targets are checked when they are written.
         """
         existing = set()
         for task in tasks:
@@ -165,7 +165,7 @@ class Places:
 
     The result of `in/a.png` is `in/a` with the suffix of its format. An image whose name is taken
     by an image before it keeps its own suffix: `in/a.png.webp` beside the result of `in/a.jpg`. The
-    names depend on the order alone, so a second run finds the same ones. With `one_folder` all
+    names depend on the order alone, so a second run finds the same names. With `one_folder` all
     images of a folder come together, and only their names are in memory; else 8 bytes of each.
     """
 
@@ -207,7 +207,7 @@ def claimed(name: str) -> ImageFormat:
 def _file(target: str, format_: ImageFormat) -> Path:
     """Return the file for a result: `target`, with another suffix if the format differs.
 
-    The format is known by then, and the name of the source may have promised another one.
+    The format is known by then, and the name of the source may have promised another format.
     """
     suffixes = SUFFIXES[format_]
     return Path(target if target.lower().endswith(suffixes) else target + format_.extension)
@@ -281,8 +281,8 @@ def pack(archive: Path, *, replaces: bool) -> None:
     """Make the archive of the collected results; it appears whole, with its content on disk.
 
     It is written as `made.zip.packing`; a command that goes on after `kill -9` writes that anew.
-    This name stays until `discard`: while both names are of one file, the archive is that of an
-    earlier try, and is left as it is. Any other one is replaced only if `replaces`.
+    This name stays until `discard`: while both names are of the same file, the archive is of an
+    earlier try, and is left as it is. Another archive is replaced only if `replaces`.
     """
     target, temporary = archive.resolve(), _packing(archive)
     try:
@@ -310,7 +310,9 @@ def _packing(archive: Path) -> Path:
 
 
 def _is_packed(archive: Path) -> bool:
-    """Return whether the archive is that of the collected results: both names are of one file."""
+    """Return whether the archive is that of the collected results: both names are of the same
+    file.
+    """
     target, temporary = archive.resolve(), _packing(archive)
     return temporary.exists() and target.exists() and temporary.samefile(target)
 

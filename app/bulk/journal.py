@@ -2,8 +2,8 @@
 
 Records are appended as JSON Lines to a partial file beside the target. When all are there, the
 target is made of them, so no reader sees half of them. A line that was cut off is removed before
-work goes on. Small files say what made the records: `.network` beside the partial file and
-`.origin.json` beside the target, so those of two networks, or of two sets of options, are never
+work goes on. Small files name the makers of the records: `.network` beside the partial file and
+`.origin.json` beside the target, so records of two networks, or of two sets of options, are never
 mixed.
 """
 
@@ -42,7 +42,7 @@ Convert = Callable[[Path, Path], None]
 class Journal:
     """The partial file for the target `path`; `earlier` are the records that are there already.
 
-    `options` are what the records depend on: a run with other options has another partial file.
+    The records depend on the `options`: a run with different options has another partial file.
     `check` is called before a partial file is made: a partial file proves that an earlier run has
     passed it. `done` and `failed` count records. Raises WrongUsage and CannotWrite.
 
@@ -94,8 +94,8 @@ class Journal:
     def begin(self, network: Mapping[str, object]) -> None:
         """Keep the loaded `network` beside the records, or compare it with that of earlier records.
 
-        It is called before the first record of a run. WrongUsage if another network, other weights
-        or other labels made the records that are there already.
+        It is called before the first record of a run. WrongUsage if another network, weights
+        or labels made the records that are there already.
         """
         try:
             if not self.done:
@@ -178,7 +178,7 @@ class Journal:
 
 
 class Origin:
-    """The file about `finished`; `options` are those of this command on which results depend.
+    """The file about `finished`; results depend on the `options` of this command.
 
     Messages begin with the `flag` of the command that is refused.
     """
@@ -197,7 +197,7 @@ class Origin:
         return self._path.exists()
 
     def check_options(self) -> None:
-        """Raise WrongUsage if the first run had other options, or if it is not known."""
+        """Raise WrongUsage if the first run had different options, or if it is not known."""
         if differences := [*_differences(self._read()["options"], self._options)]:
             raise WrongUsage(
                 f"{self._flag}: {self._finished} was made with other options: "
@@ -205,7 +205,7 @@ class Origin:
             )
 
     def check_network(self, network: Mapping[str, object]) -> None:
-        """Raise WrongUsage if another network, other weights or other labels made the rest."""
+        """Raise WrongUsage if another network, weights or labels made the rest."""
         if differences := [*_differences(self._read()["network"], network)]:
             raise WrongUsage(
                 f"{self._flag}: another network made {self._finished} than is loaded now: "
@@ -214,7 +214,7 @@ class Origin:
             )
 
     def keep(self, network: Mapping[str, object]) -> None:
-        """Write the file about a run that has ended; without a network the known one stays."""
+        """Write the file about a run that has ended; without a network the known network stays."""
         try:
             known = network or (self._read()["network"] if self.is_known else {})
             text = json.dumps({"options": self._options, "network": dict(known)}) + "\n"
@@ -234,7 +234,7 @@ class Origin:
 
 
 class Records:
-    """The whole records of these files; of two for one image that of the later one counts.
+    """The whole records of these files; of two records for an image the later record counts.
 
     `count` lines of `size` bytes were read, of which `n_failed` are errors. An image takes about
     150 bytes of memory.
@@ -286,7 +286,9 @@ def names_in(file: Path) -> Iterator[str]:
 
 
 def check_present(failed: Path, names: Iterable[str]) -> int:
-    """Return the number of records of failures; WrongUsage if one is of no image of `names`."""
+    """Return the number of records of failures; WrongUsage if a failure is of no image of
+    `names`.
+    """
     wanted = [record["source"] for _, record in _errors(failed)]
     missing = set(wanted).difference(map(readable, names))
     if missing:
@@ -327,7 +329,7 @@ def check_ended(file: Path) -> None:
     """Raise WrongUsage if another command that writes the finished records `file` has not ended.
 
     Call it before a retry begins. A command that was killed while it replaced the file may have
-    noted what its own records come from, and the file would still be the one before.
+    noted the origin of its own records, and the file would still be the file before.
     """
     if others := unfinished(file):
         raise WrongUsage(

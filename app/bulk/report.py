@@ -14,7 +14,7 @@ SHOWN = 5
 
 
 def json_line(record: "ImageResult", **more: str) -> bytes:
-    """Return a record as one line of JSON: the members of a server's record, then `more` texts."""
+    """Return a record as a line of JSON: the members of a server's record, then `more` texts."""
     line = msgspec.json.encode(record)
     if more:
         line = line[:-1] + b"," + msgspec.json.encode(more)[1:]

@@ -1,4 +1,4 @@
-"""One run of a command: start an engine, answer the images that are left, keep their records."""
+"""A run of a command: start an engine, answer the images that are left, keep their records."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ class Run:
         """Answer all tasks; return the exit code, FAILED if any image of this run failed.
 
         Ctrl-C and SIGTERM end this process at once: nothing is waited for, not for threads that
-        read or wait for a server. After Ctrl-C the `hint` is printed, if there is one.
+        read or wait for a server. After Ctrl-C the `hint` is printed, if given.
         """
         signal.signal(signal.SIGTERM, _terminated)
         try:
@@ -68,8 +68,8 @@ class Run:
     ) -> str:
         """Append the records of tasks to a journal, behind a bar if standard error is a terminal.
 
-        `earlier` images have results of an earlier run, of which `failed` have failed beside those
-        of the journal. Return a line with images, failures, seconds and rate.
+        `earlier` images have results of an earlier run, of which `failed` have failed beside the
+        failures of the journal. Return a line with images, failures, seconds and rate.
         """
         began, before = time.monotonic(), journal.done
         with tqdm(
@@ -130,7 +130,8 @@ def _terminated(_number: int, _frame: FrameType | None) -> None:
 
 
 def printer(stream: TextIO, write: Callable[[str], object], *, as_json: bool) -> Keep:
-    """Return what writes records to a stream: words on a terminal, JSON Lines elsewhere.
+    """Return the function that writes records to a stream: words on a terminal, JSON Lines
+    elsewhere.
 
     `write` takes the text for `stream`; with `as_json` a terminal gets JSON too.
     """

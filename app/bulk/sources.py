@@ -38,9 +38,9 @@ class Sources:
     """Files, URLs, standard input, and the images of folders, archives, patterns and lists.
 
     They come in the order of `names`, then of `lists`; a folder stands for its images in the order
-    of `walk`, an archive for those in it. A name that is no file but matches files as a pattern
-    stands for them. Each iteration begins anew and searches again, so names are never in memory
-    together. `results` is a folder that is not searched.
+    of `walk`, an archive for the images in it. A name that is no file but matches files as a
+    pattern stands for them. Each iteration begins anew and searches again, so names are never in
+    memory together. `results` is a folder that is not searched.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Sources:
 
     @property
     def is_one_folder(self) -> bool:
-        """Return whether all images are those of one local folder."""
+        """Return whether all images are in a single local folder."""
         return not self._lists and len(self._names) == 1 and os.path.isdir(self._names[0])
 
     def check(self) -> None:
         """Raise WrongUsage, with a line for each argument that cannot be read.
 
-        Images of folders and lists are not looked at: one that cannot be read has an error as its
+        Images of folders and lists are not looked at: an unreadable image has an error as its
         record.
         """
         problems = []
@@ -133,7 +133,9 @@ class Sources:
             yield from self._file(name)  # a missing file is reported with all others
 
     def _file(self, name: str) -> Iterator[Source]:
-        """Yield a file; below a folder of results it has its own name, one of a list its path."""
+        """Yield a file; below a folder of results it has its own name, a file of a list its
+        path.
+        """
         place = place_of(name)
         yield Source(name, place if self._lists else place.rpartition("/")[2])
 
@@ -156,8 +158,8 @@ class Sources:
     def _members(self, name: str) -> Iterator[Source]:
         """Yield the images of an archive in its order, as `archive.zip/member`.
 
-        The archive is open as long as the iteration. What follows a damage is missing from it, so
-        the damage is a source of its own, which fails. WrongUsage for a file that is no archive.
+        The archive is open as long as the iteration. Members behind a damage are missing from it,
+        so the damage is a source of its own, which fails. WrongUsage for a file that is no archive.
         """
         with ExitStack() as stack:
             try:
@@ -181,7 +183,7 @@ class Sources:
 def allowed(settings: Settings, names: Sequence[str]) -> Settings:
     """Return settings that allow the addresses among the arguments of a command to be read.
 
-    A server reads from buckets only what its operator allows; who starts a command is its operator.
+    A server reads from buckets only as its operator allows; who starts a command is its operator.
     """
     own = tuple(name for name in names if is_address(name))
     return settings.model_copy(update={"storage_allow": (*settings.storage_allow, *own)})
@@ -238,9 +240,9 @@ class SourceList:
 
 
 def _opened(path: Path, stack: ExitStack) -> tuple[Archive, BadArchive | None]:
-    """Open an archive, a compressed TAR as a plain one in an unnamed file.
+    """Open an archive, a compressed TAR as a plain TAR in an unnamed file.
 
-    Members are read in any order here. What comes before a damage of the compressed data can be
+    Members are read in any order here. Members before a damage of the compressed data can be
     read; the damage is returned.
     """
     plain = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # closed by the stack
@@ -267,7 +269,7 @@ def _fail(error: BadArchive, _limit: int) -> bytes:
 
 
 def _is_object(address: str) -> bool:
-    """Return whether an address names one image, by its ending, and not all below a prefix."""
+    """Return whether an address names a single image, by its ending, and not all below a prefix."""
     return not Choice().refusal(address)
 
 

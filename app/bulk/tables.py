@@ -42,7 +42,8 @@ class VectorColumn:
 
 
 def conversion(path: Path, vector: VectorColumn | None) -> Convert | None:
-    """Return what makes a file of this name from JSON Lines; None if it is JSON Lines itself.
+    """Return the function that makes a file of this name from JSON Lines; None if it is JSON Lines
+    itself.
 
     WrongUsage where the library of the format is not installed.
     """
@@ -71,8 +72,8 @@ def records_of(lines: Path) -> Iterator[dict[str, Any]]:
 def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     """Write records as CSV by RFC 4180: UTF-8, a header, CRLF, a row for each prediction.
 
-    A record that is an error, or has a vector, is one row. A vector of numbers is written as JSON.
-    Any other text that a spreadsheet would take for a formula begins with an apostrophe.
+    A record that is an error, or has a vector, is a single row. A vector of numbers is written as
+    JSON. Further text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     own = COLUMNS if vector is None else (*COLUMNS[:3], vector.name, *COLUMNS[-2:])
     with path.open("x", encoding="utf-8", newline="") as file:
@@ -110,7 +111,7 @@ ROWS, VALUES = 8192, 1 << 20
 def write_parquet(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     """Write records with PyArrow: `index`, `source`, `status`, `predictions` or a vector, `error`.
 
-    A vector is a list of float32, or text if it is base64. The memory that it takes is that of one
+    A vector is a list of float32, or text if it is base64. Memory holds a single
     row group.
     """
     import pyarrow as pa  # an extra

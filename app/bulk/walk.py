@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One image to answer; `index` is its position among all images of the command.
+    """An image to answer; `index` is its position among all images of the command.
 
     `target` is the file for its result, if its name is known before the work.
     """
@@ -98,8 +98,9 @@ class LeftOut:
 class Choice:
     """Which files of folders and archives are taken, by their names or paths below them.
 
-    Patterns are those of `fnmatch`. Without `include` all images are taken: files whose name ends
-    like that of an image, and others whose first bytes are those of one.
+    Patterns follow `fnmatch`. Without `include` all images are taken: files whose name ends
+    like the name of an image, and files whose
+    first bytes belong to an image.
     """
 
     include: Sequence[str] = ()
@@ -124,7 +125,7 @@ class Choice:
     def refusal_of_folder(self, inner: str) -> str:
         """Return why a folder is not searched, or an empty text if it is.
 
-        Hidden ones are searched only if a pattern of `include` names one.
+        Hidden ones are searched only if a pattern of `include` names them.
         """
         name = inner.rpartition("/")[2]
         if name.startswith(".") and not self._takes_hidden():

@@ -1,4 +1,4 @@
-"""What a command wants of every image: the request for a server, and the record of its answer."""
+"""The wish of a command for every image: the request for a server, and the record of its answer."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ Identity = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer of one image: its record as a line of JSON, and whether it is an error."""
+    """The answer of an image: its record as a line of JSON, and whether it is an error."""
 
     line: bytes
     failed: bool
@@ -103,8 +103,8 @@ def identity(network: Network) -> Identity:
     """Return the properties of a network that records depend on.
 
     The options do not say them all: `--weights auto` takes the weights that can be had, and the
-    content of a file of labels may change. A warning is among them if the labels are not those
-    one would expect.
+    content of a file of labels may change. A warning is among them if the labels are not the
+    expected labels.
     """
     names = [[each.label for each in network.classes], [each.wnid for each in network.classes]]
     return {

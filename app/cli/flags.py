@@ -72,7 +72,9 @@ VALUES = {
 
 
 def complete_with(action: argparse.Action, values: Sequence[str]) -> None:
-    """Let shells offer these values; others stay allowed. `completion.py` reads the mark."""
+    """Let shells offer these values; further values stay allowed. `completion.py` reads the
+    mark.
+    """
     vars(action)[OFFERED] = tuple(values)
 
 
@@ -82,7 +84,7 @@ def complete_files(action: argparse.Action) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """Add one flag for each of these settings, in the sections of the settings."""
+    """Add a flag for each of these settings, in the sections of the settings."""
     parser.epilog = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
     for title, section in in_sections(names, Settings.model_fields).items():
         group = parser.add_argument_group(title)

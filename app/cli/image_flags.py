@@ -81,7 +81,7 @@ def sources_of(options: dict[str, Any], results: str | None = None) -> Sources:
 
 
 def counted(sources: Sources) -> int:
-    """Return the number of images, and tell on standard error what was left out."""
+    """Return the number of images, and tell on standard error the files that were left out."""
     number = sources.count()
     if text := str(sources.left_out):
         print(f"darkroom: {readable(text)}", file=sys.stderr)
@@ -89,7 +89,7 @@ def counted(sources: Sources) -> int:
 
 
 def add_chain(parser: argparse.ArgumentParser) -> None:
-    """Add `--ops` and `--op`, which exclude each other."""
+    """Add `--ops` and `--op`, which are alternatives."""
     group = parser.add_mutually_exclusive_group(required=True)
     text = 'all filters: sepia,grayscale, or JSON: [{"name": "gaussian_blur", "sigma": 2}]'
     complete_with(group.add_argument("--ops", metavar="FILTERS", help=text), [*FILTERS])
@@ -101,7 +101,7 @@ def add_chain(parser: argparse.ArgumentParser) -> None:
 def given_chain(ops: str | None, op: Sequence[str]) -> FilterChain:
     """Return the chain that the flags describe.
 
-    WrongUsage names the flag, the filter, the parameter and what is allowed.
+    WrongUsage names the flag, the filter, the parameter and the allowed values.
     """
     if op:
         return _chain("--op", [each for text in op for each in _short("--op", text)])

@@ -1,4 +1,4 @@
-"""Parse the arguments of the command line, run one command, and return its exit code.
+"""Parse the arguments of the command line, run a command, and return its exit code.
 
 Only the module of the requested command is imported: the modules of all commands together take
 seconds, and `--help` and `--version` need none of them.
@@ -59,7 +59,7 @@ COMMANDS = {name: entry for topic in TOPICS.values() for name, entry in topic.it
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code, one of `ExitCode`."""
+    """Run a command and return its `ExitCode`."""
     try:
         return _run(arguments)
     except WrongUsage as error:
@@ -84,13 +84,13 @@ def complete_parser() -> "CommandParser":
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser whose errors are one line, with the name that was probably meant."""
+    """Parser whose errors are a line, with the name that was probably meant."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_HelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Print what was wrong and where to read what is allowed; exit as for wrong usage."""
+        """Print the fault and where allowed values are listed; exit as for wrong usage."""
         line = f"darkroom: {message[:1].lower()}{message[1:]}\n"
         self.exit(ExitCode.WRONG_USAGE, f"{line}`{self.prog} --help` shows what is allowed\n")
 
@@ -160,7 +160,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _settings(options: dict[str, object]) -> "Settings":
-    """Take the settings out of the options; WrongUsage names the ones that are not valid."""
+    """Take the settings out of the options; WrongUsage names the invalid settings."""
     from models.settings import Settings
     from models.settings_loading import load_settings
     from models.weights.sources import resolve_all
@@ -178,7 +178,7 @@ def _settings(options: dict[str, object]) -> "Settings":
 def _parser(
     arguments: Sequence[str], *, listed: bool = False
 ) -> tuple[CommandParser, dict[str, CommandParser]]:
-    """Declare all commands by name, and the arguments of those that `arguments` name.
+    """Declare all commands by name, and the arguments of the commands in `arguments`.
 
     Returns the whole parser, and the parsers of the commands. Commands that are `listed` have their
     summaries in argparse's own list too, which completion reads; help has a list by topic.

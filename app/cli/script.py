@@ -23,7 +23,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code, one of `ExitCode`; Ctrl-C ends the process."""
+    """Run a command and return its `ExitCode`; Ctrl-C ends the process."""
     try:
         from app.cli.parser import run
 

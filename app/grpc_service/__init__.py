@@ -2,5 +2,5 @@
 
 Start reading in `server.py`: a call is a request to an ASGI application.
 `inference.binpb` is generated from the `.proto` files; `messages.py` says how.
-May import what `app/routes` may, and `app/routes`. Only this folder imports grpcio.
+May import the rooms that `app/routes` may, and `app/routes`. Only this folder imports grpcio.
 """

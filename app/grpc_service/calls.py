@@ -1,6 +1,7 @@
 """A call as a request to an ASGI application: its scope, and its refusal as a status of gRPC.
 
-Source: https://grpc.io/docs/guides/status-codes/ and https://github.com/grpc/proposal/blob/master/A6-client-retries.md.
+Source: https://grpc.io/docs/guides/status-codes/ and
+https://github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ _OF_THE_CALL = ("content-type", "content-length")
 
 
 def scope_of(path: str, context: Any, app: FastAPI, slots: FairSemaphore) -> Scope:
-    """Return the scope of a call: its metadata are headers, and its deadline is one too."""
+    """Return the scope of a call: its metadata are headers, and its deadline is a header too."""
     headers = [
         (key.encode(), value.encode() if isinstance(value, str) else value)
         for key, value in context.invocation_metadata() or ()
@@ -69,7 +70,9 @@ async def message_of(request: Request) -> bytes:
 
 
 def _with_deadline(headers: list[tuple[bytes, bytes]], context: Any) -> list[tuple[bytes, bytes]]:
-    """Return headers whose deadline is the call's own, unless the metadata name an earlier one."""
+    """Return headers whose deadline is the call's own, unless the metadata name an earlier
+    deadline.
+    """
     seconds = context.time_remaining()
     given = dict(headers).get(_DEADLINE)
     if seconds is None or (given is not None and not (given.isdigit() and len(given) <= DIGITS)):

@@ -5,7 +5,8 @@ these run in this folder, with grpcio-tools, `python -m grpc_tools.protoc -I. --
 --descriptor_set_out=inference.binpb inference.proto retry.proto`; a test compares the result.
 
 Modules that protoc generates would put the messages into protobuf's common pool, which has room for
-one definition of each name: a process that also imports a client of Triton or KServe would fail.
+a single definition of each name: a process that also imports a client of Triton or KServe would
+fail.
 """
 
 from pathlib import Path
@@ -21,5 +22,7 @@ for _file in descriptor_pb2.FileDescriptorSet.FromString(COMPILED.read_bytes()).
 
 
 def message_class(name: str) -> Any:
-    """Return the class of a message by its full name, such as `inference.ModelInferRequest`."""
+    """Return the class of a message by its full name, for instance
+    `inference.ModelInferRequest`.
+    """
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))

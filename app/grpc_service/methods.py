@@ -1,4 +1,4 @@
-"""The methods of the protocol: what the server and its models are, and `ModelInfer`.
+"""The methods of the protocol: descriptions of the server and its models, and `ModelInfer`.
 
 Each method reads its message, which the server has not read before.
 """
@@ -175,7 +175,7 @@ async def _collected(
 
 
 async def _contents(message: Any, head: Head, settings: Settings) -> list[Content]:
-    """Return the images of the one input, which stand in raw bytes or in typed fields."""
+    """Return the images of the single input, which stand in raw bytes or in typed fields."""
     (given,), n_raw = message.inputs, len(message.raw_input_contents)
     if n_raw > 1:
         raise MalformedRequest("raw_input_contents has more tensors than the one input")
@@ -225,7 +225,7 @@ async def _pieces(tensor: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def _document_of(message: Any) -> Document:
-    """Return what a message says, as the JSON of the same request would say it."""
+    """Return a message as the document of the same request in JSON."""
     inputs = [
         {
             "name": each.name,

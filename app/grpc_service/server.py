@@ -1,7 +1,7 @@
-"""The gRPC server of one front end, on the event loop of its HTTP server.
+"""The gRPC server of a front end, on the event loop of its HTTP server.
 
-An ASGI application answers the calls, so that calls meet what requests over HTTP meet: the request
-id, the log line, the metric, API keys, rates, deadlines and permits.
+An ASGI application answers the calls, so that calls pass the same steps as requests over HTTP: the
+request id, the log line, the metric, API keys, rates, deadlines and permits.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been log
 
 
 def is_fault(record: logging.LogRecord) -> bool:
-    """Tell whether a record of grpcio is about more than what one client did."""
+    """Tell whether a record of grpcio is about more than the act of a single client."""
     return not str(record.msg).startswith(_OF_CLIENTS)
 
 
@@ -78,7 +78,7 @@ logging.getLogger("grpc._cython.cygrpc").addFilter(is_fault)
 async def started(app: FastAPI, settings: Settings, connections: int) -> grpc.aio.Server:
     """Return a server that answers calls on at most `connections` at the port of the settings.
 
-    The front ends of one server listen at the same port, and the kernel chooses among them. Raises
+    The front ends of a server listen at the same port, and the kernel chooses among them. Raises
     RuntimeError if the port cannot be used.
     """
     service: Service = app.state.service
@@ -156,10 +156,10 @@ async def _answered(
     _messages: AsyncIterator[bytes],
     context: Any,
 ) -> bytes:
-    """Return the serialized answer of one call; end the call with a status if it has none.
+    """Return the serialized answer of a call; end the call with a status if it has none.
 
     A method takes its message as a stream, which needs no change of clients: a unary call is a
-    stream of one message. grpcio would read the message of a unary method before it calls
+    stream of a single message. grpcio would read the message of a unary method before it calls
     anything. grpcio cancels this coroutine when the client of the call leaves.
     """
     status, request_id, read = 500, "", False

@@ -1,4 +1,5 @@
-"""Make a job of a request: its items come from a body, from storage, or from what failed before.
+"""Make a job of a request: its items come from a body, from storage, or from items that failed
+before.
 
 A body is written to disk piece by piece, then checked as a whole on a thread. The job is queued
 once its files are on disk and its client has room for them.
@@ -102,9 +103,9 @@ TURNS = FairSemaphore(THREADS)
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a client asks for: an operation with its options, and a key for repeated requests.
+    """The request of a client: an operation with its options, and a key for repeated requests.
 
-    The images are those of the body, unless `query` has a `source` or a `retry_of`.
+    The images are in the body, unless `query` has a `source` or a `retry_of`.
     """
 
     client: str
@@ -114,7 +115,7 @@ class JobRequest:
     key: str | None = None
 
     def digested(self, kind: str) -> bytes:
-        """Return what an Idempotency-Key stands for, beside the bytes of the body."""
+        """Return the request that an Idempotency-Key stands for, beside the bytes of the body."""
         equal = [self.operation, self.options, self.query.model_dump(), kind]
         return json.dumps(equal, sort_keys=True, default=str).encode()
 
@@ -124,12 +125,12 @@ Results = Callable[[Job], AsyncGenerator[bytes, None]]
 
 
 def share_of(most: int) -> int:
-    """Return the bytes that one client may store, of `most` bytes of the data folder."""
+    """Return the bytes that a client may store, of `most` bytes of the data folder."""
     return most * 3 // 4
 
 
 class Acceptance:
-    """Accepts jobs for one process, in chunks of `chunk` items; calls `on_queued` after each."""
+    """Accepts jobs for a process, in chunks of `chunk` items; calls `on_queued` after each."""
 
     def __init__(
         self,
@@ -258,7 +259,7 @@ class Acceptance:
         return queued
 
     async def _queued(self, new: Job, made: ManifestWriter, webhook: str | None) -> Job:
-        """Return the new job once it is in the database, or the one that has its key already.
+        """Return the new job once it is in the database, or the job that has its key already.
 
         The files of a new job stay unless the database has none: a commit whose answer was lost may
         have been made. If the database does not answer at all, the next start decides.
@@ -329,7 +330,7 @@ class Acceptance:
             return await on_thread(BODIES, lambda: self._read(folder, limits), limits.stop)
 
     def _read(self, folder: Path, limits: ArchiveLimits) -> ManifestWriter:
-        """Make the manifest of what was saved; its items may be members of the archive."""
+        """Make the manifest of the saved body; its items may be members of the archive."""
         sent, saved, archive = folder / SENT, folder / ARCHIVE, None
         with ExitStack() as stack:
             if saved.exists():
@@ -351,7 +352,7 @@ class Acceptance:
     def _unpack(self, folder: Path, limits: ArchiveLimits) -> None:
         """Replace a compressed TAR by a plain one, because jobs read members in any order.
 
-        Any other archive stays as it is. Raises BadArchive, TooLarge and StorageFull.
+        An uncompressed archive stays as it is. Raises BadArchive, TooLarge and StorageFull.
         """
         packed, plain, size = folder / ARCHIVE, folder / UNPACKED, 0
         with open(plain, "wb", opener=private) as file:
@@ -373,7 +374,7 @@ class Acceptance:
     async def _listed(
         self, prefix: Location, include: Sequence[str], folder: Path
     ) -> ManifestWriter:
-        """Write an item for each file whose name below the prefix matches one of `include`, or for
+        """Write an item for each file whose name below the prefix matches `include`, or for
         all files; the id of an item is that name.
         """
         writer = await asyncio.to_thread(self._writer, folder)
@@ -450,7 +451,7 @@ def check_media_type(kind: str, *, needed: bool) -> None:
 
 
 async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> AsyncIterator[bytes]:
-    """Yield the pieces of one part."""
+    """Yield the pieces of a part."""
     async for piece in events:
         if not isinstance(piece, bytes | bytearray):
             return
@@ -458,7 +459,7 @@ async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> As
 
 
 def _mark(failed: bytearray, text: bytes) -> None:
-    """Mark failed items, and no others, by their records, which are whole lines."""
+    """Mark failed items alone, by their records, which are whole lines."""
     for found, _ in outcomes(text):
         failed[found.index] = found.status != "ok"
 

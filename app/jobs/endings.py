@@ -1,4 +1,4 @@
-"""What happens when a job has ended: its results are written to storage, its webhook is called.
+"""Finish jobs that have ended: its results are written to storage, its webhook is called.
 
 Both are rows of the database, so a service that was killed goes on with them. Messages are signed
 as Standard Webhooks (https://www.standardwebhooks.com) says, by its library, and sent to addresses
@@ -55,7 +55,7 @@ TIMEOUT = 20.0
 
 
 def parse_secrets(texts: Sequence[str]) -> tuple[bytes, ...]:
-    """Return the bytes of secrets; ValueError says what is wrong, without the secret."""
+    """Return the bytes of secrets; ValueError states the fault without the secret."""
     with suppress(binascii.Error):
         secrets = [base64.b64decode(each.removeprefix(PREFIX), validate=True) for each in texts]
         lengths = all(SHORTEST <= len(each) <= LONGEST for each in secrets)
@@ -70,7 +70,7 @@ def parse_secrets(texts: Sequence[str]) -> tuple[bytes, ...]:
 def signed(secrets: Sequence[bytes], id_: str, seconds: int, body: str) -> dict[str, str]:
     """Return the headers of a message that is sent at `seconds` since 1970.
 
-    There is one signature for each secret, so that receivers may change theirs at any time.
+    There is a signature for each secret, so that receivers may change theirs at any time.
     """
     from standardwebhooks import Webhook  # only servers that send webhooks load it
 
@@ -85,7 +85,7 @@ def signed(secrets: Sequence[bytes], id_: str, seconds: int, body: str) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """The end of one try: the state of the ending, its reason, and the seconds that the receiver
+    """The end of a try: the state of the ending, its reason, and the seconds that the receiver
     asks to wait. A receiver that answers 410 wants no message any more.
     """
 
@@ -95,7 +95,7 @@ class Try:
 
 
 class WebhookSender:
-    """Sender of one process; `clock` returns seconds since 1970."""
+    """Sender of a process; `clock` returns seconds since 1970."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class Endings:
         return []
 
     async def _end(self, ending: Ending) -> None:
-        """Try an ending once and record the result; a fault of ours does not stop the others.
+        """Try an ending once and record the result; a fault of ours stops no further ending.
 
         An ending whose result the database does not take is claimed again after HOLD seconds.
         """
@@ -246,14 +246,14 @@ class Endings:
             holding.cancel()
 
     async def _hold(self, ending: Ending) -> None:
-        """Keep other processes from an ending that takes long."""
+        """Hold an ending that takes long, so that no further process begins it."""
         while True:
             await asyncio.sleep(HOLD / 4)
             with suppress(DatabaseFailed, OSError):
                 await self._store.postpone(ending, HOLD, "in work")
 
     async def _write(self, ending: Ending, job: Job) -> None:
-        """Write the results as one file; a repeated write gives the same bytes."""
+        """Write the results as a file; a repeated write gives the same bytes."""
         finish = self._store.finish
         if job.state is State.EXPIRED:
             await finish(ending, FAILED, "the results expired before they were written")

@@ -1,7 +1,7 @@
-"""The data folder: one folder for each job, with its manifest, its archive and its results.
+"""The data folder: a folder for each job, with its manifest, its archive and its results.
 
-Results are appended to files that belong to one process each, and the database names the bytes that
-count. So a torn end of a file, after a crash, is never read.
+Results are appended to files that belong to a single process each, and the database names the bytes
+that count. So a torn end of a file, after a crash, is never read.
 """
 
 import asyncio

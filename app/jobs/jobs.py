@@ -1,4 +1,4 @@
-"""The jobs of one server: what routes ask for, and the start and end of the runner.
+"""The jobs of a server: the calls of routes, and the start and end of the runner.
 
 Import this file only where a data folder is set: it imports SQLAlchemy.
 """
@@ -42,7 +42,7 @@ MOST_FOLLOWERS = 16
 
 
 class Jobs:
-    """The jobs of the data folder, as one process sees them. Every client has jobs of its own."""
+    """The jobs of the data folder, as this process sees them. Every client has jobs of its own."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Jobs:
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def aclose(self) -> None:
-        """Finish the chunks in work within the drain time, give back the others, and end."""
+        """Finish the chunks in work within the drain time, give the rest back, and end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_timeout):
                 await self._runner.idle()
@@ -89,7 +89,7 @@ class Jobs:
         self.store.database.close()
 
     async def _sweep(self) -> None:
-        """Sweep every SWEEP seconds until this is cancelled, beside the other processes."""
+        """Sweep every SWEEP seconds until this is cancelled, as all processes do."""
         while True:
             try:
                 await self.sweep()
@@ -100,8 +100,8 @@ class Jobs:
             await asyncio.sleep(SWEEP)
 
     async def sweep(self) -> None:
-        """Free what processes that died have claimed, remove what has expired, and sometimes what
-        is no job's.
+        """Free the chunks of processes that died, remove expired jobs, and sometimes folders that
+        belong to no job.
 
         Raises DatabaseFailed and OSError.
         """
@@ -134,7 +134,7 @@ class Jobs:
         return await self.store.of_client(id_, client)
 
     async def delete(self, id_: str, client: str) -> State | None:
-        """Cancel a job that is not finished, and return its state; remove one that is: None."""
+        """Cancel a job that is not finished, and return its state; remove a finished job: None."""
         job = await self.store.of_client(id_, client)
         if job.state in UNFINISHED:
             return (await self.cancel(id_, client)).state
@@ -180,7 +180,9 @@ class Jobs:
         return self.leaving or self._stopping()
 
     def _follower(self, client: str) -> Callable[[], None]:
-        """Count a follower of a client; return what ends that. Raises TooManyFollowers."""
+        """Count a follower of a client; return a function that ends the count. Raises
+        TooManyFollowers.
+        """
         key = self._counters.key(f"client {client}")
         if not self._counters.take_for(key, ByKey.FOLLOWERS, 1, MOST_FOLLOWERS):
             raise TooManyFollowers(

@@ -1,6 +1,6 @@
 """Check a manifest that has arrived, and write it in the form that the runner reads.
 
-A manifest of any length takes the memory of one line and some 200 bytes for each chunk. A JSON list
+A manifest of any length takes the memory of a line and some 200 bytes for each chunk. A JSON list
 has a limit of its size, because it is parsed as a whole. A wrong line refuses the whole manifest,
 with its number, before anything has been computed. A fault that only the work can find (an address
 that is refused, a damaged image) is the error of its own item.
@@ -31,7 +31,7 @@ a list take up to 25 times its size in memory."""
 
 
 class ManifestLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One item of a manifest: `url`, `path` (a member of the archive) or `data` (a data URI)."""
+    """An item of a manifest: `url`, `path` (a member of the archive) or `data` (a data URI)."""
 
     id: Annotated[str, msgspec.Meta(max_length=LONGEST_ID)] | None = None
     url: Annotated[str, msgspec.Meta(max_length=MAX_URL)] | None = None
@@ -60,7 +60,7 @@ _PLACE = re.compile(r"`\$\[(\d+)\]")
 
 
 class ManifestWriter:
-    """Writer of the manifest of one job. All methods block; call them in a thread.
+    """Writer of the manifest of a job. All methods block; call them in a thread.
 
     `most` items are taken. Items with a `path` are taken if `find` finds it in the archive. A chunk
     has at most `chunk` items.
@@ -86,7 +86,7 @@ class ManifestWriter:
         self._first = self._start = 0
 
     def read(self, sent: Path) -> None:
-        """Take the manifest in the file `sent`: JSON Lines, or one JSON list.
+        """Take the manifest in the file `sent`: JSON Lines, or a JSON list.
 
         It may begin with a byte order mark. Raises MalformedRequest and TooLarge.
         """
@@ -119,7 +119,7 @@ class ManifestWriter:
             self._item(line)
 
     def _line(self, text: bytes) -> None:
-        """Take one line; an empty one counts as a line and is no item."""
+        """Take a line; an empty line counts as a line and is no item."""
         self._lines += 1
         if len(text) > LARGEST:
             raise self._wrong(f"longer than {LARGEST} bytes; send large images in an archive")
@@ -198,7 +198,7 @@ def read(path: Path, span: Span) -> list[StoredLine]:
     """Return the items of a chunk.
 
     Raises InternalError where the disk has damaged the file: chunks of which a part was done would
-    else count as whole ones, and their job would never end.
+    else count as whole chunks, and their job would never end.
     """
     with path.open("rb") as file:
         file.seek(span.start)

@@ -1,4 +1,4 @@
-"""Read the results of a job: those that are committed, and those that come while a client follows.
+"""Read the results of a job: committed records, and records that come while a client follows.
 
 The files of results are opened before the first byte is sent, so results that expire or are removed
 meanwhile are read to their end.
@@ -50,7 +50,8 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class OpenResults:
-    """Records of a job from number `offset` to the one before `end`; None means to the last one.
+    """Records of a job from number `offset` up to `end`, which is left out; None means up to the
+    last.
 
     With `stopping` the records of a job that still runs are waited for, until it returns True: a
     reader goes on elsewhere then, at the end of a line; a reader that needs the `whole` sees its
@@ -90,7 +91,7 @@ class OpenResults:
         return self._known >= self._job.done or self._is_end(self._known)
 
     async def read(self) -> AsyncGenerator[bytes, None]:
-        """Yield the records as JSON Lines; a second call yields the same ones again.
+        """Yield the records as JSON Lines; a second call yields the same records again.
 
         An empty line is sent after each SILENCE without a record. Raises Cancelled where the rest
         cannot be read here.
@@ -171,7 +172,9 @@ class OpenResults:
         return len(found)
 
     async def _pieces(self, rows: ResultRun, first: int, last: int) -> AsyncGenerator[bytes, None]:
-        """Yield the records from number `first` to the one before `last`, all of one run."""
+        """Yield the records from number `first` up to `last`, which is left out, all of the same
+        run.
+        """
         file, at, end = self._files[rows.file], rows.at, rows.at + rows.length
         skip, wanted, seen = max(0, first - rows.row), last - rows.row, 0
         while at < end and seen < wanted:
@@ -193,11 +196,13 @@ def _broken() -> Cancelled:
 async def results_zip(
     read: Callable[[], Records], chosen: Callable[[Records], Records], *, images: bool
 ) -> Pieces:
-    """Yield a ZIP of the results of a job: the images in the order of their records, then those.
+    """Yield a ZIP of the results of a job: the images in the order of their records, then the
+    records.
 
-    `read` returns the records; its second call returns the same ones. `chosen` leaves some of them
-    out. Without `images` the ZIP has no images. Records are read twice, so that memory is constant
-    and nothing is written to disk: beside the pieces of one read there is one record in memory.
+    `read` returns the records; its second call returns the same records. `chosen` leaves some of
+    them out. Without `images` the ZIP has no images. Records are read twice, so that memory is
+    constant and nothing is written to disk: beside the pieces of a read there is a single record in
+    memory.
     """
     with ZipWriter() as archive:
         if images:
@@ -252,7 +257,7 @@ def _taken(record: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 class Outcome(msgspec.Struct):
-    """What a record says about its item."""
+    """The outcome of an item by its record."""
 
     index: int
     status: Literal["ok", "partial", "error"]
@@ -314,7 +319,7 @@ ROWS, GROUP = 8192, 16 << 20
 
 
 class _Sink(io.RawIOBase):
-    """Holds what is written until it is taken."""
+    """Holds written bytes until they are taken."""
 
     def __init__(self) -> None:
         self._held, self._at = bytearray(), 0
@@ -339,7 +344,7 @@ class _Sink(io.RawIOBase):
 async def results_parquet(records: Records) -> Pieces:
     """Yield a Parquet file of records, a row for each; a column without a value is null.
 
-    The columns are those of all operations. The memory that it takes is that of one row group.
+    The columns of all operations are there. Memory holds a single row group.
     """
     import pyarrow as pa  # an extra
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""Work through the jobs of the database, chunk by chunk, beside the other processes that do so."""
+"""Work through the jobs of the database, chunk by chunk, as all processes of the database do."""
 
 import asyncio
 import itertools
@@ -54,6 +54,39 @@ from models.domain.errors import (
 from models.labels import LabelSet
 from models.settings import Settings
 
+log = logging.getLogger("darkroom.jobs")
+
+JOBS_AT_ONCE = 16
+"""Jobs that one process works on at a time; their clients share its slots for images. Each holds
+the items of a chunk in memory, at most 8 MiB."""
+
+LOOK = 1.0
+"""Seconds between two looks for new jobs and for cancelled ones, and before a database that does
+not answer is asked again."""
+
+ATTEMPTS = 12
+"""Times that a chunk is begun. A process that is killed has worked in vain on its chunks; the
+images of a chunk that ended with its process each time become errors, so that the job can end."""
+
+IN_MEMORY = 1 << 20
+"""Bytes of the records of one chunk that stay in memory; images in records are larger."""
+
+PAUSE = 15.0
+"""Seconds for which a job rests after a fault."""
+
+PATIENCE = 5400.0
+"""Seconds without progress after which a job fails that had nothing but faults."""
+
+LASTING = (InvalidParameter, AddressRefused, InternalError)
+"""Errors that another try cannot mend: other networks than before, a destination that is a file or
+is not allowed any more, a manifest that is damaged."""
+
+WAITED_FOR = (DatabaseFailed, ConnectionError, Draining)
+"""Errors whose end a job waits for without end, as for room in the data folder."""
+
+EXPECTED = (ServiceError, OSError)
+"""Errors of surroundings; any other error is a fault of the server, and logged with its place."""
+
 BEHIND = 10
 """Times as long that an image may take on threads of low priority. Linux gives each such thread a
 third of what each other thread on its core gets (`models/thread_priority.py`); where requests
@@ -72,7 +105,7 @@ wait with `Retry-After`."""
 
 
 class Inputs:
-    """The content of the items of one job; the archive is opened for the first of its members."""
+    """The content of the items of a job; the archive is opened for the first of its members."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
@@ -118,7 +151,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is wanted of every image of a job, and how its record is written."""
+    """The wanted result of every image of a job, and the form of its record."""
 
     wanted: Wanted
     labels: LabelSet | None = None
@@ -130,10 +163,10 @@ WorkOf = Callable[[str, Mapping[str, Any]], Work]
 
 
 class ImageWorker:
-    """Does the work of jobs on one image after the other.
+    """Does the work of jobs on images.
 
     The images are in the background: they have places of their own in the line, go into the last
-    lane of the batcher, and are never refused because other work keeps the server busy. Each has
+    lane of the batcher, and are never refused because requests keep the server busy. Each has
     BEHIND times `max_deadline`, because it must not fail while requests take the time.
 
     With a destination, images are written to `images/NAME.SUFFIX` below it. The names are in the
@@ -150,7 +183,7 @@ class ImageWorker:
         self._settings = settings
 
     def inputs(self, folder: Path) -> Inputs:
-        """Return what reads the items of the job in a folder."""
+        """Return the reader of the items of the job in a folder."""
         return Inputs(folder, self._settings.max_image_bytes)
 
     async def record(
@@ -178,7 +211,7 @@ class ImageWorker:
         """Write the images of an answer under the names in its record, below `images/`.
 
         An item whose image cannot be written becomes an error. Raises StorageFull where the disk is
-        full, because no other image of the job could be written either.
+        full, because no further image of the job could be written either.
         """
         try:
             folder = self._storage.writable(target)
@@ -246,42 +279,8 @@ async def _pieces(file: EncodedFile) -> AsyncIterator[bytes]:
         yield file.read(start, OUTPUT_PIECE)
 
 
-log = logging.getLogger("darkroom.jobs")
-
-JOBS_AT_ONCE = 16
-"""Jobs that one process works on at a time; their clients share its slots for images. Each holds
-the items of a chunk in memory, at most 8 MiB."""
-
-LOOK = 1.0
-"""Seconds between two looks for new jobs and for cancelled ones, and before a database that does
-not answer is asked again."""
-
-ATTEMPTS = 12
-"""Times that a chunk is begun. A process that is killed has worked in vain on its chunks; the
-images of a chunk that ended with its process each time become errors, so that the job can end."""
-
-IN_MEMORY = 1 << 20
-"""Bytes of the records of one chunk that stay in memory; images in records are larger."""
-
-PAUSE = 15.0
-"""Seconds for which a job rests after a fault."""
-
-PATIENCE = 5400.0
-"""Seconds without progress after which a job fails that had nothing but faults."""
-
-LASTING = (InvalidParameter, AddressRefused, InternalError)
-"""Errors that another try cannot mend: other networks than before, a destination that is a file or
-is not allowed any more, a manifest that is damaged."""
-
-WAITED_FOR = (DatabaseFailed, ConnectionError, Draining)
-"""Errors whose end a job waits for without end, as for room in the data folder."""
-
-EXPECTED = (ServiceError, OSError)
-"""Errors of surroundings; any other error is a fault of the server, and logged with its place."""
-
-
 class ChunkRecords:
-    """The records of one chunk in the order in which they are made."""
+    """The records of a chunk in the order in which they are made."""
 
     def __init__(self, claim: Claim, folder: Path) -> None:
         self.claim = claim
@@ -294,7 +293,7 @@ class ChunkRecords:
         self._file.close()
 
     async def add(self, record: bytes, *, failed: bool) -> None:
-        """Add the record of an item, which is one line."""
+        """Add the record of an item, which is a line."""
         async with self._writing:
             if self.size + len(record) > IN_MEMORY:
                 await asyncio.to_thread(self._file.write, record)
@@ -338,7 +337,7 @@ class Resting:
 
 
 class Runner:
-    """The work of one process on all jobs; at most `most` images are under way.
+    """The work of a process on all jobs; at most `most` images are under way.
 
     `clock` returns seconds.
     """
@@ -425,9 +424,9 @@ class Runner:
                 self._feeders[job.id] = asyncio.create_task(self._feed(job))
 
     async def _feed(self, job: Job) -> None:
-        """Work on chunks of one job until none is free or others wait; it may fail or rest.
+        """Work on chunks of a job until none is free or further jobs wait; it may fail or rest.
 
-        At the end the chunks that are claimed still are given back, also those of a claim whose
+        At the end the chunks that are claimed still are given back, also the chunk of a claim whose
         answer was lost. Where the database does not answer, their lease ends.
         """
         try:
@@ -450,7 +449,7 @@ class Runner:
                 self.wake()
 
     async def _work(self, this: JobInWork) -> None:
-        """Claim one chunk after the other: the next one when all images of the last one began."""
+        """Claim chunks in turn: the next when all images of the chunk before began."""
         async with this.inputs, asyncio.TaskGroup() as group:
             while this.job.id in self._wanted and not self._stopping():
                 claim = await self._store.claim(this.job.id)
@@ -461,7 +460,7 @@ class Runner:
                 await begun.wait()
 
     async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
-        """Work on the items of a chunk; `begun` is set when the last one is under way."""
+        """Work on the items of a chunk; `begun` is set when the last item is under way."""
         folder, span = self._folder.of(this.job.id), claim.span
         records = ChunkRecords(claim, folder)
         try:
@@ -522,7 +521,7 @@ class Runner:
         """Let a job fail or rest, and show clients why.
 
         A job waits without end for a database that does not answer and for room on the disk of the
-        data folder. For room at its destination it waits as for the end of any other fault: room
+        data folder. For room at its destination it waits as for the end of any further fault: room
         may never come. `job` is as it was before the work that ended with `error`.
         """
         causes = [*_causes(error)]
@@ -546,7 +545,7 @@ class Runner:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, or those in a group of errors: one image that fails ends its task group."""
+    """Yield an error, or the errors of a group: an image that fails ends its task group."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _causes(each)

@@ -1,9 +1,9 @@
 """The state of jobs in SQLite or PostgreSQL: their tables, and transactions on them.
 
-A job is divided into chunks, runs of consecutive lines of its manifest. A chunk is worked on by one
-owner (a process) with a lease; when the lease ends, the chunk is free again. A finished chunk names
-the bytes of a results file that hold its records. Nothing else in that file counts, so no item is
-in the results twice, and none is missing when all chunks are done.
+A job is divided into chunks, runs of consecutive lines of its manifest. A chunk is worked on by a
+single owner (a process) with a lease; when the lease ends, the chunk is free again. A finished
+chunk names the bytes of a results file that hold its records. Nothing else in that file counts, so
+no item is in the results twice, and none is missing when all chunks are done.
 
 Import this file only where jobs are enabled: SQLAlchemy takes time.
 """
@@ -182,7 +182,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job. Times are seconds since 1970; `stored` are the bytes of its files.
+    """A job. Times are seconds since 1970; `stored` are the bytes of its files.
 
     `destination` is the storage address to which its images and results go, beside the data folder.
     At most `concurrency` of its images are in work at a time; None: as many as the server likes.
@@ -212,7 +212,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A chunk of a job that one owner works on."""
+    """A chunk of a job that an owner works on."""
 
     job: str
     number: int
@@ -254,7 +254,7 @@ class JobUsage:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One thing to do at the end of a job: `attempts` were begun, and the next one is `due`."""
+    """A task at the end of a job: `attempts` were begun, and the next try is `due`."""
 
     job: str
     kind: str
@@ -304,7 +304,7 @@ class Database:
     """The tables of jobs in SQLite, or in PostgreSQL where several hosts share them.
 
     Without a URL the database is a file in `folder`. The tables are made where they are missing.
-    The text of ValueError says what is wrong. It blocks.
+    The text of ValueError states the fault. It blocks.
     """
 
     def __init__(self, url: str | None, folder: Path) -> None:
@@ -355,10 +355,10 @@ class Database:
         return self._engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Run one transaction on a thread; raises DatabaseFailed.
+        """Run a transaction on a thread; raises DatabaseFailed.
 
         A caller that is cancelled waits for the end of the transaction: no transaction stays open
-        and keeps SQLite locked, and what it claimed can be given back.
+        and keeps SQLite locked, and claimed chunks can be given back.
         """
         loop = asyncio.get_running_loop()
         return await to_its_end(loop.run_in_executor(self._threads, self._transact, work))
@@ -396,7 +396,7 @@ def _create(connection: Connection) -> None:
 def transaction(
     work: Callable[Concatenate[S, Connection, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make a coroutine of a method: it runs as one transaction, whose connection it is given."""
+    """Make a coroutine of a method: it runs as a transaction, whose connection it is given."""
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.database.run(lambda connection: work(self, connection, *args, **kwargs))
@@ -405,7 +405,7 @@ def transaction(
 
 
 class JobStore:
-    """The jobs of all clients, as one process sees them, which is an owner of chunks.
+    """The jobs of all clients, as a process sees them, which is an owner of chunks.
 
     The results of a finished job are kept for `retention` seconds; `clock` returns seconds since
     1970.
@@ -431,10 +431,10 @@ class JobStore:
         endings: Sequence[Ending] = (),
         check: Callable[[JobUsage], None] = lambda _usage: None,
     ) -> Job:
-        """Add a queued job with its chunks and what is to be done at its end.
+        """Add a queued job with its chunks and the tasks at its end.
 
-        Return it, or the job that has its key already. Raises what `check` raises of the usage with
-        this job; the job is not added then.
+        Return it, or the job that has its key already. Raises the error that `check` raises for the
+        usage with this job; the job is not added then.
         """
         # Processes take turns at this row.
         version = update(META).where(META.c.name == "version")
@@ -472,7 +472,7 @@ class JobStore:
     def listed(
         self, connection: Connection, client: str, state: str | None, before: str | None, n: int
     ) -> list[Job]:
-        """Return `n` jobs of a client, the newest first, from the one after `before` on."""
+        """Return `n` jobs of a client, the newest first, from the job after `before` on."""
         query = select(JOBS).where(JOBS.c.client == client).order_by(JOBS.c.id.desc())
         if state is not None:
             query = query.where(JOBS.c.state == state)
@@ -501,7 +501,7 @@ class JobStore:
         jobs: Collection[str] = (),
     ) -> list[Job]:
         """Return jobs that have free chunks which this process may claim, but for some jobs and
-        those of some clients: the oldest job of each client first, then the second jobs, up to
+        some clients: the oldest job of each client first, then the second jobs, up to
         JOBS_OF_ONE. Among equals chance decides.
         """
         waiting = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == WAITING)
@@ -515,7 +515,7 @@ class JobStore:
 
     def _open(self) -> ColumnElement[bool]:
         """Return whether this process may claim chunks of a job: of a job with a limit of its own
-        only if no other owner has one. So one process at a time counts its images.
+        only if no second owner has a chunk. So a single process at a time counts its images.
         """
         other = (CHUNKS.c.state == CLAIMED) & (CHUNKS.c.owner != self.owner)
         return JOBS.c.concurrency.is_(None) | ~exists().where(CHUNKS.c.job == JOBS.c.id, other)
@@ -593,7 +593,7 @@ class JobStore:
 
     @transaction
     def known(self, connection: Connection, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that are jobs with files."""
+        """Return the ids that belong to jobs with files."""
         found: set[str] = set()
         kept = select(JOBS.c.id).where(JOBS.c.state != State.EXPIRED.value)
         for first in range(0, len(ids), AT_ONCE):
@@ -637,7 +637,7 @@ class JobStore:
     def commit(self, connection: Connection, stored: Stored) -> bool:
         """Add the records of a chunk to the results of its job, which may end with them.
 
-        Return False if this process has lost the chunk to another one: its records count once.
+        Return False if this process has lost the chunk to another process: its records count once.
         """
         job, chunk = stored.claim.job, stored.claim.number
         # The row of the job is locked first, so that rows of results are numbered one after the
@@ -693,7 +693,7 @@ class JobStore:
 
     @transaction
     def results(self, connection: Connection, job: str, offset: int, limit: int) -> list[ResultRun]:
-        """Return at most `limit` runs of rows, in order, from the one that holds row `offset`."""
+        """Return at most `limit` runs of rows, in order, from the run that holds row `offset`."""
         near = CHUNKS.c.row > offset - LARGEST_CHUNK  # for the index
         theirs = (CHUNKS.c.job == job) & near & (CHUNKS.c.row > offset - CHUNKS.c.n_items)
         query = select(CHUNKS).where(theirs, CHUNKS.c.state == COMMITTED, CHUNKS.c.n_items > 0)
@@ -752,7 +752,7 @@ class JobStore:
         *,
         counts: bool = True,
     ) -> None:
-        """Try an ending again after some seconds; if it `counts`, this was one of its attempts.
+        """Try an ending again after some seconds; if it `counts`, this was an attempt.
 
         Do nothing where another process has taken it meanwhile.
         """

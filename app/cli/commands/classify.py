@@ -1,4 +1,4 @@
-"""`darkroom classify`: print labels, logits or embeddings, one JSON line a file, in order."""
+"""`darkroom classify`: print labels, logits or embeddings, a JSON line for each file, in order."""
 
 import argparse
 import sys
@@ -105,7 +105,7 @@ def _written(
 ) -> int:
     """Write the records that are missing to the file; the summary goes to standard error.
 
-    Missing are those of images without a record, or with `retry` of images that have failed.
+    Missing are the records of images without a record, or with `retry` of images that have failed.
     """
     names = (*WEIGHTS, "max_pixels", "max_batch_size")
     chosen = {name: getattr(run.settings, name) for name in names}
@@ -179,7 +179,7 @@ def _check_none_is_gone(out: Path, sources: Sources) -> None:
 def _ordered(
     files: Sequence[Path], names: Iterable[str], convert: Convert | None, _lines: Path, path: Path
 ) -> None:
-    """Write the records of earlier runs and of this one in the order of the images."""
+    """Write the records of earlier runs and of this run in the order of the images."""
     found = Records(files)
     if convert is None:
         found.write(names, path)

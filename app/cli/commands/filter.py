@@ -140,7 +140,8 @@ def _mirrored(
 
     Results depend on the options `given`; `roots` are the arguments that name sources. The records
     of failures are in a file beside the folder, if there are any. Missing are the results of images
-    without a record in an interrupted run, and those that are not in the folder of a run that has
+    without a record in an interrupted run, and results
+    that are not in the folder of a run that has
     ended, which has grown.
     """
     if archive is not None and retry:
@@ -228,7 +229,7 @@ def _tasks(sources: Sources, folder: Path, version: Version) -> Iterator[Task]:
 
 
 def _version(filters: FilterChain, encoding: Mapping[str, Any], format_: str | None) -> Version:
-    """Return what is wanted of each image; WrongUsage names the option that is wrong."""
+    """Return the wanted version of each image; WrongUsage names the option that is wrong."""
     try:
         asked = read(EncodingOptions, {**encoding, "format": format_})
         return version_of(filters, asked, AS_SOURCE)

@@ -1,4 +1,4 @@
-"""`darkroom filters`: list the filters, or show one filter's declaration."""
+"""`darkroom filters`: list the filters, or show a filter's declaration."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_settings: None, name: str | None) -> int:
-    """Print all filters, or the declaration of the one called `name`."""
+    """Print all filters, or the declaration of the filter `name`."""
     if name is None:
         described = (describe(each) for each in FILTERS.values())
         show("".join(f"{each['name']:16} {each['description']}\n" for each in described))

@@ -65,7 +65,7 @@ def run(_settings: None, url: str | None, timeout: float, as_json: bool, insecur
 
 
 def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
-    """Return `url`, `ready`, `state`, and what `/readyz?verbose` tells or why there is no answer.
+    """Return `url`, `ready`, `state`, and the answer of `/readyz?verbose` or why there is none.
 
     The request never goes to a proxy. WrongUsage if `url` is none.
     """
@@ -119,7 +119,7 @@ def reasons(told: dict[str, Any]) -> list[str]:
 def table(found: dict[str, Any], colours: bool) -> str:
     """Return the lines for people: the state, the reasons, and the parts of the server.
 
-    What the server answered is escaped, so that it cannot steer the terminal or write a line of its
+    The answer of the server is escaped, so that it cannot steer the terminal or write a line of its
     own.
     """
     good = found["ready"] and found["state"] == "ok"

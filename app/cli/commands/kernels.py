@@ -32,7 +32,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, architectures: str) -> int:
-    """Compile what is missing in the folder `kernels` of the cache folder."""
+    """Compile the missing kernels in the folder `kernels` of the cache folder."""
     logs.configure("warning", settings.log_format)
     names = [each.strip() for each in architectures.split(",")]
     if wrong := [name for name in names if not name.isdecimal()]:
@@ -43,7 +43,7 @@ def run(settings: Settings, architectures: str) -> int:
 
 
 def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
-    """Compile the kernels for `architectures` such as `sm_90`; return the exit code.
+    """Compile the kernels for `architectures`, for instance `sm_90`; return the exit code.
 
     The cubins go to the folder that a worker looks into first. No GPU is needed, but CuPy and
     NVRTC are.

@@ -1,4 +1,4 @@
-"""`darkroom serve`: serve HTTP until stopped, in one process or in several."""
+"""`darkroom serve`: serve HTTP until stopped, in a process or in several."""
 
 import argparse
 import errno
@@ -23,7 +23,7 @@ EXAMPLES = (
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: there is one for every setting."""
+    """Add the arguments: every setting has an argument."""
     add_settings(parser, list(Settings.model_fields))
 
 
