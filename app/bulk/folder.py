@@ -165,21 +165,16 @@ class Places:
 
     The result of `in/a.png` is `in/a` with the suffix of its format. An image whose name is taken
     by an image before it keeps its own suffix: `in/a.png.webp` beside the result of `in/a.jpg`. The
-    names depend on the order alone, so a second run finds the same names. With `one_folder` all
-    images of a folder come together, and only their names are in memory; else 8 bytes of each.
+    names depend on the order alone, so a second run finds the same names.
     """
 
-    def __init__(self, root: Path, format_: ImageFormat | None, *, one_folder: bool) -> None:
-        self._root, self._format, self._one_folder = root, format_, one_folder
-        self._folder = ""
+    def __init__(self, root: Path, format_: ImageFormat | None) -> None:
+        self._root, self._format = root, format_
         self._taken: set[bytes] = set()
 
     def target(self, place: str) -> str:
         """Return the file for the image at `place`."""
         folder, _, name = place.rpartition("/")
-        if self._one_folder and folder != self._folder:
-            self._taken.clear()
-        self._folder = folder
         suffix = (self._format or claimed(name)).extension
         stem = PurePosixPath(name).stem
         numbered = (f"{name}.{number}{suffix}" for number in count(2))

@@ -65,11 +65,6 @@ class Sources:
         """Return whether each image is an argument of its own: none is searched for."""
         return not self._lists and not any(map(_stands_for_many, self._names))
 
-    @property
-    def is_one_folder(self) -> bool:
-        """Return whether all images are in a single local folder."""
-        return not self._lists and len(self._names) == 1 and os.path.isdir(self._names[0])
-
     def check(self) -> None:
         """Raise WrongUsage, with a line for each argument that cannot be read.
 

@@ -222,8 +222,7 @@ def _shown(_target: str, _format: ImageFormat, data: bytes) -> None:
 
 def _tasks(sources: Sources, folder: Path, version: Version) -> Iterator[Task]:
     """Yield every image with the file for its result, if that is a file of the folder."""
-    format_ = version.format.format
-    places = Places(folder, format_, one_folder=sources.is_one_folder)
+    places = Places(folder, version.format.format)
     for number, source in enumerate(sources):
         yield Task(number, source, places.target(source.place))
 

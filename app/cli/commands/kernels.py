@@ -2,9 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 
-from app.bulk.errors import WrongUsage
+from app.bulk.errors import CannotWrite, WrongUsage
 from app.cli.flags import add_settings
 from app.telemetry import logs
 from models.exit_codes import ExitCode
@@ -32,22 +31,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, architectures: str) -> int:
-    """Compile the missing kernels in the folder `kernels` of the cache folder."""
-    logs.configure("warning", settings.log_format)
-    names = [each.strip() for each in architectures.split(",")]
-    if wrong := [name for name in names if not name.isdecimal()]:
-        raise WrongUsage(
-            f"--architectures: numbers between commas, as 80,90 (given: {', '.join(wrong)!r})"
-        )
-    return compile_kernels(settings, [f"sm_{name}" for name in names])
-
-
-def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
-    """Compile the kernels for `architectures`, for instance `sm_90`; return the exit code.
+    """Compile the missing kernels for capabilities, as `80,90`; return the exit code.
 
     The cubins go to the folder that a worker looks into first. No GPU is needed, but CuPy and
     NVRTC are.
     """
+    logs.configure("warning", settings.log_format)
+    numbers = [each.strip() for each in architectures.split(",")]
+    if wrong := [each for each in numbers if not each.isdecimal()]:
+        raise WrongUsage(
+            f"--architectures: numbers between commas, as 80,90 (given: {', '.join(wrong)!r})"
+        )
     try:
         from workers.engines.cuda.nvrtc import Nvrtc
 
@@ -58,19 +52,15 @@ def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return ExitCode.FAILED
-    if unknown := [each for each in architectures if each not in compiler.architectures]:
+    names = [f"sm_{each}" for each in numbers]
+    if unknown := [each for each in names if each not in compiler.architectures]:
         known = ", ".join(sorted(compiler.architectures, key=lambda name: int(name[3:])))
-        print(
-            f"darkroom: {compiler.version} compiles for {known}, not for {', '.join(unknown)}",
-            file=sys.stderr,
-        )
-        return ExitCode.WRONG_USAGE
+        raise WrongUsage(f"{compiler.version} compiles for {known}, not for {', '.join(unknown)}")
     folder = shipped(settings.cache_folder)
     store = CubinStore([folder])
     if not store.writable():
-        print(f"darkroom: {folder} cannot be written", file=sys.stderr)
-        return ExitCode.CANNOT_WRITE
-    for each in architectures:
+        raise CannotWrite(f"{folder} cannot be written")
+    for each in names:
         size = sum(map(len, compiled(modules(), each, compiler, store).values()))
         print(f"{each}: {len(modules())} modules, {size:,} bytes, in {folder / each}")
     return ExitCode.OK

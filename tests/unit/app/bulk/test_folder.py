@@ -138,25 +138,24 @@ def test_a_place_that_cannot_be_written_to_is_named_before_the_start(
 
 
 @pytest.mark.parametrize(
-    ("places", "format_", "one_folder", "names"),
+    ("places", "format_", "names"),
     [
-        ("a.jpg in/deep/b.png", None, True, "a.jpg in/deep/b.png"),
-        ("a.jpeg b.gif c.bmp", None, True, "a.jpg b.png c.png"),
-        ("a.jpg in/b.png", ImageFormat.WEBP, True, "a.webp in/b.webp"),
-        ("a.jpg a.png in/a.png", ImageFormat.WEBP, True, "a.webp a.png.webp in/a.webp"),
+        ("a.jpg in/deep/b.png", None, "a.jpg in/deep/b.png"),
+        ("a.jpeg b.gif c.bmp", None, "a.jpg b.png c.png"),
+        ("a.jpg in/b.png", ImageFormat.WEBP, "a.webp in/b.webp"),
+        ("a.jpg a.png in/a.png", ImageFormat.WEBP, "a.webp a.png.webp in/a.webp"),
         (
             "a.jpg b.jpg a.jpg a.jpg a.jpg",
             None,
-            False,
             "a.jpg b.jpg a.jpg.jpg a.jpg.2.jpg a.jpg.3.jpg",
         ),
-        ("in/a.jpg b.jpg in/a.jpg", None, False, "in/a.jpg b.jpg in/a.jpg.jpg"),
+        ("in/a.jpg b.jpg in/a.jpg", None, "in/a.jpg b.jpg in/a.jpg.jpg"),
     ],
 )
 def test_names_of_results_mirror_folders_and_differ(
-    places: str, format_: ImageFormat | None, one_folder: bool, names: str
+    places: str, format_: ImageFormat | None, names: str
 ) -> None:
-    chosen = Places(Path("made"), format_, one_folder=one_folder)
+    chosen = Places(Path("made"), format_)
     found = [chosen.target(place) for place in places.split()]
     assert found == [f"made/{each}" for each in names.split()]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.errors import WrongUsage
-from app.cli.commands.kernels import compile_kernels, run
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.cli.commands.kernels import run
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -24,7 +24,7 @@ def test_without_cupy_the_command_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", None)
-    assert compile_kernels(settings(tmp_path), ["sm_90"]) == ExitCode.FAILED
+    assert run(settings(tmp_path), "90") == ExitCode.FAILED
     assert 'pip install ".[gpu]"' in capsys.readouterr().err
 
 
@@ -46,30 +46,21 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> type:
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_an_architecture_that_the_compiler_lacks_is_refused_with_the_choices(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert compile_kernels(settings(tmp_path), ["sm_90", "sm_20"]) == ExitCode.WRONG_USAGE
-    assert "compiles for sm_80, sm_90, sm_100, not for sm_20" in capsys.readouterr().err
+def test_an_architecture_or_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="compiles for sm_80, sm_90, sm_100, not for sm_20"):
+        run(settings(tmp_path), "90,20")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(CannotWrite, match=f"{tmp_path}/file/kernels"):
+        run(settings(tmp_path / "file"), "90")
 
 
 @pytest.mark.usefixtures("nvrtc")
 def test_every_module_is_kept_where_a_worker_looks_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert compile_kernels(settings(tmp_path), ["sm_80", "sm_90"]) == ExitCode.OK
+    assert run(settings(tmp_path), "80,90") == ExitCode.OK
     shown = capsys.readouterr().out
     for name in ("sm_80", "sm_90"):
         files = [path.name for path in (tmp_path / "kernels" / name).iterdir()]
         assert any(each.startswith("filters.rank.median-") for each in files)
         assert f"{name}: {len(files)} modules" in shown
-
-
-@pytest.mark.usefixtures("nvrtc")
-def test_a_folder_that_cannot_be_written_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    found = compile_kernels(settings(tmp_path / "file"), ["sm_90"])
-    assert found == ExitCode.CANNOT_WRITE
-    assert str(tmp_path / "file" / "kernels") in capsys.readouterr().err
