@@ -25,6 +25,7 @@ COLUMNS = (
     "wnid",
     "error_code",
     "error_detail",
+    "warning",
 )
 """The columns of a CSV of labels; docs/bulk.md describes them."""
 
@@ -75,7 +76,7 @@ def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     A record that is an error, or has a vector, is a single row. A vector of numbers is written as
     JSON. Further text that a spreadsheet would take for a formula begins with an apostrophe.
     """
-    own = COLUMNS if vector is None else (*COLUMNS[:3], vector.name, *COLUMNS[-2:])
+    own = COLUMNS if vector is None else (*COLUMNS[:3], vector.name, *COLUMNS[-3:])
     with path.open("x", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, own, restval="", extrasaction="ignore")
         rows.writeheader()
@@ -85,7 +86,7 @@ def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
 
 def _rows(record: Mapping[str, Any], vector: VectorColumn | None) -> Iterator[dict[str, Any]]:
     error = record.get("error", {})
-    own = {name: record.get(name, "") for name in COLUMNS[:3]}
+    own = {name: record.get(name, "") for name in (*COLUMNS[:3], "warning")}
     own |= {f"error_{name}": error[name] for name in ("code", "detail") if name in error}
     own = {name: _no_formula(value) for name, value in own.items()}
     if vector is not None and vector.name in record:
@@ -109,7 +110,7 @@ ROWS, VALUES = 8192, 1 << 20
 
 
 def write_parquet(lines: Path, path: Path, vector: VectorColumn | None) -> None:
-    """Write records with PyArrow: `index`, `source`, `status`, `predictions` or a vector, `error`.
+    """Write records with PyArrow, with the columns that docs/bulk.md describes.
 
     A vector is a list of float32, or text if it is base64. Memory holds a single
     row group.
@@ -124,7 +125,7 @@ def write_parquet(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     if vector is not None:
         found = (vector.name, text if vector.as_base64 else pa.list_(pa.float32()))
     own = [("index", pa.int64()), ("source", text), ("status", text)]
-    schema = pa.schema([*own, found, ("error", error)])
+    schema = pa.schema([*own, found, ("error", error), ("warning", text)])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for rows in _groups(records_of(lines), vector):
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))

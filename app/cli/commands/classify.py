@@ -118,6 +118,11 @@ def _written(
         raise WrongUsage("--retry-failed: only JSON Lines can be mended; convert them afterwards")
     if retry and not out.is_file():
         raise WrongUsage(f"--retry-failed: {out} is no finished file")
+    if not (is_lines or retry or force) and out.is_file():
+        raise WrongUsage(
+            f"--out: {out} exists already, and only JSON Lines continue when they are finished: "
+            "name a file that ends with .jsonl, or add --force to compute all images anew"
+        )
     mends = retry or (is_lines and not force and out.is_file() and origin.is_known)
     finished = Records([out] if mends else [])
     if mends:

@@ -17,6 +17,7 @@ LABELLED = {
     "index": 0,
     "source": 'a,"b".jpg',
     "status": "ok",
+    "warning": "ten classes",
     "predictions": [
         {"label": "golf ball", "wnid": "n1", "class_id": 8, "score": 0.75},
         {"label": "été", "class_id": 3, "score": 0.25},
@@ -53,6 +54,7 @@ def test_a_csv_has_a_row_for_each_prediction_and_each_error(tmp_path: Path) -> N
         ("1", "", ""),
     ]
     assert rows[0]["source"] == 'a,"b".jpg'
+    assert [each["warning"] for each in rows] == ["ten classes", "ten classes", ""]
     assert (rows[2]["error_code"], rows[2]["error_detail"]) == ("undecodable", "line\nbreak")
 
 
@@ -89,7 +91,7 @@ def test_a_parquet_file_has_a_row_for_each_image(tmp_path: Path) -> None:
         "class_id": 3,
         "score": 0.25,
     }
-    assert rows[0]["error"] is None
+    assert (rows[0]["error"], rows[0]["warning"]) == (None, "ten classes")
     assert (rows[1]["predictions"], rows[1]["error"]) == (None, FAILED["error"])
 
 

@@ -189,6 +189,8 @@ def test_an_interrupted_table_over_a_folder_that_grew_meanwhile_goes_on(tmp_path
     with pytest.raises(InterruptedError):
         grown.run("bd", ends_after=1)
     assert grown.run("abcd") == ExitCode.OK
+    with pytest.raises(WrongUsage, match=r"only JSON Lines continue .* \.jsonl, or add --force"):
+        grown.run("abcde")
     rows = [line.split(",")[:2] for line in grown.out.read_text().splitlines()[1:]]
     assert [(index, Path(name).stem) for index, name in rows] == [*zip("0123", "abcd", strict=True)]
     assert "".join(grown.computed) == "bacd"
