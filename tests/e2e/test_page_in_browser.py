@@ -118,6 +118,7 @@ def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
         assert divider.get_attribute("aria-valuetext") == "100 % before"
         page.keyboard.press("Home")
         assert divider.get_attribute("aria-valuetext") == "0 % before"
+        add_filter(page, "gaussian_blur")
         shows(page.locator("#facts"), "JPEG")
         assert page.locator("#download").get_attribute("download") == "golf_ball-filtered.jpg"
 
@@ -361,6 +362,7 @@ def test_a_small_copy_is_filtered_while_a_slider_moves(open_page: Open) -> None:
         give(page, file("large.jpg", encoded(large)))
         shows(page.locator("#summary"), "1 of 1 labelled")
         add_filter(page, "gaussian_blur")
+        add_filter(page, "gaussian_blur")
         shows(page.locator("#facts"), "JPEG")
         sent = captured(page)
         slider = page.locator("[data-parameter=sigma] input[type=range]")
@@ -388,6 +390,7 @@ def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(open_page: Open)
         slider = page.locator("[data-parameter=height] input[type=range]")
         slider.press("Home")
         assert page.locator(field.format("height")).input_value() == "1"
+        add_filter(page, "gaussian_blur")
         shows(page.locator("#facts"), "JPEG")
         assert page.locator("#viewer-error").is_hidden()
         page.get_by_role("button", name="Remove all filters").click()
@@ -411,6 +414,16 @@ def test_the_bundled_network_is_said_before_and_beside_the_labels(open_page: Ope
         shows(page.locator("#model-warning"), "knows only 2 things")
         box = page.locator("#model-warning").bounding_box()
         assert box["y"] + box["height"] < page.viewport_size["height"]
+
+
+def test_on_a_small_laptop_the_labels_end_above_the_images(open_page: Open) -> None:
+    with open_page(viewport={"width": 1280, "height": 720}) as page:
+        give(page, ball(), file("bad.jpg", b"no image"))
+        shows(page.locator("#summary"), "1 of 2 labelled, 1 failed")
+        add_filter(page, "gaussian_blur")
+        shows(page.locator("#facts"), "JPEG")
+        facts, images = (page.locator(each).bounding_box() for each in ("#facts", "#strip"))
+        assert facts["y"] + facts["height"] < images["y"]
 
 
 def test_on_a_phone_the_picture_stays_in_view_above_the_controls(open_page: Open) -> None:
