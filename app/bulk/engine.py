@@ -66,8 +66,8 @@ TEMPORARY = (408, 429, 502, 503, 504)
 REFUSED = (401, 403, 404, 405)
 """Statuses of requests that the server refuses whatever the images are."""
 
-DYING = 1.0
-"""Seconds in which a process ends whose connections are lost."""
+DYING = 10.0
+"""Seconds in which a process ends whose connections are lost; one with PyTorch took 2 when busy."""
 
 TURN = 0.5
 """Seconds after which a wait for records ends and begins again."""
