@@ -169,7 +169,7 @@ class Spool:
 
     def __init__(self, limit: int, refusal: TooLarge | None = None) -> None:
         self._limit = limit
-        self._refusal = refusal or too_large(f"more than {limit}", limit)
+        self._refusal = refusal
         self._chunks: list[bytes] = []
         self.size = 0
         self._file: BinaryIO | None = None
@@ -189,7 +189,7 @@ class Spool:
             return
         self.size += len(chunk)
         if self.size > self._limit:
-            raise self._refusal
+            raise self._refusal or too_large(f"more than {self._limit}", self._limit)
         if self._file is None:
             stays = MEMORY.has_room(self.size)
             self._chunks.append(chunk)
