@@ -20,8 +20,8 @@
 // blocks is that of the image, and less than a byte is left behind the last block.
 #include "kernels/headers/common.cuh"
 
-// A file of a batch: `FILE` of workers/engines/cuda/jpeg_blocks.py. It lies at `address` in memory of
-// the host, which is slow to read, and this kernel copies it to `offset` of its own memory.
+// A file of a batch: `FILE` of workers/engines/cuda/jpeg_blocks.py. It lies at `address`, often in
+// memory of the host, which is slow to read, and this kernel copies it to `offset` of its memory.
 struct JpegFile {
     u64 address, size, offset, whole;
 };
