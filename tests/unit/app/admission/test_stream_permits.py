@@ -32,21 +32,19 @@ async def test_an_image_waits_until_another_has_ended() -> None:
     assert admission.held == Amount(0, 0)
 
 
-async def test_an_image_that_waits_too_long_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "gives_up", "error"), [(0.01, False, Overloaded), (60, True, Draining)]
+)
+async def test_an_image_that_waits_too_long_or_while_the_server_gives_up_is_refused(
+    seconds: float, gives_up: bool, error: type[Exception]
+) -> None:
     admission = Admission(LIMITS)
     with admitted(admission, 2, 0):
-        permits = StreamPermits(admission, "a", 0.01)
-        with await permits.enter() as permit, pytest.raises(Overloaded):
-            await permits.complete(permit, 0, [])
-
-
-async def test_an_image_that_waits_when_the_server_gives_up_is_told_so() -> None:
-    admission = Admission(LIMITS)
-    with admitted(admission, 2, 0):
-        permits = StreamPermits(admission, "a", 60)
+        permits = StreamPermits(admission, "a", seconds)
         with await permits.enter() as permit:
-            alarms().end()
-            with pytest.raises(Draining, match="send it again"):
+            if gives_up:
+                alarms().end()
+            with pytest.raises(error, match="again"):
                 await permits.complete(permit, 0, [])
 
 
@@ -84,15 +82,6 @@ async def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> 
     assert admission.counters.rates.take("a", 9.0, rate) == 0
 
 
-async def test_an_image_whose_bytes_have_arrived_holds_them_once() -> None:
-    admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
-    permits = StreamPermits(admission, "a", 60)
-    with await permits.enter() as permit:
-        await permits.arrives(permit, 50_000, 50_000)
-        await permits.complete(permit, 50_000, [])
-        assert admission.held == Amount(1, 50_000)
-
-
 async def test_bytes_that_arrive_are_counted_once_and_released() -> None:
     admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
     permits = StreamPermits(admission, "a", 0.01)
@@ -103,7 +92,8 @@ async def test_bytes_that_arrive_are_counted_once_and_released() -> None:
         with pytest.raises(Overloaded):
             await permits.arrives(other, 60_000, 90_000)
         other.release()
-        await permits.complete(permit, 0, [])
+        await permits.complete(permit, 90_000, [])
+        assert admission.held == Amount(1, 90_000)
         await permits.arrives(await permits.enter(), 60_000, 90_000)
 
 
