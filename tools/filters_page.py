@@ -22,7 +22,7 @@ BEFORE = "before"
 ALPHA = {
     "premul": "filtered too; colours are weighted by their opacity",
     "plane": "filtered as one more plane",
-    "keep": "kept as it is",
+    "keep": "",  # the head of the page says that alpha is kept
     "drop": "dropped",
 }
 RESULT = {
@@ -34,7 +34,7 @@ RESULT = {
 HEAD = """# Filters
 
 `make docs` generates this page from the filters; do not edit it. A running server returns the same
-as JSON at `GET /filters`, and a picture of each filter at `GET /filters/{{name}}/thumbnail`.
+([api.md](api.md#catalogue)).
 
 A request names one filter, `POST /filter?name=gaussian_blur&sigma=2`, or a chain of them as `ops`.
 A parameter that is left out has its default; the error for a wrong one states what is allowed.
@@ -127,8 +127,8 @@ def _parameters(schemas: dict[str, Any]) -> Iterator[str]:
     yield "| parameter | takes | unit | default | |"
     yield "|---|---|---|---|---|"
     for name, schema in schemas.items():
-        takes, default = allowed(schema), _default(schema)
         unit, text = schema.get("unit", ""), schema.get("description", "")
+        takes, default = allowed(schema).removesuffix(f" {unit}"), _default(schema)
         yield f"| `{name}` | {takes} | {unit} | {default} | {text} |"
     yield ""
 
