@@ -94,7 +94,7 @@ def staging_slot(
         host=torch.full((room,), POISON, dtype=torch.uint8),
         outputs={},
         marks=Marks(*[cast(torch.cuda.Event, NoEvent())] * 6),
-        jpeg_blocks=JpegBlocks(16, room, CPU, readable or ReadableMemory()),
+        jpeg_blocks=JpegBlocks(16, room, CPU, readable or ReadableMemory(CPU)),
         decoder=decoder,
     )
 

@@ -195,7 +195,7 @@ class CudaEngine:
         self._filtering = GpuFiltering(kernels, self._streams, filtered)
         self._room = room
         self._states = SharedStates()
-        self._readable = ReadableMemory()
+        self._readable = ReadableMemory(self._torch_device)
         self._launching = threading.Lock()
         self._free: queue.SimpleQueue[GpuSlot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
@@ -208,7 +208,6 @@ class CudaEngine:
 
     def share(self, memory: Pixels, n_bytes: int) -> None:
         """Let the device read JPEGs in the first bytes of `memory` where they are."""
-        torch.cuda.set_device(self._torch_device)
         self._readable.add(memory, n_bytes)
 
     def acquire(self) -> GpuSlot | None:

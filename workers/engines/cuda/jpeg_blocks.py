@@ -10,7 +10,7 @@ count is wrong. It refuses damaged files in its own words, as on a machine witho
 import logging
 import weakref
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +44,8 @@ class ReadableMemory:
     Any thread may call the methods: a change of the dictionary is a single step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._ends: dict[int, int] = {}
 
     def add(self, memory: Pixels, n_bytes: int) -> None:
@@ -53,7 +54,8 @@ class ReadableMemory:
 
         start = memory.ctypes.data
         try:
-            runtime.hostRegister(start, n_bytes, 0)
+            with _current(self._device):
+                runtime.hostRegister(start, n_bytes, 0)
         except runtime.CUDARuntimeError as error:
             log.warning("files of a front end are copied before the device reads them: %s", error)
             return
@@ -62,7 +64,7 @@ class ReadableMemory:
 
     def holds(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which of these rows of FILE lie in this memory."""
-        bounds = np.array(list(self._ends.items()), np.uint64).reshape(-1, 2)
+        bounds = np.array([*self._ends.copy().items()], np.uint64).reshape(-1, 2)
         first, end = bounds.T[..., None]
         inside = (rows["address"] >= first) & (rows["address"] + rows["size"] <= end)
         return np.asarray(inside.any(axis=0))
@@ -71,7 +73,8 @@ class ReadableMemory:
         from cupy.cuda import runtime
 
         del self._ends[start]
-        runtime.hostUnregister(start)
+        with _current(self._device):
+            runtime.hostUnregister(start)
 
 
 class JpegBlocks:
@@ -127,6 +130,11 @@ class JpegBlocks:
     def clear(self) -> None:
         """Forget the JPEGs of the last batch, with which the device is done."""
         self._indexes = []
+
+
+def _current(device: torch.device) -> AbstractContextManager[object]:
+    """Make a GPU the current device of a thread that may have another, for a block."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def fits(jpeg: Jpeg) -> bool:

@@ -86,10 +86,11 @@ class BatchSources:
             rows[[*encoded]] = planes([*encoded.values()], slot.second)
             data = [each.data for each in encoded.values()]
             files[[*encoded]] = [(f.__array_interface__["data"][0], len(f)) for f in data]
-            slot.jpeg_blocks.check(self._kernels, encoded, files[[*encoded], 0])
         slot.marks.copied.record()
         for group in groups.values():
             self._decode(images, group, rows, files[group])
+        if encoded:  # after decoding has begun, so that the engines do not wait for it
+            slot.jpeg_blocks.check(self._kernels, encoded, files[[*encoded], 0])
         return rows
 
     def _decode(

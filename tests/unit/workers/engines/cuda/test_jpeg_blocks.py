@@ -14,7 +14,7 @@ from models.codec import encoded, pixels_of
 from models.domain.errors import ServiceError, Undecodable
 from models.domain.image import Jpeg, Subsampling
 from tests.chaos.hostile.damaged import files
-from tests.emulation.staging import EmulatedKernels, jpeg_file, noise, staging_slot
+from tests.emulation.staging import CPU, EmulatedKernels, jpeg_file, noise, staging_slot
 from tests.pictures import drawing
 from workers.engines.cuda.jpeg_blocks import FILE, SPARE, ReadableMemory, fits
 
@@ -79,7 +79,7 @@ class Driver:
 def test_files_in_readable_memory_are_read_there_until_nothing_uses_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    driver, readable = Driver(), ReadableMemory()
+    driver, readable = Driver(), ReadableMemory(CPU)
     monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(runtime=driver))
     files = [jpeg_file(*size, 1, Subsampling.S420) for size in SIZES]
     memory = np.frombuffer(mmap(-1, 1 << 20), np.uint8)
