@@ -371,8 +371,9 @@ def infer_document() -> dict[str, Any]:
         "schema": {"type": "integer", "minimum": 1},
         "description": "bytes of the JSON, if the tensor stands behind it",
     }
+    model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     content = {"application/json": {"schema": _REQUEST}, "application/octet-stream": _BINARY}
     return {
-        "parameters": [size, _deadline()],
+        "parameters": [model, size, _deadline()],
         "requestBody": {"required": True, "content": content},
     }
