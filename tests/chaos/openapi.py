@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.server import serving
 
@@ -41,7 +42,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15, help="after which it is ended")
     options = parser.parse_args()
     flags = ("--weights", "random", "--log-level", "error", "--fetch-total-timeout", "2")
-    with serving(*flags) as served:
+    with TemporaryDirectory() as jobs, serving(*flags, "--data-folder", jobs) as served:
         began = time.monotonic()
         found = subprocess.run(
             command(served.port, options.examples, options.seed),
