@@ -3,7 +3,7 @@
 Each file is written to a spool of its own, so a file that is too large fails alone.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from email.errors import HeaderParseError
 from email.header import decode_header
@@ -76,7 +76,7 @@ async def form_items(
             filename = filename_of(head)
             packed = is_archive(head.content_type, filename)
             most = settings.max_body_bytes if packed else settings.max_image_bytes
-            content = await kept(_body(events), most)
+            content = await kept(events, most)
             if packed and isinstance(content, Blob):
                 try:
                     found += await images_of(request, content, permit, settings, len(found))
@@ -166,7 +166,9 @@ async def _text(events: Events, name: str, head: MultipartSegment, left: int) ->
     if (head.content_type or "").startswith("image/"):
         raise _unknown_file(name)
     content = bytearray()
-    async for piece in _body(events):
+    async for piece in events:
+        if not isinstance(piece, bytes):
+            break
         content += piece
         if len(content) > left:
             if is_file:
@@ -189,11 +191,3 @@ def _unknown_file(name: str) -> InvalidParameter:
 
 def _short(text: str) -> str:
     return repr(text[:60])
-
-
-async def _body(events: Events) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of the body of a part, up to the head of the next part."""
-    async for piece in events:
-        if not isinstance(piece, bytes):
-            return
-        yield piece

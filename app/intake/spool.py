@@ -10,7 +10,7 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from collections.abc import AsyncIterable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
@@ -228,17 +228,27 @@ async def whole(pieces: AsyncIterable[bytes], limit: int) -> Blob:
         return await spool.finish()
 
 
-async def kept(pieces: AsyncGenerator[bytes, None], limit: int) -> Blob | ServiceError:
+async def kept(pieces: AsyncIterable[object], limit: int) -> Blob | ServiceError:
     """Return all pieces as a Blob, or the error of an image that is too large or finds no room.
 
-    All pieces are read in any case: the next image of the body comes after them.
+    The image ends with the pieces, or with an event that is no bytes. All of the image is read in
+    any case: the next image of the body comes after it. An error of `pieces` is raised, because
+    nothing comes after it.
     """
-    try:
-        return await whole(pieces, limit)
-    except (TooLarge, Overloaded) as error:
-        async for _ in pieces:
-            pass
-        return error.with_traceback(None)
+    refused: ServiceError | None = None
+    async with Spool(limit) as spool:
+        async for piece in pieces:
+            if not isinstance(piece, bytes):
+                break
+            if refused is None:
+                try:
+                    await spool.write(piece)
+                except (TooLarge, Overloaded) as error:
+                    refused = error.with_traceback(None)
+        try:
+            return refused or await spool.finish()
+        except Overloaded as error:
+            return error.with_traceback(None)
 
 
 def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:

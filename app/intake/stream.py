@@ -144,14 +144,12 @@ class ImageStream:
                         await spool.write(line)
                         yield await spool.finish()
                         spool = self._line()
-                if rest:
+                if spool.size or rest.strip():
                     await spool.write(rest)
                     self._window.inside_item = True
                     await self._arrives(len(rest), 0)
             if spool.size:
-                last = await spool.finish()
-                if last.start(99).strip():
-                    yield last
+                yield await spool.finish()
         finally:
             await spool.__aexit__()
 

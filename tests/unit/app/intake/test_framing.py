@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import NoReturn
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.http.request import StreamWindow
@@ -73,12 +73,14 @@ def images(body: bytes, step: int = 7, limit: int = 1000) -> list[bytes | type[S
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 99), st.booleans())
+@example(given_lines=[b"{}\r", b"\r", b"{}\r", b"\r"], step=5, ended=True)
+@example(given_lines=[b" " * 120 + b"{}"], step=40, ended=False)
 def test_lines_are_the_same_however_the_body_is_cut(
     given_lines: list[bytes], step: int, ended: bool
 ) -> None:
     body = b"\n".join(given_lines) + b"\n" * ended
-    expected = [line for line in body.split(b"\n") if line.strip()]
-    assert [line for line in lines(body, step) if line.strip()] == expected
+    expected = [line.strip() for line in body.split(b"\n") if line.strip()]
+    assert [line.strip() for line in lines(body, step)] == expected
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 99))
@@ -133,6 +135,15 @@ def test_an_image_that_finds_no_disk_is_its_own_error(monkeypatch: pytest.Monkey
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     assert asyncio.run(scenario()) == [Overloaded, b"good"]
+
+
+async def test_an_overload_inside_an_image_ends_the_stream() -> None:
+    class Full(Framing):
+        async def _arrives(self, n_bytes: int, announced: int) -> None:
+            raise Overloaded(f"{n_bytes} of {announced}", 1.0)
+
+    with pytest.raises(Overloaded):
+        await anext(Full(1000).images(cut(b"\0\0\0\x0dseveral bytes", 7)))
 
 
 @pytest.mark.parametrize("body", [b"\0\0", b"\0\0\0\5four"])

@@ -30,6 +30,7 @@ from models.api.schemas import ModelRecord
 from models.domain.errors import (
     MalformedRequest,
     NotFound,
+    Overloaded,
     ServiceError,
     TooLarge,
     TooManyPixels,
@@ -57,8 +58,9 @@ def read(
     *,
     model: InferenceModel = MODEL,
     chunk: int = 1 << 16,
+    refusal: ServiceError | None = None,
 ) -> InferenceRequest:
-    """Read a request whose body comes in chunks."""
+    """Read a request whose body comes in chunks, of which `refusal` refuses the last."""
     chunks = [body[n : n + chunk] for n in range(0, len(body), chunk)] or [b""]
     messages = [
         {"type": "http.request", "body": each, "more_body": index + 1 < len(chunks)}
@@ -66,6 +68,8 @@ def read(
     ]
 
     async def receive() -> Any:
+        if refusal is not None and len(messages) == 1:
+            raise refusal
         return messages.pop(0)
 
     return asyncio.run(collect(request(body, receive, headers), permit(), SETTINGS, model))
@@ -255,6 +259,23 @@ def test_limits_have_their_own_status() -> None:
         read(document(PIXELS | {"shape": [1, 2**62, 2**62, 3]}))
     with pytest.raises(TooLarge, match="strings, brackets"):
         read(b'{"a":' * 50_000)
+
+
+@pytest.mark.parametrize("refusal", [TooLarge("too large"), Overloaded("full", 1.0)])
+@pytest.mark.parametrize(
+    "made",
+    [
+        binary("IMAGE", "BYTES", [2], elements(b"one", b"three")),
+        binary("PIXELS", "UINT8", [2, 2, 2, 3], bytes(24)),
+    ],
+    ids=["files", "samples"],
+)
+def test_a_body_that_is_refused_inside_a_tensor_is_refused_whole(
+    made: tuple[bytes, str], refusal: ServiceError
+) -> None:
+    body, length = made
+    with pytest.raises(type(refusal), match=str(refusal)):
+        read(body, {HEADER: length}, chunk=len(body) - 3, refusal=refusal)
 
 
 @pytest.mark.parametrize(

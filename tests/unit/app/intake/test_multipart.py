@@ -12,7 +12,13 @@ from app.admission import Admission, Limits
 from app.intake.item import Found, Options, Url, check_count
 from app.intake.multipart import form_items
 from app.intake.spool import Blob
-from models.domain.errors import InvalidParameter, MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import (
+    InvalidParameter,
+    MalformedRequest,
+    Overloaded,
+    ServiceError,
+    TooLarge,
+)
 from models.settings import Settings
 
 BOUNDARY = b"--a b"
@@ -33,11 +39,19 @@ def body(*made: bytes, end: bytes = b"--\r\n") -> bytes:
 
 
 def read(
-    content: bytes, step: int = 1 << 16, kind: str = KIND, settings: Settings | None = None
+    content: bytes,
+    step: int = 1 << 16,
+    kind: str = KIND,
+    settings: Settings | None = None,
+    refusal: ServiceError | None = None,
 ) -> tuple[list[Found], Options]:
+    """Read a form in pieces of `step` bytes, of which `refusal` refuses the fifth."""
     pieces = [content[n : n + step] for n in range(0, len(content), step)] or [b""]
+    cut = len(pieces) - 4
 
     async def receive() -> Message:
+        if refusal is not None and len(pieces) == cut:
+            raise refusal
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
@@ -98,6 +112,16 @@ def test_a_file_that_is_too_large_is_its_own_error() -> None:
     assert isinstance(large, TooLarge)
 
 
+@pytest.mark.parametrize("refusal", [TooLarge("too large"), Overloaded("full", 1.0)])
+@pytest.mark.parametrize("most", [1024, 10_000])
+def test_a_body_that_is_refused_inside_a_file_is_refused_whole(
+    most: int, refusal: ServiceError
+) -> None:
+    made = body(file(b"a"), file(bytes(5000)), file(b"c"), field("top_k", b"3"))
+    with pytest.raises(type(refusal), match=str(refusal)):
+        read(made, 500, settings=Settings(max_image_bytes=most), refusal=refusal)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -139,8 +163,9 @@ def test_the_field_that_names_a_charset_is_no_option() -> None:
 def test_all_text_fields_together_are_bounded() -> None:
     long = [field(f"a{n}", bytes(1 << 20)) for n in range(5)]
     assert len(options(body(*long[:4]))) == 4
-    with pytest.raises(TooLarge, match="together"):
-        read(body(*long))
+    for too_long in (long, [field("a", bytes(3 << 20)), field("b", bytes(3 << 20))]):
+        with pytest.raises(TooLarge, match=r"text fields have more than .* together"):
+            read(body(*too_long))
 
 
 def test_a_boundary_and_a_filename_are_of_ordinary_length() -> None:
