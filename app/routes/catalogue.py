@@ -1,6 +1,6 @@
 """List filters and networks: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
 
-Bodies are made once and kept, so repeated requests cost little.
+The lists are made once and kept, so repeated requests cost little.
 """
 
 import asyncio

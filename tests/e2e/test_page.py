@@ -48,6 +48,15 @@ def test_a_file_of_the_page_comes_with_its_type_and_is_not_sent_twice(
     assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.parametrize("range_", ["bytes=0-3", "bytes=9-1", "bytes=99999999-", "bytes=0-1,5-6"])
+def test_a_file_of_the_page_is_sent_whole_whatever_range_is_asked_for(
+    client: httpx.Client, range_: str
+) -> None:
+    reply = client.get("/page/style.css", headers={"Range": range_})
+    assert (reply.status_code, reply.headers["Accept-Ranges"]) == (200, "none")
+    assert reply.content == (FOLDER / "style.css").read_bytes()
+
+
 @pytest.mark.parametrize("name", ["nope.js", "index.html", "..%2ffiles.py", "__init__.py"])
 def test_other_names_are_404(client: httpx.Client, name: str) -> None:
     assert client.get(f"/page/{name}").status_code == 404

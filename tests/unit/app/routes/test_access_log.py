@@ -82,19 +82,22 @@ def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
+    ("method", "path", "status", "allow"),
     [
-        ("POST", "/classify", 503),  # admission refuses it
-        ("GET", "/classify", 405),
-        ("POST", "/classify/", 307),
-        ("POST", "/nowhere", 404),
-        ("GET", "/livez", 200),
+        ("POST", "/classify", 503, None),  # admission refuses it
+        ("GET", "/classify", 405, "POST"),
+        ("POST", "/livez", 405, "GET, HEAD"),
+        ("POST", "/jobs/x", 405, "DELETE, GET, HEAD"),  # two routes
+        ("POST", "/classify/", 307, None),
+        ("POST", "/nowhere", 404, None),
+        ("GET", "/livez", 200, None),
     ],
 )
 async def test_every_answer_has_an_id_and_an_error_is_a_problem(
-    method: str, path: str, status: int, monkeypatch: pytest.MonkeyPatch
+    method: str, path: str, status: int, allow: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(_route: ImageRoute, _scope: Scope, _receive: Receive, _send: Send) -> None:
+    async def refuse(_route: ImageRoute, scope: Scope, _receive: Receive, _send: Send) -> None:
+        assert "router" not in scope  # the router has not searched its routes for it
         raise Overloaded("full", retry_after=3.0)
 
     monkeypatch.setattr(ImageRoute, "_admitted", refuse)
@@ -103,7 +106,7 @@ async def test_every_answer_has_an_id_and_an_error_is_a_problem(
     transport = httpx.ASGITransport(create_app(Settings()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         reply = await client.request(method, path)
-    assert reply.status_code == status
+    assert (reply.status_code, reply.headers.get("Allow")) == (status, allow)
     is_problem = reply.headers.get("Content-Type") == "application/problem+json"
     assert is_problem == (status >= 400)
     assert reply.headers.get("Retry-After") == ("3" if status == 503 else None)

@@ -12,6 +12,14 @@ from models.domain.errors import TooLarge
 LONG_TEXT = "x" * (LONG + 1)
 
 
+def nested(depth: int) -> list[Any]:
+    """Return a list of lists; Python refuses to write the `repr` of a thousand."""
+    found = list[Any]()
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     ("options", "long"),
     [
@@ -21,6 +29,7 @@ LONG_TEXT = "x" * (LONG + 1)
         ({"versions": [{"ops": [{"name": "invert"}]}] * 8}, False),
         ({"labels": False, "versions": [{"ops": [{"name": "invert"}] * 32}] * 64}, True),
         ({"versions": [{}, {"ops": LONG_TEXT}]}, True),
+        ({"ops": nested(980)}, False),
     ],
 )
 def test_long_texts_and_lists_are_long(options: dict[str, Any], long: bool) -> None:
