@@ -1,4 +1,4 @@
-"""Metrics for scrapers: collected in a thread, and shared by scrapers at the same time."""
+"""Metrics for scrapers: collected in a thread, and shared by the scrapers that wait."""
 
 import asyncio
 import threading
@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.telemetry.metrics import Metrics
+from tests.fakes import GUARD
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
@@ -17,29 +18,33 @@ PROMETHEUS = (
 
 
 class Counting(Collector):
-    """A collector that notes its threads, and how many of them collect at the same time."""
+    """A collector that counts its collections, each of which waits for the `gate`."""
 
     def __init__(self) -> None:
-        self.threads: set[int] = set()
-        self.begun, self.most = 0, 0
+        self.threads: list[int] = []
+        self.begun, self.gate = threading.Event(), threading.Event()
 
     def collect(self) -> Iterator[Metric]:
-        self.threads.add(threading.get_ident())
-        self.begun += 1
-        self.most = max(self.most, self.begun)
-        yield GaugeMetricFamily("collected", "Collections.", value=1)
-        self.begun -= 1
+        self.threads.append(threading.get_ident())
+        self.begun.set()
+        self.gate.wait(GUARD)
+        yield GaugeMetricFamily("collected", "Collections.", value=len(self.threads))
 
 
-async def test_scrapers_collect_beside_the_event_loop_one_after_another() -> None:
+async def test_scrapers_that_come_during_a_collection_share_the_next_one() -> None:
     counting, metrics = Counting(), Metrics()
     metrics.system = [counting]
+    first = asyncio.create_task(metrics.text(""))
+    assert await asyncio.to_thread(counting.begun.wait, GUARD)
     asked = [asyncio.create_task(metrics.text("")) for _ in range(50)]
     await asyncio.sleep(0)
-    asked.pop().cancel()  # the others wait for their own
-    assert all(b"collected 1.0" in body for body, _ in await asyncio.gather(*asked))
+    first.cancel()  # its collection goes on, and no second one begins beside it
+    asked.pop().cancel()  # the others keep the next collection
+    await asyncio.sleep(0)
+    assert len(counting.threads) == 1
+    counting.gate.set()
+    assert all(b"collected 2.0" in body for body, _ in await asyncio.gather(*asked))
     assert threading.get_ident() not in counting.threads
-    assert counting.most == 1
 
 
 @pytest.mark.parametrize(
