@@ -84,7 +84,11 @@ class Allowance:
         self._before = 0
 
     def begin(self) -> None:
-        """Begin an image: what it is granted stands beside what the process has now."""
+        """Begin an image: what it is granted stands beside what the process has now.
+
+        The process also has what the C library kept of former images, at most 64 MB (`process.py`).
+        An image with a wrong estimate may find its memory there, and is decoded then.
+        """
         self._before, _ = _memory(os.pread(self._statm, 256, 0))
 
     def grant(self, n_bytes: int, seconds: float) -> None:
