@@ -126,6 +126,7 @@ class Colorize(_Point):
 
     example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
     result_shape: ClassVar = "colour"
+    cpu_bytes_per_pixel: ClassVar = (10, 15)
     passes: ClassVar = (Pass("colorize"),)
 
     def recoloured(self, colour: Pixels) -> Pixels:

@@ -42,8 +42,11 @@ def _counts(pixels: Pixels, *, as_luma: bool = False) -> NDArray[np.int64]:
     """Return the counts of all levels, of each colour or of the luma, int64 (colours or 1, 256)."""
     counts = np.zeros((1 if as_luma else min(pixels.shape[2], 3), 256), np.int64)
     for piece in pieces(pixels, COUNTED):
-        planes = [luma(piece)] if as_luma else [piece[..., n] for n in range(len(counts))]
-        counts += [np.bincount(plane.ravel(), minlength=256) for plane in planes]
+        source = luma(piece) if as_luma else piece
+        for n, total in enumerate(counts):
+            # OpenCV counts in float32, which is exact for a piece, and copies no pixels.
+            levels = cv2.calcHist([source], [n], None, [256], [0, 256])
+            total += levels.ravel().astype(np.int64)
     return counts
 
 

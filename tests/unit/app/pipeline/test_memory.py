@@ -244,6 +244,7 @@ def test_as_many_parts_run_at_a_time_as_the_budget_has_room_for() -> None:
     versions = version(INVERT), version(BLUR)
     wanted, header = Parts(Classify(), versions), seen(memory=7)
     each = [to_classify(header), *(to_filter(v, MOST, header, shared=True) for v in versions)]
+    assert each[1:] == [8_300_000, 13_000_000]
     largest = sorted(each, reverse=True)
     for limit, parts in ((1 << 30, 3), (2 * largest[0], 2), (1, 1)):
         found = to_process(wanted, MOST, Memory(limit), header)

@@ -1,5 +1,6 @@
 """Filters give the same bytes in bands of rows, or of columns, as on the whole image."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,27 @@ def test_large_images_take_a_band_beside_their_pixels(monkeypatch: pytest.Monkey
         chain = FilterChain(parse_chain([{"name": name}]))
         assert chain.memory(shape, overwrite=True) <= 3 * pixels + (95 << 20)
         assert chain.memory(shape) <= 6 * pixels + (95 << 20)
+
+
+COUNTING: list[dict[str, Any]] = [
+    {"name": "equalize"},
+    {"name": "autocontrast", "cutoff": 1},
+    {"name": "autocontrast", "preserve_tone": True},
+    {"name": "contrast", "factor": 2},
+    {"name": "colorize"},
+]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("op", COUNTING, ids=str)
+def test_an_estimate_covers_what_a_filter_of_tones_takes(op: dict[str, Any], channels: int) -> None:
+    filter_, pixels = parsed(op), noise(channels, 1000, 1000)
+    filter_.apply(pixels[:9, :9])
+    tracemalloc.start()
+    result = filter_.apply(pixels)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.nbytes <= peak <= filter_.memory(pixels.shape)
 
 
 def test_small_images_are_filtered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
