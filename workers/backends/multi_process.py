@@ -263,6 +263,8 @@ class ProcessBackend:
 
     def absence(self) -> float:
         """Return the seconds until a worker is expected to run again; 0 while a worker runs."""
+        if self._load is not None and self._load.alive:  # an image asks four times
+            return 0.0
         return self.load().back_in or 0.0
 
     async def aclose(self) -> None:
