@@ -86,7 +86,7 @@ class Allowance:
     def begin(self) -> None:
         """Begin an image: what it is granted stands beside what the process has now.
 
-        The process also has what the C library kept of former images, at most 64 MB (`process.py`).
+        The process also has what the C library kept of former images, usually up to 64 MB.
         An image with a wrong estimate may find its memory there, and is decoded then.
         """
         self._before, _ = _memory(os.pread(self._statm, 256, 0))
