@@ -54,10 +54,10 @@ def rates() -> str:
     """Return images a second over HTTP, of Darkroom and of its peers."""
     items = []
     for name, label in {"darkroom": "Darkroom", **PEERS}.items():
-        found = best(name)
-        low, high = min(found), max(found)
-        text = f"{low:,.0f}" if len(found) == 1 else f"{low:,.0f} to {high:,.0f}"
-        items.append(Bar(label, low, high, text, OURS if name == "darkroom" else GREY))
+        if found := best(name):
+            low, high = min(found), max(found)
+            text = f"{low:,.0f}" if len(found) == 1 else f"{low:,.0f} to {high:,.0f}"
+            items.append(Bar(label, low, high, text, OURS if name == "darkroom" else GREY))
     return bars("One photo a request, on one GPU", "images a second", items)
 
 
