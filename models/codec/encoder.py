@@ -163,9 +163,9 @@ def encode(
 
     By default JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey stays grey in all
     formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
-    written, or, with metadata="keep", the part of the source's `exif` that `exif.py` keeps. `taken`
-    is called with pixels of a large image that the encoder has copied: the caller may give their
-    memory back.
+    written, or, with metadata="keep", the part of the source's `exif` that `kept` of `metadata.py`
+    returns. `taken` is called with pixels of a large image that the encoder has copied: the caller
+    may give their memory back.
 
     `Encoding.check` has accepted the options for this format. Raises Unprocessable for an image
     with a side too long for the format.

@@ -354,6 +354,8 @@ def whole_stream(data: bytes) -> bytes | None:
             progressive = marker in _PROGRESSIVE
             missing = {each: [_COEFFICIENTS] * _COEFFICIENTS for each in body[6::3]}
         elif marker == _SOS and len(body) >= (n := 1 + 2 * body[0]) + 3:
+            if 0xFF in body[n : n + 3]:
+                return None  # the header was cut, and an EOI follows
             brought, low = range(_COEFFICIENTS), 0
             if progressive:
                 brought, low = brought[body[n] : body[n + 1] + 1], body[n + 2] & 15
@@ -412,8 +414,8 @@ def _behind_restarts(stream: bytes, start: int, restarts: int, bits: int) -> int
 # Missing pixels. A phone may write no EOI, and a cut file may have one. libjpeg-turbo fills up
 # missing data and warns, so the warning decides, of a stream that was closed behind its last scan.
 
-_MISSING = re.compile("premature end of data segment|found marker 0xd9 instead of RST")
-"""The warnings of libjpeg for a scan that ends before its last block."""
+_MISSING = re.compile(r"premature end of data segment|found marker 0xd\d instead of RST")
+"""The warnings of libjpeg for a scan, or a part up to a restart marker, that lacks blocks."""
 
 
 def closed(data: bytes) -> bytes:
@@ -436,10 +438,13 @@ def whole(data: bytes, mode: str) -> bytes:
     All its data are decoded, at an eighth of the size. `mode` is Pillow's.
     """
     stream = closed(data)
-    try:
-        simplejpeg.decode_jpeg(stream, "CMYK" if mode == "CMYK" else "GRAY", min_factor=8)
-    except ValueError as error:
-        check_warning(error)
+    # libjpeg tells its first warning alone: zeros in place of missing data hide that of their end.
+    for each in (stream, stream[:-2].rstrip(b"\0") + b"\0\xff\xd9"):
+        try:
+            simplejpeg.decode_jpeg(each, "CMYK" if mode == "CMYK" else "GRAY", min_factor=8)
+            break
+        except ValueError as error:
+            check_warning(error)
     return stream
 
 

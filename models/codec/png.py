@@ -43,11 +43,12 @@ _SHORTEST = {
     b"sRGB": 1,
     b"pHYs": 9,
     b"iCCP": 4,
-    b"tRNS": 1,
     b"acTL": 8,
     b"fcTL": 26,
 }
-"""Bytes of the content, at least, of chunks that Pillow reads; an empty chunk stops it."""
+"""Bytes of the content, at least, of chunks that Pillow reads; a shorter chunk stops it."""
+
+_SHORTEST_TRANSPARENCY = {b"\0": 2, b"\2": 6}  # by the type of colour in IHDR
 
 _RGB = 2
 _PASSES = (
@@ -82,9 +83,10 @@ def _chunks(data: bytes) -> Iterator[Chunk]:
 def without_damaged_chunks(data: bytes) -> bytes:
     """Return the file without its damaged ancillary chunks."""
     kept, at = [], 0
+    shortest = _SHORTEST | {b"tRNS": _SHORTEST_TRANSPARENCY.get(data[25:26], 1)}
     for name, start, end in _chunks(data):
         if name[0] & 0x20 and (
-            end - start < _SHORTEST.get(name, 0)
+            end - start < shortest.get(name, 0)
             or zlib.crc32(data[start - 4 : end]) != int.from_bytes(data[end : end + 4], "big")
         ):
             kept.append(data[at : start - 8])

@@ -283,13 +283,16 @@ def test_a_gif_whose_first_frame_is_the_canvas_has_no_alpha() -> None:
     "name",
     [b"tEXt", b"iCCP", b"pHYs", b"eXIf", b"tRNS", b"cICP", b"gAMA", b"sRGB", b"acTL", b"prIv"],
 )
-def test_damaged_ancillary_chunks_are_ignored(name: bytes) -> None:
-    plain = png(row(COLOURS))
+@pytest.mark.parametrize("colour", [0, 2])
+def test_damaged_ancillary_chunks_are_ignored(name: bytes, colour: int) -> None:
+    samples = row(COLOURS)[..., : colour + 1]
+    plain = png(samples, colour=colour)
     sound = chunk(b"tEXt", b"Copyright\0notice")
-    for damaged in (chunk(name, b"Title\0\0content", wrong=True), chunk(name, b"")):
+    wrong = chunk(name, b"Title\0\0content", wrong=True)
+    for damaged in (wrong, chunk(name, b""), chunk(name, b"\0")):
         for data in (
-            png(row(COLOURS), damaged, sound, damaged),
-            png(row(COLOURS), sound)[:-12] + damaged + chunk(b"IEND", b""),
+            png(samples, damaged, sound, damaged, colour=colour),
+            png(samples, sound, colour=colour)[:-12] + damaged + chunk(b"IEND", b""),
         ):
             assert np.array_equal(pixels(data), pixels(plain))
             assert decode(data, max_pixels=LIMIT).copyright == "notice"

@@ -1,6 +1,7 @@
 """What `codec.decode` makes of files: Pillow's pixels, upright, whole, in one of three shapes."""
 
 import io
+import re
 import struct
 import time
 import warnings
@@ -537,6 +538,30 @@ def test_jpegs_with_missing_pixels_are_refused(mode: str, kind: str, closed: byt
         if plain := open_plain(cut, max_pixels=WHOLE_PIXELS_LIMIT):
             with pytest.raises(Undecodable, match="truncated"):
                 plain.decode_plain()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize(
+    ("kind", "cut", "zeros"),
+    [
+        ("baseline", rb"(\xff\xda.{1000}).*()", 300),
+        ("baseline", rb"(\xff\xda.{1000}).*()", 30_000),
+        ("restart rows", rb"(\xff\xda.{1000}).*()", 30_000),
+        ("baseline", rb"(\xff\xda.*?\0\x3f)\0.*()", 0),
+        ("baseline", rb"(\xff\xda.*?\0)\x3f\0.*()", 0),
+        ("restart rows", rb"(\xff\xd0.*?)\xff\xd1.*?(\xff\xd2.*)", 0),
+        ("restart rows", rb"(\xff\xd0.*?)\xff\xd1.*?(\xff\xd3.*)", 0),
+        ("restart blocks", rb"(\xff\xd0.*?)\xff\xd1.*?(\xff\xd7.*)", 0),
+    ],
+)
+def test_jpegs_with_missing_pixels_behind_another_warning_are_refused(
+    mode: str, kind: str, cut: bytes, zeros: int
+) -> None:
+    data = jpeg(mode, kind)
+    found = re.search(cut, data[:-2], re.DOTALL)
+    assert found
+    with pytest.raises(Undecodable, match="truncated"):
+        pixels(data[: found.end(1)] + bytes(zeros) + found[2] + EOI)
 
 
 def test_a_progressive_jpeg_without_its_last_scans_is_refused() -> None:
