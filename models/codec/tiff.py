@@ -183,17 +183,29 @@ def bytes_for_pillow(data: bytes) -> tuple[bytes, SampleLayout | None]:
 
 
 def prepare(image: ImageFile, layout: SampleLayout | None) -> None:
-    """Note the layout of an opened TIFF, and mend a colour map of 8 bits and planes of 16 bits.
+    """Note the layout of an opened TIFF, and mend a colour map of 8 bits and kinds of samples.
 
-    Raises EOFError for a file without all its strips or tiles, which Pillow leaves black.
+    Raises EOFError for a file without all its strips or tiles, which Pillow leaves black, and
+    Undecodable for grey and alpha in two planes, which Pillow mixes up.
     """
     if layout is not None:
         image.info[_LAYOUT] = layout
-    areas = [(box[2] - box[0]) * (box[3] - box[1]) for each in image.tile if (box := each.extents)]
-    if sum(areas) < image.width * image.height:
-        raise EOFError("the TIFF has fewer strips or tiles than its size needs")
     tags: Any = getattr(image, "tag_v2", {})
-    if tags.get(_PLANAR) == 2 and 16 in tags.get(_BITS, ()) and image.tile[0].codec_name == "raw":
+    if tags.get(_PLANAR) == 2 and tags.get(_SAMPLES, 1) == 1:
+        tags[_PLANAR] = 1
+        cast(Any, image)._setup()  # Pillow would keep the first letter of the kind of samples
+    planes = len(image.getbands()) if tags.get(_PLANAR) == 2 else 1
+    if planes == 2:
+        raise Undecodable("the TIFF has grey and alpha in two planes; save them in one plane")
+    by_libtiff = image.tile[:1] and image.tile[0].codec_name == "libtiff"  # all planes in a tile
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for each in image.tile if (box := each.extents)]
+    if sum(areas) < image.width * image.height * (1 if by_libtiff else planes):
+        raise EOFError("the TIFF has fewer strips or tiles than its size needs")
+    if by_libtiff:
+        kind, *others = cast(Any, image.tile[0].args)  # libtiff has put the bytes in our order
+        kind = re.sub(r"(?<=;\d\d)B", "N", kind)
+        image.tile[0] = image.tile[0]._replace(args=(kind, *others))
+    elif planes > 1 and 16 in tags.get(_BITS, ()):
         suffix = ";16L" if tags.prefix == b"II" else ";16B"  # without it, Pillow reads bytes
         for n, each in enumerate(image.tile):
             band, *others = cast(Any, each.args)

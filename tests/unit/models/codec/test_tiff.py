@@ -208,13 +208,47 @@ def test_colours_in_planes(bits: int, order: str) -> None:
     more = {257: [8], 258: [bits] * 3, 277: [3], 284: [2]}
     found = pixels(tiff(planes.reshape(24, WIDTH, 1), bits, 2, order=order, more=more))
     assert np.array_equal(found, np.moveaxis(planes[..., 0], 0, 2) >> bits - 8)
+    for cut in (8, 16):
+        with pytest.raises(Undecodable):
+            pixels(tiff(planes.reshape(24, WIDTH, 1)[:cut], bits, 2, order=order, more=more))
 
 
-@pytest.mark.parametrize("order", "<>")
-def test_floats_whose_white_is_0(order: str) -> None:
+@pytest.mark.parametrize("compressed", [False, True])
+def test_grey_and_alpha_in_two_planes_are_refused(compressed: bool) -> None:
+    more = {257: [8], 258: [8, 8], 277: [2], 284: [2]}
+    with pytest.raises(Undecodable, match="grey and alpha in two planes"):
+        pixels(tiff(values(8, 1)[:16], 8, 1, extra=[2], more=more, compressed=compressed))
+
+
+@pytest.mark.parametrize("bits", [1, 8, 16, 32])
+@pytest.mark.parametrize(("stored", "order"), ORDERED)
+def test_one_plane_of_grey(bits: int, stored: str, order: str) -> None:
+    for photometric in (0, 1):
+        options: dict[str, Any] = {"order": order, **STORED[stored]}
+        data = (values(bits, 1) & (1 << bits) - 1, bits, photometric)
+        expected = pixels(tiff(*data, **options))
+        assert np.array_equal(pixels(tiff(*data, **options, more={284: [2]})), expected)
+
+
+@pytest.mark.parametrize(("stored", "order"), ORDERED)
+@pytest.mark.parametrize("planar", [1, 2])
+def test_floats(stored: str, order: str, planar: int) -> None:
     levels = np.linspace(0, 1, WIDTH, dtype=np.float32).reshape(1, WIDTH, 1)
-    found = pixels(tiff(levels.view(np.uint32), 32, 0, order=order, more={339: [3]}))
-    assert np.abs(found - (1 - levels) * 255).max() <= 1
+    more = {339: [3], 284: [planar]}
+    for photometric, expected in enumerate((1 - levels, levels)):
+        options: dict[str, Any] = {"order": order, **STORED[stored]}
+        found = pixels(tiff(levels.view(np.uint32), 32, photometric, more=more, **options))
+        assert np.abs(found - expected * 255).max() <= 1
+
+
+@pytest.mark.parametrize(("stored", "order"), ORDERED)
+@pytest.mark.parametrize("bits", [16, 32])
+def test_signed_samples(bits: int, stored: str, order: str) -> None:
+    data = (values(bits, 1) >> 1, bits, 1)
+    plain = pixels(tiff(*data, more={339: [2]}))
+    assert np.array_equal(
+        pixels(tiff(*data, order=order, more={339: [2]}, **STORED[stored])), plain
+    )
 
 
 @pytest.mark.parametrize("compressed", [False, True])
