@@ -51,7 +51,7 @@ CHAPTERS = {
         "docs/decisions/004-decoding-in-processes",
         "docs/decisions/005-slots-of-shared-memory",
         "docs/decisions/006-address-checked-when-connecting",
-        "docs/decisions/007-a-network-is-a-file",
+        "docs/decisions/007-a-network-is-an-entry",
         "docs/decisions/008-vectors-alone",
         "docs/decisions/009-several-front-ends",
         "docs/decisions/010-everything-prepared-before-ready",

@@ -1,4 +1,4 @@
-// The Gaussian of workers/filters/separable/gaussian.py in integers, first pass: rows with weights
+// The Gaussian of workers/filters/separable/__init__.py in integers, first pass: rows with weights
 // in Q22 to 8.8 fixed point in scratch; gaussian_columns.cuh goes on with weights in Q16. With
 // alpha, of premultiplied colours in 32 bits. The weights are symmetric, so the samples at equal
 // distance are added before they are multiplied.
