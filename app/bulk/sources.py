@@ -22,7 +22,7 @@ from app.bulk import contents
 from app.bulk.contents import STANDARD_INPUT, is_address, is_url
 from app.bulk.errors import WrongUsage
 from app.bulk.walk import HEAD, Choice, LeftOut, Source, below, place_of, walk
-from app.storage.buckets import MISSING, entries, installed
+from app.storage.buckets import MISSING, installed, names_below
 from app.storage.location import parse
 from models.domain.errors import BadArchive, ServiceError
 from models.settings import Settings
@@ -140,7 +140,7 @@ class Sources:
         """
         try:
             location = parse(name)
-            for inner in (each.name for each in entries(location)):
+            for inner in names_below(location):
                 folders = [inner[:n] for n, each in enumerate(inner) if each == "/"]
                 refusals = map(self._choice.refusal_of_folder, folders)
                 if reason := next(filter(None, refusals), "") or self._choice.refusal(inner):

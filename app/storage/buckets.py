@@ -7,19 +7,22 @@ unshortened.
 
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.storage.local_files import PIECE, Entry, too_large
 from app.storage.location import Location
 from models.domain.errors import InternalError, NotFound, OriginFailed
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
+
+T = TypeVar("T")
 
 log = logging.getLogger("darkroom.storage")
 
@@ -49,11 +52,7 @@ async def pieces(location: Location, limit: int) -> AsyncGenerator[bytes, None]:
     if (size := reply.meta["size"]) > limit:
         raise too_large(location, size, limit)
     stream = reply.stream(min_chunk_size=PIECE).__aiter__()
-    while True:
-        with _explained(location):
-            piece = await anext(stream, None)
-        if piece is None:
-            return
+    while (piece := await _step(location, stream)) is not None:
         yield bytes(piece)
 
 
@@ -66,25 +65,56 @@ async def write(location: Location, content: bytes | AsyncIterable[bytes]) -> No
         await obstore.put_async(store, location.key, content)
 
 
-def entries(location: Location) -> Generator[Entry, None, None]:
-    """Yield the objects below a prefix in the store's order, without objects that mark folders.
+async def entries(location: Location) -> AsyncGenerator[Entry, None]:
+    """Yield the objects below a prefix in the store's order, a page at a time.
 
-    The generator blocks, and has one page in memory. Raises OriginFailed, and InternalError without
-    obstore.
+    Objects of names that begin with a dot, and objects that mark folders, are left out. Raises
+    OriginFailed, and InternalError without obstore.
     """
-    store = _connected(location)
-    import obstore
+    pages = _pages(location)
+    while (page := await _step(location, pages)) is not None:
+        for each in _listed(location, page):
+            if "/." not in f"/{each.name}":
+                yield each
 
-    pages = iter(obstore.list(store, location.key or None, chunk_size=AT_ONCE))
+
+def names_below(location: Location) -> Iterator[str]:
+    """Yield the names of all objects below a prefix, also of hidden ones; it blocks.
+
+    Objects that mark folders are left out, and the errors are those of `entries`.
+    """
+    pages = _pages(location)
     while True:
         with _explained(location):
             page = next(pages, None)
         if page is None:
             return
-        for each in page:
-            name = each["path"].removeprefix(f"{location.key}/" if location.key else "")
-            if name and not name.endswith("/"):
-                yield Entry(name, each["size"])
+        yield from (each.name for each in _listed(location, page))
+
+
+def _pages(location: Location) -> Any:
+    """Return the pages of a listing, for `next` and for `anext`."""
+    store = _connected(location)
+    import obstore
+
+    return obstore.list(store, location.key or None, chunk_size=AT_ONCE)
+
+
+def _listed(location: Location, page: "Sequence[ObjectMeta]") -> Iterator[Entry]:
+    """Yield the objects of a page without markers of folders.
+
+    A marker is an empty object whose name ends with a slash, which obstore takes away. So an empty
+    object of a name without a dot is taken for a marker, also the object of the prefix itself.
+    """
+    for each in page:
+        name = each["path"][len(location.key) + 1 :] if location.key else each["path"]
+        if name and (each["size"] or "." in name.rpartition("/")[2]):
+            yield Entry(name, each["size"])
+
+
+async def _step(location: Location, source: AsyncIterator[T]) -> T | None:
+    with _explained(location):
+        return await anext(source, None)
 
 
 def _connected(location: Location) -> "ObjectStore":

@@ -125,11 +125,10 @@ class Storage:
         """
         root = self._root(location, READ)
         if location.scheme == "file":
-            found = local_files.entries(location, root)
+            source = self._on_thread(local_files.entries(location, root), AT_ONCE)
         else:
-            objects = buckets.entries(location)
-            found = (each for each in objects if "/." not in f"/{each.name}")
-        return self._in_time(self._on_thread(found, AT_ONCE), location)
+            source = buckets.entries(location)
+        return self._in_time(source, location)
 
     async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
         """Make or replace a file; readers see all of it or nothing.

@@ -3,14 +3,18 @@
 import os
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from app.bulk import contents
 from app.bulk.errors import WrongUsage
 from app.bulk.sources import Sources, allowed
 from app.bulk.walk import Choice, Source
+from app.storage.buckets import entries, names_below
+from app.storage.location import parse
 from models.settings import Settings
 from tests.object_stores import BUCKET, s3
+from tests.server import NO_TLS, PATIENCE
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
@@ -31,6 +35,9 @@ def root() -> Iterator[str]:
 
         for name in NAMES:
             obstore.put(S3Store(BUCKET), f"photos/{name}", b"x")
+        for name in ("photos", "photos/a"):  # as the console makes folders
+            url = f"{environment['AWS_ENDPOINT_URL']}/{BUCKET}/{name}/"
+            httpx.put(url, verify=NO_TLS, timeout=PATIENCE).raise_for_status()
         yield f"s3://{BUCKET}/photos"
 
 
@@ -39,6 +46,13 @@ def test_a_prefix_stands_for_its_images_in_the_order_of_their_keys(root: str) ->
     assert [each.place for each in found] == ["a/c.PNG", "a/raw/d.jpg", "b.jpg", "ü x%20.webp"]
     assert found[3].name == f"{root}/ü x%20.webp"
     assert [each.name for each in Sources([f"{root}/"])] == [each.name for each in found]
+
+
+async def test_objects_that_mark_folders_are_no_files(root: str) -> None:
+    location = parse(root)
+    assert {*names_below(location)} == {*NAMES}
+    hidden = {".thumbnails/b.jpg"}
+    assert {each.name async for each in entries(location)} == {*NAMES} - hidden
 
 
 def test_patterns_choose_among_the_objects(root: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, closing
 from functools import partial
@@ -11,7 +12,7 @@ import pytest
 
 from app.storage import buckets
 from app.storage.location import Location
-from app.storage.storage import Storage
+from app.storage.storage import THREADS, Storage
 from models.domain.errors import NotFound, OriginFailed, TooLarge
 from models.settings import Settings
 from tests.object_stores import BUCKET, azure, azurite, google, s3
@@ -45,8 +46,8 @@ async def read(storage: Storage, location: Location, limit: int) -> bytes:
 
 
 @asynccontextmanager
-async def storage_of(root: str) -> AsyncIterator[Storage]:
-    settings = Settings(storage_allow=(root,), storage_allow_write=(f"{root}/out/",))
+async def storage_of(root: str, *others: str) -> AsyncIterator[Storage]:
+    settings = Settings(storage_allow=(root, *others), storage_allow_write=(f"{root}/out/",))
     with closing(Storage.from_settings(settings)) as storage:
         yield storage
 
@@ -104,7 +105,7 @@ async def test_more_than_a_page_is_listed(root: str, monkeypatch: pytest.MonkeyP
 
     async with storage_of(root) as storage:
         folder = storage.writable(f"{root}/out/many")
-        await asyncio.gather(*(storage.write(folder.below(name), b"") for name in names))
+        await asyncio.gather(*(storage.write(folder.below(name), b"x") for name in names))
         assert [each.name async for each in storage.list(folder)] == names
 
 
@@ -128,3 +129,25 @@ def test_a_bucket_without_the_extra_ends_the_start_with_its_name(
     with pytest.raises(ValueError, match=r"install Darkroom with its extra `storage`"):
         Storage.from_settings(Settings(storage_allow=("s3://bucket/photos",)))
     Storage.from_settings(Settings(storage_allow=(tmp_path.as_uri(),))).close()
+
+
+async def test_buckets_that_do_not_answer_keep_no_local_file_waiting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    silence = socket.create_server(("127.0.0.1", 0))
+    port = silence.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    for name in ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE"):
+        monkeypatch.setenv(name, "true")
+    monkeypatch.setattr(buckets, "_store", buckets._store.__wrapped__)
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    async with storage_of("s3://silent", tmp_path.as_uri()) as storage:
+        silent = storage.readable("s3://silent/")
+        listings = [asyncio.ensure_future(anext(storage.list(silent))) for _ in range(THREADS)]
+        await asyncio.sleep(0)  # they begin
+        async with asyncio.timeout(5):
+            assert await read(storage, storage.readable(f"{tmp_path.as_uri()}/a.jpg"), 10) == b"x"
+        for each in listings:
+            each.cancel()
+        await asyncio.gather(*listings, return_exceptions=True)
+    silence.close()
