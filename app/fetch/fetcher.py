@@ -18,7 +18,7 @@ import httpx
 
 from app.admission.clients import LOCAL
 from app.admission.counters import Counters
-from app.admission.semaphore import KeyedSemaphore
+from app.admission.semaphore import FairSemaphore, KeyedSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
 from app.intake.body import CODINGS, BadCoding, inflated
 from app.intake.spool import Blob, too_large, whole
@@ -163,6 +163,7 @@ class Fetcher:
         self._sleep = sleep
         self._chance = chance
         self._turns = KeyedSemaphore(limits.concurrency, limits.per_host, counters)
+        self._stored_turns = FairSemaphore(limits.concurrency)
         networks = limits.allowed_networks
         self._transport = PinnedTransport(networks, limits.concurrency, resolve, network)
         self._extensions = {"timeout": limits.timeouts}
@@ -213,6 +214,7 @@ class Fetcher:
     def set_concurrency(self, total: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
         self._turns.set_limits(total, per_host(total))
+        self._stored_turns.set_total(total)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -237,7 +239,7 @@ class Fetcher:
     async def _stored(self, address: str, storage: "Storage") -> Blob:
         """Return an image of a folder or bucket."""
         location = storage.readable(address)
-        turn = self._turns.hold(asking.get(), address)
+        turn = self._stored_turns.hold(asking.get())
         pieces = storage.pieces(location, self._limits.max_bytes)
         async with turn, aclosing(pieces):
             return await whole(pieces, self._limits.max_bytes)
