@@ -82,8 +82,8 @@ class ArchiveLimits:
 
     An archive may unpack to `ratio` times its own size; an archive that unpacks to at most `free`
     bytes is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1. An .xz may
-    take `memory` bytes to be decompressed. Once another thread has set `stop`, reading a ZIP or a
-    compressed TAR raises BadArchive: the request has ended.
+    take `memory` bytes to be decompressed. Once another thread has set `stop`, reading the archive
+    raises BadArchive: the request has ended.
     """
 
     members: int = 1_000_000
@@ -134,6 +134,7 @@ class Archive(ABC):
 
     def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
         self._file, self._limits = file, limits
+        self._stoppable = cast(BinaryIO, _Stoppable(file, limits))
         self._size = file.seek(0, io.SEEK_END)
         self._indexing, self._reading = Lock(), Lock()
         self._by_name: dict[str, Member] | None = None
@@ -293,10 +294,12 @@ class _ZipArchive(Archive):
         super().__init__(file, limits)
         try:
             # `zipfile` makes an object of 600 bytes of each entry of the directory.
-            end = cast(Any, zipfile)._EndRecData(file)
-            limits.check_count(end[5] // LONGEST_ENTRY if end else 0)
-            self._zip = zipfile.ZipFile(cast(BinaryIO, _Stoppable(file, limits)))
-            limits.check_count(len(self._zip.filelist))
+            if end := cast(Any, zipfile)._EndRecData(file):
+                size, place = end[5], end[-1]
+                limits.check_count(size // LONGEST_ENTRY)
+                file.seek(max(0, place - size - 76))  # 76 bytes of ZIP64 may lie between
+                limits.check_count(file.read(size + 76).count(b"PK\x01\x02"))
+            self._zip = zipfile.ZipFile(self._stoppable)
         except (
             zipfile.BadZipFile,
             RuntimeError,  # of a version of ZIP that zipfile cannot read
@@ -412,8 +415,8 @@ class _TarArchive(Archive):
             if position >= self._size:  # an archive may state a position that no call takes
                 return b""
             with self._reading:
-                self._file.seek(position)
-                return self._file.read(size)
+                self._stoppable.seek(position)
+                return self._stoppable.read(size)
         self._limits.check_expansion(position + size, self._size)
         with self._reading, _explained(self._limits, file.tell):
             file.seek(position)

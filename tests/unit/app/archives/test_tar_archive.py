@@ -184,8 +184,12 @@ def test_a_compressed_tar_is_unpacked_for_other_orders(
     assert not [*unpacked(path, ArchiveLimits())]
 
 
-@pytest.mark.parametrize("packing", [b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 200_000])
-def test_another_thread_can_stop_where_there_is_no_content(packing: bytes) -> None:
+@pytest.mark.parametrize(
+    "packing",
+    [b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 200_000, tar_of([(b"a.jpg", b"photo")])],
+    ids=["no-content", "plain"],
+)
+def test_another_thread_can_stop_reading(packing: bytes) -> None:
     limits = ArchiveLimits()
     limits.stop.set()
     with pytest.raises(BadArchive, match="its request has ended"):

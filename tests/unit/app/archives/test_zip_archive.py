@@ -153,9 +153,12 @@ def test_a_directory_with_room_for_too_many_entries_is_refused_before_it_is_read
         open_archive(io.BytesIO(b"PK\x03\x04" + bytes(11_000) + end), ArchiveLimits(members=10))
 
 
-def test_a_directory_with_more_entries_than_it_states_is_refused_too() -> None:
+def test_a_directory_with_more_entries_than_it_states_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = bytearray(packed({str(n): b"" for n in range(20)}))
     struct.pack_into("<2H", data, len(data) - 14, 1, 1)
+    monkeypatch.setattr(zipfile, "ZipInfo", None)  # `zipfile` makes one of each entry
     with pytest.raises(BadArchive, match="more than 10 entries"):
         open_archive(io.BytesIO(data), ArchiveLimits(members=10))
 
