@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -462,11 +462,12 @@ class JobStore:
         return _one_job(connection, mine if client is None else mine & (JOBS.c.client == client))
 
     async def of_client(self, id_: str, client: str) -> Job:
-        """Return a job of a client; raises NotFound."""
+        """Return a job of a client, expired even before a sweep finds it; raises NotFound."""
         job = await self.find(id_, client)
         if job is None:
             raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
-        return job
+        due = job.state in FINISHED and job.expires is not None and job.expires < self._clock()
+        return replace(job, state=State.EXPIRED) if due else job
 
     @transaction
     def listed(

@@ -76,6 +76,9 @@ async def text_of(found: Any) -> list[int]:
 async def test_results_of_an_expired_job_are_refused_before_the_first_byte(tmp_path: Path) -> None:
     async with reader(tmp_path, 3) as jobs:
         before = await jobs.job()
+        jobs.stores.clock.now += 2 * RETENTION
+        with pytest.raises(ResultsExpired):  # although no sweep has removed them
+            await jobs.results(await jobs.store.of_client("1", "me"))
         await jobs.expire()
         for each in (before, await jobs.job()):
             with pytest.raises(ResultsExpired):
