@@ -66,9 +66,6 @@ TEMPORARY = (408, 429, 502, 503, 504)
 REFUSED = (401, 403, 404, 405)
 """Statuses of requests that the server refuses whatever the images are."""
 
-DYING = 10.0
-"""Seconds in which a process ends whose connections are lost; one with PyTorch took 2 when busy."""
-
 TURN = 0.5
 """Seconds after which a wait for records ends and begins again."""
 
@@ -166,7 +163,9 @@ class Engine:
         flag = "" if self._own else "--server: "
         weights: dict[str, Any] = {}
         try:
-            with closing(self._opened([server], Retries(tries=1))) as client:
+            # The own server is asked until it has ended, because its end says why.
+            retries = RETRIES if self._own else Retries(tries=1)
+            with closing(self._opened([server], retries)) as client:
                 networks: list[Network] = client.models()
                 if self._work.needs_weights and not networks:
                     weights = client.health().details.get("weights", {})
@@ -245,7 +244,7 @@ class Engine:
 
     def _check_own(self) -> None:
         """Raise why the command's own server has ended, if it has."""
-        ended = self._own.end(DYING) if self._own is not None else None
+        ended = self._own.end(0) if self._own is not None else None
         if ended is None:
             return
         code, problem = ended

@@ -306,16 +306,17 @@ def test_a_server_without_weights_says_why(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Own:
-    """Server of the command that has ended."""
+    """Server of the command that ends some time after its connections are lost."""
 
     path, connections = "/socket", 1
 
     def __init__(self, code: int, problem: str = "") -> None:
-        self._end = code, problem
+        self._ends = iter([None, None, (code, problem)])
 
-    def end(self, _patience: float) -> tuple[int, str]:
-        """Return how it has ended."""
-        return self._end
+    def end(self, patience: float) -> tuple[int, str] | None:
+        """Return how it has ended, None at first."""
+        assert not patience
+        return next(self._ends)
 
 
 @pytest.mark.parametrize(
