@@ -91,8 +91,8 @@ class ClientSession(FrameProtocol[ToWorker]):
     def on_lost(self) -> None:
         """Drop the front end and its jobs that wait; jobs on the device finish there."""
         self._sessions.discard(self)
-        for ticket in self._tickets.values():
-            self._worker.cancel(ticket)
+        # A ticket has this session as its tag: a cycle, which keeps the arena mapped.
+        self._tickets = {n: t for n, t in self._tickets.items() if not self._worker.cancel(t)}
 
     def _submit(self, frame: Submit) -> None:
         """Hand the job to the worker; answer at once a job that cannot be accepted."""
@@ -205,6 +205,7 @@ class WorkerServer:
             await asyncio.sleep(PAUSE)
             for session in self._sessions:
                 session.report()
+                del session  # a session that ends meanwhile would keep its arena mapped
 
     async def _accept(
         self,
