@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, cast
@@ -75,7 +76,7 @@ class Server(uvicorn.Server):
         self._scraped = scraped
         self._orders = orders
         self._warms_up = warms_up
-        self._application = app.router.lifespan_context(app)
+        self._application = AsyncExitStack()
         self._grace = settings.grace
         self._opened = False
         self._grpc: grpc.aio.Server | None = None
@@ -84,12 +85,19 @@ class Server(uvicorn.Server):
         self.exit_code: int = ExitCode.OK
         super().__init__(config_of(app, settings))
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve, and leave the application however serving ends."""
+        with self.capture_signals():  # until the application has ended
+            async with self._application:
+                await super().serve(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, then accept connections; called by uvicorn."""
         if self._orders is not None:
             self._orders.attach()
         try:
-            await self._application.__aenter__()
+            lifespan = self.app.router.lifespan_context(self.app)
+            await self._application.enter_async_context(lifespan)
         except ValueError as error:
             raise WrongSettings(str(error)) from error
         await super().startup([])
@@ -174,7 +182,6 @@ class Server(uvicorn.Server):
         if self.force_exit:  # uvicorn leaves the application to be cancelled: a traceback in logs
             self._give_up()
             _ = [task.cancel() for task in self.server_state.tasks]
-        await self._application.__aexit__(None, None, None)
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether serving is to end; called by uvicorn ten times a second."""

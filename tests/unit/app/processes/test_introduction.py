@@ -1,11 +1,16 @@
-"""The line at the start of a server, and the warning of one that everybody may use."""
+"""The line at the start of a server, the warning of an open server, and a start that fails."""
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
+from fastapi import FastAPI
 
 from app.admission.clients import ApiKeys
+from app.processes import uvicorn_server
 from app.processes.uvicorn_server import introduce
 from models.settings import Settings
 from tests.in_process import served
@@ -38,3 +43,20 @@ async def test_a_server_says_what_it_serves_with_and_warns_where_everybody_may_u
     keys = str(tmp_path / "keys") if with_keys else "none"
     assert line == f"device fake; networks resnet18 (fake); address {host}:8080; API keys {keys}"
     assert [each.levelname for each in caplog.records[1:]] == ["WARNING"] * warned
+
+
+async def test_a_start_that_fails_leaves_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[str]()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            seen.append("left")
+
+    monkeypatch.setattr(uvicorn_server, "warm_up", AsyncMock(side_effect=OSError("a fault")))
+    server = uvicorn_server.Server(FastAPI(lifespan=lifespan), Settings())
+    with pytest.raises(OSError, match="a fault"):
+        await server.serve([])
+    assert seen == ["left"]
