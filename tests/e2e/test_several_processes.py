@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +12,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from models.exit_codes import ExitCode
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
+from workers.ipc.arena import PAGE, Arena
 
 TREE = (
     *("--front-ends", "2", "--log-level", "error"),
@@ -76,18 +78,41 @@ def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> 
     assert metric(tree, 'darkroom_batch_size_count{network="resnet18",operation="classify"}') > 0
 
 
-def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def send_nonsense(pid: int) -> None:
+    """Connect to a worker as a front end does, and send what no worker can read."""
+    links = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {each[8:-1] for each in links if each.startswith("socket:")}
+    rows = [row.split() for row in Path("/proc/net/unix").read_text().splitlines()]
+    (address,) = (r[7] for r in rows if r[6] in inodes and r[3] == "00010000")  # it listens
+    arena = Arena.create(PAGE)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address.replace("@", "\0"))
+        socket.send_fds(connection, [b"a"], [arena.fd])
+        arena.close()
+        assert connection.recv(1)  # it is welcome
+        connection.sendall(b"\x02\0\0\0no")
+        until(lambda: gone(pid))
+
+
+@pytest.mark.parametrize("end", [kill, send_nonsense])
+def test_a_worker_that_ends_under_load_costs_no_request(
+    tree: Served, end: Callable[[int], None]
+) -> None:
     labels = {seed: ask(tree, jpeg(seed)) for seed in range(6)}
-    killed = children(tree.process.pid)["worker"]
+    ended = children(tree.process.pid)["worker"]
 
     def one(turn: int) -> bool:
         if turn == 20:
-            os.kill(killed, signal.SIGKILL)
+            end(ended)
         return ask(tree, jpeg(turn % 6)) == labels[turn % 6]
 
     with ThreadPoolExecutor(6) as clients:
         assert all(clients.map(one, range(60)))
-    assert children(tree.process.pid)["worker"] != killed
+    assert children(tree.process.pid)["worker"] != ended
 
 
 def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
@@ -139,6 +164,15 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
         assert server.process.wait(PATIENCE) == 0
         assert all(gone(pid) for pid in pids)
     assert list(tmp_path.glob("darkroom*")) == []
+
+
+@pytest.mark.slow
+def test_sigint_skips_the_grace_time(without_weights: tuple[str, ...]) -> None:
+    with serving(*without_weights) as server:
+        pids = children(server.process.pid).values()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
+        assert all(gone(pid) for pid in pids)
 
 
 @pytest.mark.slow
