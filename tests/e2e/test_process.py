@@ -87,7 +87,7 @@ def test_a_signal_ends_a_server_that_is_still_starting_at_once(
     command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--weights", "random"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
-        while b"Waiting for application startup" not in process.stderr.readline():
+        while b"Started server process" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(number)
         left = process.stderr.read()
@@ -114,7 +114,7 @@ def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
         assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
     log += "".join(capfd.readouterr())
     assert "Traceback" not in log
-    assert "Application shutdown complete" in log
+    assert "Finished server process" in log
 
 
 def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> None:
