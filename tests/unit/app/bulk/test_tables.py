@@ -11,7 +11,7 @@ import pytest
 from app.bulk import tables
 from app.bulk.errors import WrongUsage
 from app.bulk.journal import Journal
-from app.bulk.tables import VectorColumn, conversion
+from app.bulk.tables import VectorColumn, conversion, records_of, write_lines
 
 LABELLED = {
     "index": 0,
@@ -135,3 +135,24 @@ def test_a_table_that_was_interrupted_is_continued_and_appears_at_the_end(
     whole = path.read_bytes()
     converted(tmp_path, f"whole-{name}", LABELLED, FAILED)
     assert (tmp_path / f"whole-{name}").read_bytes() == whole
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("vector", [None, EMBEDDING, VectorColumn("embedding", as_base64=True)])
+def test_a_table_gives_back_the_records_that_it_was_made_of(
+    suffix: str, vector: VectorColumn | None, tmp_path: Path
+) -> None:
+    good = LABELLED | {"source": "=1+1.jpg"}
+    if vector is not None:
+        value = "AAAAPw==" if vector.as_base64 else [0.5, -1.0]
+        good = {"index": 0, "source": "-a.jpg", "status": "ok", "embedding": value}
+    made = converted(tmp_path, f"out{suffix}", good, FAILED, vector=vector)
+    write_lines(made, tmp_path / "back", vector)
+    assert [*records_of(tmp_path / "back")] == [good, FAILED]
+    assert (tmp_path / "back").read_bytes().startswith(b'{"index":0')
+
+
+def test_a_table_of_another_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,size\na.jpg,3\n")
+    with pytest.raises(WrongUsage, match="is no table of this command"):
+        write_lines(tmp_path / "a.csv", tmp_path / "back", None)
