@@ -2,7 +2,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from models.domain.errors import (
     TooLarge,
 )
 from models.settings import Settings
+from models.version import VERSION
 from tests.network import Names, Wires
 from tests.origin import (
     Answer,
@@ -116,7 +116,7 @@ async def test_an_origin_sees_who_asks_and_for_what_and_nothing_else(world: Worl
     assert request.target == "/cat?size=2"
     assert request.headers == {
         "host": f"127.0.0.1:{world.origin.port}",
-        "user-agent": f"darkroom/{version('darkroom')}",
+        "user-agent": f"darkroom/{VERSION}",
         "accept": "image/*",
         "accept-encoding": "identity",
     }
