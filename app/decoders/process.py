@@ -21,6 +21,10 @@ START_WITHIN = 20.0
 machine.
 """
 
+STILL = 1.5
+"""Seconds in which a process that is asked for an image must use CPU time, or it is given up: the
+process was stopped, or it hangs. A machine so busy that a process gets none is not known."""
+
 END_WITHIN = 5.0
 """Seconds that the fork server may take to end."""
 
@@ -55,6 +59,7 @@ class DecoderProcess:
         self._loop = asyncio.get_running_loop()
         self._packet: asyncio.Future[bytes] | None = None
         self._closed = False
+        self._ticks = -1
         self.area = area
         self.pid = 0
         self.images = 0
@@ -64,10 +69,15 @@ class DecoderProcess:
     async def receive(self) -> Frame:
         """Return the next frame, which is Exited if the process has ended; raises Broken.
 
-        The end of the fork server ends all its decoders by SIGKILL.
+        The end of the fork server ends all its decoders by SIGKILL. A process that stands still
+        counts as ended by SIGKILL, too.
         """
-        self._packet = self._loop.create_future()
-        packet = await self._packet
+        self._packet, self._ticks = self._loop.create_future(), -1
+        self._timer = self._loop.call_later(STILL, self._look)
+        try:
+            packet = await self._packet
+        finally:
+            self._timer.cancel()
         return messages.decode(packet) if packet else Exited(signal.SIGKILL)
 
     def send(self, frame: Frame) -> None:
@@ -87,6 +97,18 @@ class DecoderProcess:
             self._loop.remove_reader(self._connection.fileno())
             self._connection.close()
 
+    def _look(self) -> None:
+        """Give the process up if it has used no CPU time since the last look; else look again.
+
+        Not while it starts: then it waits for the fork server.
+        """
+        before, self._ticks = self._ticks, ticks(self.pid)
+        still = bool(self.pid) and self._ticks == before
+        if still and self._packet is not None and not self._packet.done():
+            self._packet.set_result(b"")
+        else:
+            self._timer = self._loop.call_later(STILL, self._look)
+
     def _on_readable(self) -> None:
         try:
             packet = self._connection.recv(MAX_PACKET)
@@ -98,6 +120,15 @@ class DecoderProcess:
             self.close()  # it has ended, or sent a frame that nothing asked for
         else:
             self._packet.set_result(packet)
+
+
+def ticks(pid: int) -> int:
+    """Return the clock ticks of CPU time that a process has used (proc(5)); 0 once it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
 
 
 class ForkServer:
