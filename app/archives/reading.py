@@ -82,8 +82,8 @@ class ArchiveLimits:
 
     An archive may unpack to `ratio` times its own size; an archive that unpacks to at most `free`
     bytes is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1. An .xz may
-    take `memory` bytes to be decompressed. Once another thread has set `stop`, reading the archive
-    raises BadArchive: the request has ended.
+    take `memory` bytes to be decompressed. Once another thread has set `stop`, every check and
+    every read raises BadArchive: the request has ended.
     """
 
     members: int = 1_000_000
@@ -94,6 +94,7 @@ class ArchiveLimits:
 
     def check_count(self, count: int) -> None:
         """Raise BadArchive for more entries than an archive may have."""
+        self.check_stop()
         if count > self.members:
             raise BadArchive(
                 f"the archive has more than {self.members} entries; send several archives"
@@ -101,12 +102,18 @@ class ArchiveLimits:
 
     def check_expansion(self, unpacked: int, packed: int) -> None:
         """Raise BadArchive if an archive of `packed` bytes unpacks to far more bytes."""
+        self.check_stop()
         allowed = max(self.free, self.ratio * packed)
         if unpacked > allowed:
             raise BadArchive(
                 f"the archive has {packed} bytes and unpacks to more than {allowed}; "
                 f"at most {self.ratio} times its size is allowed"
             )
+
+    def check_stop(self) -> None:
+        """Raise BadArchive once `stop` is set."""
+        if self.stop.is_set():
+            raise BadArchive("reading the archive was stopped, because its request has ended")
 
 
 _DEFAULT_LIMITS = ArchiveLimits()
@@ -486,8 +493,7 @@ class _Stoppable(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def read(self, size: int = -1, /) -> bytes:
-        if self._limits.stop.is_set():
-            raise BadArchive("reading the archive was stopped, because its request has ended")
+        self._limits.check_stop()
         return self._file.read(size)
 
 
