@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from app.bulk import journal as records
@@ -118,9 +119,8 @@ def _written(
     if retry and not out.is_file():
         raise WrongUsage(f"--retry-failed: {out} is no finished file")
     mends = retry or (not force and out.is_file() and origin.is_known)
-    # The records of a finished table; those of JSON Lines are read where they are.
-    before = out if is_lines else out.with_name(f"{out.name}.before")
-    try:
+    with TemporaryFile() as unnamed:  # the records of a finished table, until this process ends
+        before = out if is_lines else Path(f"/proc/self/fd/{unnamed.fileno()}")
         if mends and not is_lines:
             write_lines(out, before, vector)
         finished = Records([before] if mends else [])
@@ -168,9 +168,6 @@ def _written(
         told = records.shown(out, out, failed) if is_lines else told
         print(summary, *filter(None, [told]), sep="\n", file=sys.stderr)
         return ExitCode.FAILED if failed else ExitCode.OK
-    finally:
-        if not is_lines:
-            before.unlink(missing_ok=True)
 
 
 def _check_none_is_gone(out: Path, before: Path, sources: Sources) -> None:
