@@ -25,6 +25,7 @@ from models.domain.errors import (
     Draining,
     InternalError,
     Overloaded,
+    Quarantined,
     ServiceError,
     WorkerLost,
 )
@@ -32,7 +33,6 @@ from models.domain.job import Completed, Job
 from models.networks.served import ServedNetwork
 from workers.backends.absence import Absence, combined
 from workers.backends.in_process import LocalBackend
-from workers.backends.quarantine import Quarantine
 from workers.ipc.frames import EncodedError, bytes_for, decode_error, encode_error
 from workers.scheduling.worker import Worker
 
@@ -145,7 +145,6 @@ class RayBackend:
         self._drain_timeout = drain_timeout
         self._identity = identity
         self._on_change = on_change
-        self._quarantine = Quarantine()
         self._absence = Absence()
         self._reports: dict[str, tuple[float, Report]] = {}
         self._tasks: set[asyncio.Task[Completed]] = set()
@@ -208,7 +207,6 @@ class RayBackend:
         await asyncio.gather(self._asking, *self._tasks, return_exceptions=True)
 
     async def _answer(self, job: Job) -> Completed:
-        await self._quarantine.check(job.image)
         losses, pause = 0, PAUSE
         while losses < MAX_LOSSES:
             try:
@@ -217,8 +215,8 @@ class RayBackend:
                 losses += lost.counts
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        await self._quarantine.add(job.image)
-        raise WorkerLost(f"{losses} replicas were lost while they held the image; it was given up")
+        text = f"{losses} replicas ended while they computed this image"
+        raise Quarantined(f"{text}; convert it, or send another image")
 
     async def _call(self, job: Job, *, alone: bool) -> Completed:
         """Return the answer of the replica that Ray Serve chooses; raise _Lost or ServiceError."""
@@ -289,8 +287,6 @@ class RayBackend:
             self._identity = self._identity or each.identity
             self.changed = self.changed or each.identity != self._identity
         if self._reports.keys() != before:
-            if self._reports:
-                self._absence.ended(0.0)
             self._on_change()
 
 

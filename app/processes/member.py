@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from typing import Any, NoReturn
 
 from app.processes.gc_tuning import freeze
@@ -127,8 +126,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         return ExitCode.FAILED
     freeze()
     device = started.worker.load().device
-    age = time.monotonic() - given["started"]
-    welcome = Welcome(device, started.networks, started.degraded, age)
+    welcome = Welcome(device, started.networks, started.degraded)
     orders.ready()
     listener = await _listening(given["address"])
     loop.add_signal_handler(signal.SIGTERM, stop.set)

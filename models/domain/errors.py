@@ -148,7 +148,7 @@ class TooManyPixels(Unprocessable):
 
 
 class Quarantined(Unprocessable):
-    """The content ended two workers a while ago and is refused for some time."""
+    """The workers that computed the image ended, again and again."""
 
     code, title = "quarantined", "Quarantined"
 

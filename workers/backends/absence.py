@@ -5,11 +5,8 @@ from collections.abc import Callable, Sequence
 
 from models.domain.backend import Load
 
-HANDOVER = 1.0
-"""Seconds in which the successor of a worker that leaves takes over: it can work before that."""
-
-UNKNOWN_START = 5.0
-"""Seconds that a worker's start takes, before a worker has reported its own."""
+SOON = 1.0
+"""Seconds in which a worker is first expected back: its successor takes over, or is started."""
 
 
 def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
@@ -28,42 +25,25 @@ def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
 
 
 class Absence:
-    """Estimates when a worker will run again.
-
-    A start is expected to take as long as the last start took on this machine, from the start of
-    the process to its first answer. When that time has passed, the absence is expected to last as
-    long again as it has lasted.
-    """
+    """Estimates when a worker will run again: an absence lasts as long again as it has lasted."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: float | None = None
-        self._start = UNKNOWN_START
         self._rate = 0.0
 
-    def back_in(self, alive: bool, *, hands_over: bool = False) -> float:
-        """Return the seconds until a worker is expected; 0 while a worker is running.
-
-        With `hands_over` the last worker left, and its successor only takes its address.
-        """
+    def back_in(self, alive: bool) -> float:
+        """Return the seconds until a worker is expected; 0 while a worker is running."""
         if alive:
             self._since = None
             return 0.0
         now = self._clock()
         if self._since is None:
             self._since = now
-        absent = now - self._since
-        if hands_over and absent < HANDOVER:
-            return HANDOVER - absent
-        return max(self._start - absent, 0.0) if absent < self._start else absent
+        return max(SOON, now - self._since)
 
     def rate(self, reported: float, alive: bool) -> float:
         """Return the service rate that is reported, or the last known rate."""
         if reported > 0 or (alive and not self._rate):
             self._rate = reported
         return self._rate
-
-    def ended(self, start: float) -> None:
-        """Note that a worker is running, whose start took `start` seconds (0: unknown)."""
-        self._since = None
-        self._start = start or self._start

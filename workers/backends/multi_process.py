@@ -3,8 +3,7 @@
 A job goes to the worker with the least unanswered work. Jobs that a lost worker
 had not answered go to another worker or to its successor, while their deadline allows: the work is
 pure, so a second run is safe. A job that the device had been given when its worker died is computed
-alone the next time, and fails if that worker dies too: only this job can be the cause. Its content
-is then refused.
+alone the next time, and fails if that worker dies too: only this job can be the cause.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -26,12 +25,12 @@ from models.domain.errors import (
     DeadlineExceeded,
     Draining,
     InternalError,
+    Quarantined,
     ServiceError,
     WorkerLost,
 )
 from models.domain.job import Completed, Failed, Job, Outcome, Result, Vector
 from workers.backends.absence import Absence, combined
-from workers.backends.quarantine import Quarantine
 from workers.ipc import frames
 from workers.ipc.arena import LARGE, Arena, ArenaSlot, ArenaSlots
 from workers.ipc.frames import (
@@ -75,25 +74,18 @@ class UnansweredWork(Protocol):
         """Return the work of each worker, over all processes that give it some."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The worker ended before it answered; `launched`: its device had been given the job."""
-
-    launched: bool
-
-
 @dataclass(eq=False, slots=True)
 class Pending:
     """A submitted job, with its `slot` until that is free again, and the `line` to its worker.
 
-    `losses` counts the workers that died with it on their device; after the first it is computed
-    alone.
+    `waiter` gets the worker's answer, an error, or None when the job has to be sent again. `losses`
+    counts the workers that died with the job on their device; after the first it is computed alone.
     """
 
     number: int
     job: Job
     slot: ArenaSlot | None
-    waiter: "asyncio.Future[Done | Failed | Lost]" = field(init=False)
+    waiter: "asyncio.Future[Done | Failed | None]"
     line: "WorkerLine | None" = None
     losses: int = 0
 
@@ -129,31 +121,15 @@ class WorkerLine(FrameProtocol[FromWorker]):
         self._backend.lines.append(self)
 
     def on_frame(self, frame: FromWorker) -> None:
-        """Pass on an answer, a report of load or of a batch, a welcome or a farewell."""
-        if isinstance(frame, Done):
-            if (pending := self.pending.pop(frame.number, None)) is None:
-                log.error("a worker answered job %d, which it does not have", frame.number)
-            else:
-                self._backend.on_done(pending, frame)
-        elif isinstance(frame, Batched):
-            self._backend.on_batch(frame)
-        elif isinstance(frame, LoadReport):
-            self.load = frame.load
-            self._backend.forget_load()
-        elif isinstance(frame, Leaving):
-            self.up = False
-            self.over.set()
-            self._backend.on_leaving(self)
-        else:
-            self._backend.on_welcome(self, frame)
+        """Pass a frame on to the backend."""
+        self._backend.on_frame(self, frame)
 
     def on_lost(self) -> None:
         """Hand back the jobs that the worker had not answered; it no longer touches their slots."""
         self.up = False
         self.over.set()
         self.gone.set()
-        taken, self.pending = list(self.pending.values()), {}
-        self._backend.on_lost(self, taken)
+        self._backend.on_lost(self)
 
 
 class ProcessBackend:
@@ -179,13 +155,10 @@ class ProcessBackend:
         self._closing, self._held = False, 0
         self._idle = asyncio.Event()
         self._absence = Absence()
-        self._quarantine = Quarantine()
         self._work = work
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._welcomes: dict[int, Welcome] = {}
         """The last welcome of each worker."""
-        self._leaving: set[int] = set()
-        """The workers whose last process leaves or has left, while none was welcomed after it."""
         self._current: Welcome | None = None
         self._load: Load | None = None
         self.submitted = 0
@@ -215,9 +188,7 @@ class ProcessBackend:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
         try:
-            await self._quarantine.check(job.image)
-            slot = await self._slots.take(bytes_for(job), job.deadline)
-            outcome = await self._answer(job, slot)
+            outcome = await self._answer(job)
         finally:
             self._held -= 1
             if not self._held:
@@ -237,7 +208,7 @@ class ProcessBackend:
         waiting, load = len(self._parked) + self._slots.waiting, self._load
         if load is None or waiting or not load.alive or self._closing:
             load = self._combined(range(len(self._keeping)))
-            back_in = self._absence.back_in(load.alive, hands_over=bool(self._leaving))
+            back_in = self._absence.back_in(load.alive)
             load = replace(
                 load,
                 queued_jobs=load.queued_jobs + waiting,
@@ -322,33 +293,38 @@ class ProcessBackend:
 
     # The way of a job.
 
-    async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
+    async def _answer(self, job: Job) -> Outcome:
         """Send a job, again whenever its worker is lost; return the answer.
 
         It is sent again from its image: a filter may have been writing over the slot.
         """
+        slot = await self._slots.take(bytes_for(job), job.deadline)
         self.submitted += 1
-        pending, loop = Pending(self.submitted, job, slot), asyncio.get_running_loop()
-        pending.waiter = loop.create_future()
+        loop = asyncio.get_running_loop()
+        pending = Pending(self.submitted, job, slot, loop.create_future())
         alarm = alarms().set(job.deadline, pending.expire, ends_early=False)
+        large = slot.size >= LARGE
         try:
             while True:
-                await self._copied(pending, self._write, pending)
+                if large:
+                    await self._in_thread(pending, self._write, pending)
+                else:
+                    self._write(pending)
                 if not pending.waiter.done():
                     self._send(pending)
                 done = await pending.waiter
                 if isinstance(done, Failed):
                     return done
                 if isinstance(done, Done):
-                    return await self._copied(pending, self._outcome, pending, done)
+                    if large:
+                        return await self._in_thread(pending, self._outcome, pending, done)
+                    return self._outcome(pending, done)
                 pending.line = None
-                pending.losses += done.launched
                 if self._closing:
                     return Failed(WorkerLost(STOPPED))
                 if pending.losses == MAX_LOSSES:
-                    await self._quarantine.add(job.image)
-                    died = f"{MAX_LOSSES} workers died while they held the image"
-                    return Failed(WorkerLost(f"{died}; it was given up"))
+                    text = f"{MAX_LOSSES} processes ended while they computed this image"
+                    return Failed(Quarantined(f"{text}; convert it, or send another image"))
                 pending.waiter = loop.create_future()
                 if job.deadline.expired(time.monotonic()):  # the alarm of the job may have rung
                     pending.expire()
@@ -411,16 +387,13 @@ class ProcessBackend:
 
     # Copies into and out of slots.
 
-    async def _copied(self, pending: Pending, copy: Callable[..., T], *arguments: object) -> T:
-        """Run a function that copies to or from a job's slot, on a thread if that takes
-        milliseconds.
+    async def _in_thread(self, pending: Pending, copy: Callable[..., T], *arguments: object) -> T:
+        """Run a function that copies for milliseconds to or from a job's slot, on a thread.
 
         If it is cancelled meanwhile, the slot is taken back as soon as the copy has ended.
         """
         slot = pending.slot
         assert slot is not None
-        if slot.size < LARGE:
-            return copy(*arguments)
         copying = asyncio.ensure_future(asyncio.to_thread(copy, *arguments))
         try:
             # Cancelling cannot stop the thread, which still writes into the slot. The shield keeps
@@ -454,33 +427,45 @@ class ProcessBackend:
 
     # Reports of lines.
 
-    def forget_load(self) -> None:
-        """Note that a worker reports another load, comes, leaves or is lost."""
+    def on_frame(self, line: WorkerLine, frame: FromWorker) -> None:
+        """Take an answer, a report of load or of a batch, a welcome or a farewell of a worker."""
+        if isinstance(frame, Done):
+            if (pending := line.pending.pop(frame.number, None)) is None:
+                log.error("a worker answered job %d, which it does not have", frame.number)
+            else:
+                self._on_done(line, pending, frame)
+            return
+        if isinstance(frame, Batched):
+            self.on_batch(frame)
+            return
         self._load = None  # it is added up again when it is read
+        if isinstance(frame, LoadReport):
+            line.load = frame.load
+        elif isinstance(frame, Leaving):
+            line.up = False
+            line.over.set()
+        else:
+            self._on_welcome(line, frame)
 
-    def on_done(self, pending: Pending, done: Done) -> None:
+    def _on_done(self, line: WorkerLine, pending: Pending, done: Done) -> None:
         """Accept a slot that a worker gave back; a leaving worker did nothing with it."""
-        line = pending.line
-        assert line is not None
         self._work.add(line.worker, -pending.job.image.n_pixels)
         if pending.waiter.done():
             self._release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
             line.up = False
-            self.forget_load()
+            self._load = None
             self._lose(pending, done.error[0] == WorkerLost.code)
         else:
             pending.waiter.set_result(done)
 
-    def on_welcome(self, line: WorkerLine, welcome: Welcome) -> None:
+    def _on_welcome(self, line: WorkerLine, welcome: Welcome) -> None:
         """Send the parked jobs to a worker that equals the first worker.
 
         Clients have seen the labels of the first worker. If this worker has other labels, this
         front end finishes its work and ends, and its successor learns the new labels.
         """
-        self.forget_load()
         self._welcomes[line.worker] = welcome
-        self._leaving.discard(line.worker)
         if not self._welcomed.done():
             self._welcomed.set_result(welcome)
         elif identity_of(welcome) != identity_of(self._welcomed.result()):
@@ -490,7 +475,6 @@ class ProcessBackend:
         line.up = True
         reasons = dict.fromkeys(each.degraded for each in self._welcomes.values() if each.degraded)
         self._current = msgspec.structs.replace(welcome, degraded="; ".join(reasons) or None)
-        self._absence.ended(welcome.start)
         parked, self._parked = self._parked, []
         for pending in parked:
             try:
@@ -499,15 +483,11 @@ class ProcessBackend:
                 log.exception("an image could not be sent to a worker")
                 pending.fail(InternalError("the image could not be sent; it has been logged"))
 
-    def on_leaving(self, line: WorkerLine) -> None:
-        """Note that a worker accepts no more jobs, and that its successor will."""
-        self.forget_load()
-        self._leaving.add(line.worker)
-
-    def on_lost(self, line: WorkerLine, taken: list[Pending]) -> None:
+    def on_lost(self, line: WorkerLine) -> None:
         """Take the jobs of a lost worker, which no longer touches their slots."""
-        self.forget_load()
+        self._load = None
         self.lines.remove(line)
+        taken, line.pending = list(line.pending.values()), {}
         for pending in taken:
             self._work.add(line.worker, -pending.job.image.n_pixels)
             if pending.waiter.done():
@@ -517,8 +497,10 @@ class ProcessBackend:
                 self._lose(pending, died=True)
 
     def _lose(self, pending: Pending, died: bool) -> None:
+        """Let a job be sent again; count a worker that died after its device got the job."""
         assert pending.slot is not None
-        pending.waiter.set_result(Lost(died and self._arena.launched(pending.slot)))
+        pending.losses += died and self._arena.launched(pending.slot)
+        pending.waiter.set_result(None)
 
 
 def identity_of(welcome: Welcome) -> object:

@@ -84,14 +84,12 @@ class Cancel(Frame, frozen=True):
 class Welcome(Frame, frozen=True):
     """The first frame of a worker: its device, and the networks that it serves, default first.
 
-    `degraded` says why the device is not the device that was asked for. `start` is the seconds that
-    the worker's start took, which a successor that is not warm will take too.
+    `degraded` says why the device is not the device that was asked for.
     """
 
     device: str
     networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
-    start: float = 0.0
 
 
 class Done(Frame, frozen=True):

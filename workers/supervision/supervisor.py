@@ -119,7 +119,7 @@ class Child:
             ours.close()
             raise
         child = cls(spec.name, process, ours)
-        child.tell({**spec.orders, **orders, "started": time.monotonic()})
+        child.tell({**spec.orders, **orders})
         log.info("%s is process %s", child.name, child.pid)
         return child
 

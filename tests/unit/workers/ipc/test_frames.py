@@ -170,7 +170,7 @@ def test_frames_of_a_worker_arrive_as_they_left() -> None:
     networks = (ServedNetwork("resnet18", MODEL), ServedNetwork("resnet50", problem="no weights"))
     load = Load("fake", 1, 2, 3, 4.0, alive=True, takes_jpegs=True)
     frames: list[wire.Frame] = [
-        Welcome("fake", networks, "no GPU", 2.5),
+        Welcome("fake", networks, "no GPU"),
         LoadReport(load),
         Done(3),
         Done(4, TRACE, Labels((1, 0), (0.5, 0.25))),
