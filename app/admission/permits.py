@@ -150,8 +150,7 @@ class Permit:
             self._admission.must_not_wait_long(self.client, self.deadline, sum(works), max(works))
 
     def work(self, amount: int) -> "Work":
-        """Return the work on one image, in microseconds: admitted while a `with` block runs, and
-        in its turn among all clients while an `async with` block in it runs.
+        """Return the work on one image, which is expected to take `amount` microseconds.
 
         The deadline ends the work, so what a core does until then is the most that others wait for.
         """
@@ -198,8 +197,9 @@ class Permit:
 class Work:
     """The work on one image; no generators, which are slower.
 
-    To enter its turn raises Overloaded if the turn comes too late for the deadline. An image that
-    leaves its turn for want of memory may enter another turn.
+    The image is admitted while a `with` block runs. Between `enter` and `leave`, or the end of the
+    block, it has its turn among all clients; an image that waits for memory leaves its turn, and
+    enters another turn.
     """
 
     __slots__ = ("_admission", "_amount", "_began", "_permit", "_place")
@@ -209,6 +209,7 @@ class Work:
         self._admission = admission
         self._amount = amount
         self._began: float | None = None
+        self._place: Place | None = None
 
     def __enter__(self) -> "Work":
         if not self._permit.in_background:
@@ -217,6 +218,7 @@ class Work:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         admission = self._admission
+        self.leave()
         if self._permit.in_background:
             return
         done: float = self._amount
@@ -225,17 +227,21 @@ class Work:
             done = min(done, admission.backlog.part(seconds))
         admission.backlog.remove(self._permit.client, self._amount, done)
 
-    async def __aenter__(self) -> None:
+    async def enter(self) -> None:
+        """Wait for a turn; raises Overloaded if the turn comes too late for the deadline."""
         admission, permit = self._admission, self._permit
         flow = permit.client, permit.in_background
         waiting = Waiting(self._amount, permit.deadline, permit.standing)
-        self._place: Place = await admission.line.take(flow, waiting)
+        self._place = await admission.line.take(flow, waiting)
         admission.passed(self._place, 1)
         self._began = admission.clock()
 
-    async def __aexit__(self, *_: object) -> None:
-        self._admission.passed(self._place, -1)
-        self._admission.line.leave(self._place)
+    def leave(self) -> None:
+        """End the turn; further calls have no effect."""
+        place, self._place = self._place, None
+        if place is not None:
+            self._admission.passed(place, -1)
+            self._admission.line.leave(place)
 
 
 class Admission:

@@ -185,10 +185,11 @@ class Pipeline:
         with context.permit.work(work_on(content, wanted, self._max_pixels)) as work:
             while True:
                 try:
-                    async with work:
-                        return await self._in_turn(content, wanted, context)
+                    await work.enter()
+                    return await self._in_turn(content, wanted, context)
                 except NeedsMemory as more:
                     n_bytes = more.n_bytes
+                work.leave()
                 await context.memory.hold(n_bytes)
 
     async def _in_turn(self, content: Blob, wanted: Wanted, context: ImageContext) -> AnswerOutcome:

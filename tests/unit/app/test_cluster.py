@@ -43,10 +43,10 @@ async def test_more_images_pass_the_line_when_replicas_come() -> None:
     turns: list[str] = []
 
     async def pass_line(number: int) -> None:
-        with admission.enter() as permit:
-            async with permit.work(100_000_000):
-                turns.append(f"{number}")
-                await asyncio.sleep(0.05)
+        with admission.enter() as permit, permit.work(100_000_000) as work:
+            await work.enter()
+            turns.append(f"{number}")
+            await asyncio.sleep(0.05)
 
     admission.set_busy_images(3, 0)
     tasks = [asyncio.create_task(pass_line(n)) for n in range(4)]

@@ -146,7 +146,7 @@ class Simulation:
                 permit.expect([expected])
                 async with AsyncExitStack() as held:
                     await held.enter_async_context(asyncio.timeout_at(deadline.alarm))
-                    await held.enter_async_context(held.enter_context(permit.work(expected)))
+                    await held.enter_context(permit.work(expected)).enter()
                     if memory is not None:
                         await held.enter_async_context(memory)
                     took = self.seconds * cost * self.chance.uniform(0.7, 1.3)

@@ -87,8 +87,11 @@ async def test_a_machine_that_is_busy_with_other_programs_refuses_no_photo() -> 
     server = Server()
     for _ in range(30):
         one, other = server.ask("a", 30.0, QUICK), server.ask("b", 30.0, QUICK)
-        async with one, other:
-            server.clock.now += 5.0
+        await one.enter()
+        await other.enter()
+        server.clock.now += 5.0
+        one.leave()
+        other.leave()
         server.end(one)
         server.end(other)
 
@@ -133,7 +136,7 @@ def test_the_work_of_one_client_is_before_that_of_another_only_as_far_as_both_ha
 async def test_a_client_is_not_refused_because_images_of_another_take_longer() -> None:
     server = Server()
     for _ in range(2):
-        await server.ask("a", 60.0, 100_000).__aenter__()
+        await server.ask("a", 60.0, 100_000).enter()
     server.clock.now += 30.0
     server.ask("b", 2.0, 100_000)
 
@@ -164,10 +167,10 @@ async def test_the_speed_is_that_of_work_which_was_done_and_of_none_that_was_onl
     server = Server(images=512)
     server.admission.line.set_images(2, 2)
     works = [server.ask("a", 3600.0, QUICK) for _ in range(100)]
-    turns = [asyncio.create_task(each.__aenter__()) for each in works]
+    turns = [asyncio.create_task(each.enter()) for each in works]
     for each, turn in zip(works, turns, strict=True):
         await turn
         server.clock.now += seconds
-        await each.__aexit__()
+        each.leave()
         server.end(each, error)
     assert least <= server.admission.backlog.speed() / 2e6 <= most

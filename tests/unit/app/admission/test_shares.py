@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import given
@@ -92,12 +92,12 @@ async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None
     other = admitted(admission, 1, 0, "a")
     assert admission.held.images == 1
     assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
-    async with AsyncExitStack() as held, asyncio.timeout(10):
+    with ExitStack() as held:
         for _ in range(2):
-            await held.enter_async_context(job.work(1_000_000))
-        waiting = asyncio.create_task(job.work(1_000_000).__aenter__())
+            await held.enter_context(job.work(1_000_000)).enter()
+        waiting = asyncio.create_task(job.work(1_000_000).enter())
         await asyncio.sleep(0)
-        await held.enter_async_context(other.work(1_000_000))
+        await held.enter_context(other.work(1_000_000)).enter()
         assert not waiting.done()
     await waiting
 
