@@ -26,7 +26,6 @@ from app.executors import (
     remote_executor,
 )
 from app.fetch.fetcher import Fetcher
-from app.http import problems
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
@@ -224,6 +223,5 @@ def create_app(
     )
     for each in (images, jobs, catalogue, health, openapi, page, inference):
         app.include_router(each.router)
-    problems.install(app)
     middleware.install(app, images.router, settings, metrics)
     return app

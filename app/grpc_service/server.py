@@ -22,7 +22,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.admission.semaphore import FairSemaphore
 from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
 from app.grpc_service.methods import METHODS, ROUTE
-from app.routes.middleware import logged
+from app.routes.middleware import RequestLayer
 from app.service import Service
 from models.domain.errors import ServiceError
 from models.settings import Settings
@@ -141,7 +141,7 @@ def _application(service: Service) -> ASGIApp:
     """Return the application that answers calls."""
     settings = service.settings
     routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
-    app: ASGIApp = logged(routed, settings, service.metrics)
+    app: ASGIApp = RequestLayer(routed, settings, service.metrics)
     if settings.trusted_proxies:
         trusted = [str(each) for each in settings.trusted_proxies]
         app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request
+import msgspec
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 
-from models.api.schemas import EncodingOptions, Problem
+from models.api.schemas import EncodingOptions
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -52,7 +53,7 @@ MOST_TEXT = 12_000
 """Largest number of characters of all errors; as JSON each may take six bytes, so that no answer
 reaches 100 kB."""
 
-_LARGEST = 10**40
+_LARGEST = 1 << 63
 """Larger whole numbers are repeated as text, because they may have thousands of digits."""
 
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
@@ -63,26 +64,34 @@ OTHER_CODE = "http_error"
 
 
 def problem(
-    error: ServiceError, request: Request | None = None, index: int | None = None
-) -> Problem:
-    """Return the public form of an error; `request` gives its path and id, `index` its item."""
-    return Problem(
-        type=TYPE_PREFIX + error.code,
-        title=error.title,
-        status=error.status,
-        detail=shortened(error.detail, LONGEST_MESSAGE),
-        code=error.code,
-        instance=shortened(request.scope["path"], LONGEST_GIVEN) if request else None,
-        request_id=request.scope.get("request_id") if request else None,
-        item_index=index,
-        errors=_told(error.errors) or None,
-    )
+    error: ServiceError, scope: Scope | None = None, index: int | None = None
+) -> dict[str, Any]:
+    """Return the public form of an error, that of `models.api.schemas.Problem`.
+
+    `scope` gives the path and the id of the request, `index` its item.
+    """
+    found: dict[str, Any] = {
+        "type": TYPE_PREFIX + error.code,
+        "title": error.title,
+        "status": error.status,
+        "detail": shortened(error.detail, LONGEST_MESSAGE),
+        "code": error.code,
+    }
+    if scope is not None:
+        found["instance"] = shortened(scope["path"], LONGEST_GIVEN)
+        if "request_id" in scope:
+            found["request_id"] = scope["request_id"]
+    if index is not None:
+        found["item_index"] = index
+    if told := _told(error.errors):
+        found["errors"] = told
+    return found
 
 
-def answer(error: ServiceError, request: Request | None = None) -> Response:
+def answer(error: ServiceError, scope: Scope | None = None) -> Response:
     """Return an error as a response, with `Retry-After` if the client may try again.
 
-    There is no `request` where the connection refuses to read it.
+    There is no `scope` where the connection refuses to read the request.
     """
     headers = {}
     if isinstance(error, Unauthorized):
@@ -91,16 +100,37 @@ def answer(error: ServiceError, request: Request | None = None) -> Response:
         headers["Accept-Encoding"] = "gzip, deflate"
     if seconds := retry_after(error):
         headers["Retry-After"] = str(seconds)
-    if request is not None and is_inference(request):
+    if scope is not None and is_inference(scope["path"]):
         told = {"error": shortened(error.detail, LONGEST_MESSAGE)}
         return JSONResponse(told, error.status, headers)
-    body = problem(error, request).model_dump_json(exclude_none=True)
-    return Response(body, error.status, headers, MEDIA_TYPE)
+    return Response(msgspec.json.encode(problem(error, scope)), error.status, headers, MEDIA_TYPE)
 
 
-def is_inference(request: Request) -> bool:
-    """Return whether a request is of the Open Inference Protocol, with errors of its own."""
-    path: str = request.scope["path"]
+def answer_to(error: Exception, scope: Scope) -> Response | None:
+    """Return the answer to an error that an endpoint or the framework raises; None to a fault."""
+    if isinstance(error, ServiceError):
+        return answer(error, scope)
+    if isinstance(error, RequestValidationError):
+        found: list[Any] = [{**e, "loc": e["loc"][1:]} for e in error.errors()]
+        return answer(invalid(found), scope)
+    if not isinstance(error, HTTPException):
+        return None
+    headers, path = dict(error.headers or {}), shortened(scope["path"], LONGEST_GIVEN)
+    status, detail = error.status_code, str(error.detail)
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(allowed(scope)).replace("GET", "GET, HEAD")
+        detail = f"{path} takes {headers['Allow']}"
+    elif status == HTTPStatus.NOT_FOUND and detail == HTTPStatus.NOT_FOUND.phrase:
+        detail = f"there is no {path}; GET / shows what there is"
+    code = HTTP_CODES.get(status, OTHER_CODE)
+    same = {"status": status, "code": code, "title": HTTPStatus(status).phrase}
+    response = answer(type("HttpError", (ServiceError,), same)(detail), scope)
+    response.headers.update(headers)
+    return response
+
+
+def is_inference(path: str) -> bool:
+    """Return whether a path is of the Open Inference Protocol, with errors of its own."""
     return path == INFERENCE or path.startswith(INFERENCE + "/")
 
 
@@ -122,53 +152,14 @@ def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
     return InvalidParameter(f"{first.path}: {first.message}".removeprefix(": "), errors)
 
 
-def install(app: FastAPI) -> None:
-    """Let the application answer every error as a problem."""
-
-    async def service_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, ServiceError)
-        return answer(error, request)
-
-    async def http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        headers = dict(error.headers or {})
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["Allow"] = ", ".join(allowed(request)).replace("GET", "GET, HEAD")
-        status = error.status_code
-        code = HTTP_CODES.get(status, OTHER_CODE)
-        same = {"status": status, "code": code, "title": HTTPStatus(status).phrase}
-        detail = _detail(error, shortened(request.url.path, LONGEST_GIVEN), headers.get("Allow"))
-        response = answer(type("HttpError", (ServiceError,), same)(detail), request)
-        response.headers.update(headers)
-        return response
-
-    async def validation_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        found: list[Any] = [{**e, "loc": e["loc"][1:]} for e in error.errors()]
-        return answer(invalid(found), request)
-
-    app.add_exception_handler(ServiceError, service_error)
-    app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(RequestValidationError, validation_error)
-
-
-def allowed(request: Request) -> list[str]:
+def allowed(scope: Scope) -> list[str]:
     """Return all methods that the request's path takes; the framework asks a single route."""
-    asked = ({**request.scope, "method": method} for method in METHODS)
+    asked = ({**scope, "method": method} for method in METHODS)
     return [
         each["method"]
         for each in asked
-        if any(route.matches(each)[0] is Match.FULL for route in request.app.routes)
+        if any(route.matches(each)[0] is Match.FULL for route in scope["app"].routes)
     ]
-
-
-def _detail(error: HTTPException, path: str, allow: str | None) -> str:
-    """Return a text that names the allowed methods, which the framework's own errors do not."""
-    if allow is not None:
-        return f"{path} takes {allow}"
-    if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
-        return f"there is no {path}; GET / shows what there is"
-    return str(error.detail)
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

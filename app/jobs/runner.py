@@ -30,10 +30,9 @@ from app.jobs.store import RUNNABLE, Claim, DatabaseFailed, Job, JobStore, Store
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.results.encoded_files import EncodedFile
 from app.pipeline.results.outcomes import Answer, Processed
-from app.responses.records import NO_VECTORS, InlineImages, VectorStyle, line, record
+from app.responses.records import NO_VECTORS, InlineImages, Record, VectorStyle, line, record
 from app.storage.local_files import FULL
 from app.storage.storage import Storage
-from models.api.schemas import Record
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     AddressRefused,
@@ -194,9 +193,9 @@ class ImageWorker:
         inline = InlineImages() if job.destination is None else None
         made = record(answer, work.labels, name=given.name, inline=inline, vectors=work.vectors)
         if inline is not None:
-            return b"".join(inline.pieces(line(made))), made.status != "ok"
+            return b"".join(inline.pieces(line(made))), made["status"] != "ok"
         made = await self._written(job.destination or "", answer, made)
-        return line(made), made.status != "ok"
+        return line(made), made["status"] != "ok"
 
     async def check(self, target: str | None) -> None:
         """Raise InvalidParameter if a file is where a destination must have a folder.
@@ -215,15 +214,15 @@ class ImageWorker:
         """
         try:
             folder = self._storage.writable(target)
-            every = (made.image, *(each.image for each in made.versions or ()))
-            shown = [each for each in every if each is not None]
+            every = (made, *made.get("versions", ()))
+            shown = [each["image"] for each in every if "image" in each]
             for image, (_, file) in zip(shown, answer.images, strict=True):
-                image.name = f"{IMAGES}/{image.name}"
-                await self._storage.write(folder.below(image.name), _content(file.file))
+                image["name"] = f"{IMAGES}/{image['name']}"
+                await self._storage.write(folder.below(image["name"]), _content(file.file))
         except StorageFull:
             raise
         except ServiceError as error:
-            return _failed(made.index, made.id, made.source, error)
+            return _failed(made["index"], made.get("id"), made.get("source"), error)
         return made
 
     async def _persistently(
@@ -261,7 +260,8 @@ def refused(index: int, given: StoredLine) -> bytes:
 
 def _failed(index: int, id_: str | None, source: str | None, error: ServiceError) -> Record:
     shown = problem(error, None, index)
-    return Record(index=index, id=id_, source=source, status="error", error=shown)
+    found = {"index": index, "id": id_, "source": source, "status": "error", "error": shown}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _may_pass(error: object) -> bool:
@@ -535,7 +535,7 @@ class Runner:
         what = "fails" if fails else "rests"
         log.log(level, "job %s %s: %s", job.id, what, causes[0], exc_info=cause)
         self._resting[job.id] = Resting(job.done, since, now + PAUSE)
-        shown = problem(_public(reason)).model_dump(exclude_none=True)
+        shown = problem(_public(reason))
         with suppress(DatabaseFailed, OSError):  # the next try finds the same reason
             if fails:
                 await self._store.fail(job.id, shown)

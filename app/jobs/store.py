@@ -764,7 +764,7 @@ class JobStore:
 
 TOO_MANY = problem(
     TooManyFailures("more images failed than `max_failures` allows; the results so far are kept")
-).model_dump(exclude_none=True)
+)
 """The problem of a job that ended early."""
 
 

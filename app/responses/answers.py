@@ -1,6 +1,7 @@
 """Make the response of a request from its answers, in the form that was negotiated."""
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
 
-from fastapi import Request
+import msgspec
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 from starlette.requests import ClientDisconnect
@@ -21,11 +22,18 @@ from app.pipeline.results.encoded_files import EncodedFile
 from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
 from app.pipeline.results.timings import Timings, server_timing
 from app.responses import records
-from app.responses.records import NO_VECTORS, InlineImages, VectorStyle, file_name, line, summary
-from models.api.schemas import ModelRecord, Record, Reply
+from app.responses.records import (
+    NO_VECTORS,
+    InlineImages,
+    Record,
+    VectorStyle,
+    file_name,
+    line,
+    summary,
+)
 from models.domain.errors import Cancelled, ServiceError
 from models.domain.job import Labels, Vector
-from models.labels import LabelSet
+from models.networks.served import Model
 
 PIECE = 1 << 18
 """Largest number of bytes that are sent at a time. A connection whose client does not read buffers
@@ -119,18 +127,19 @@ Answers = AsyncGenerator[Answer, None]
 class Rendering:
     """The values with which the answers of a request are rendered.
 
-    `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
-    both are None where no labels are wanted. `intake` is the time that reading the request took.
+    `scope` gives problems the path and the id of the request. `model` makes the labels, and is
+    None where no labels are wanted; answers name its network if the request has `chosen` it.
+    `intake` is the time that reading the request took.
     `vectors` says how logits and embeddings are written. `good_headers` are the headers that only
     whole answers without an error have, for example about caching. `names` are the names of the
     images in archives, without suffix.
     """
 
-    request: Request
+    scope: Scope
     headers: dict[str, str]
     intake: Timings
-    model: ModelRecord | None = None
-    labels: LabelSet | None = None
+    model: Model | None = None
+    chosen: bool = False
     vectors: VectorStyle = NO_VECTORS
     good_headers: Mapping[str, str] = field(default_factory=dict)
     names: Sequence[str] = ()
@@ -139,8 +148,9 @@ class Rendering:
         self, answer: Answer, *, name: str | None = None, inline: InlineImages | None = None
     ) -> Record:
         """Return an answer as a record; its images are files `name`, or added to `inline`."""
+        labels = None if self.model is None else self.model.labels
         return records.record(
-            answer, self.labels, self.request, name=name, inline=inline, vectors=self.vectors
+            answer, labels, self.scope, name=name, inline=inline, vectors=self.vectors
         )
 
 
@@ -181,7 +191,7 @@ async def whole_reply(answers: Answers, form: str, rendering: Rendering) -> Resp
     found = sorted([each async for each in answers], key=lambda each: each.item.index)
     first = found[0].outcome
     if len(found) == 1 and isinstance(first, ServiceError):
-        return problem_response(first, rendering.request)
+        return problem_response(first, rendering.scope)
     timing = server_timing([rendering.intake, *(t for each in found for t in each.all_stages)])
     headers = rendering.headers | {"Server-Timing": timing}
     if not any(_failed(each) for each in found):
@@ -207,8 +217,10 @@ def _failed(answer: Answer) -> bool:
 
 def _written(found: list[Answer], rendering: Rendering, inline: InlineImages) -> bytes:
     records = [rendering.record(each, inline=inline) for each in found]
-    reply = Reply(model=rendering.model, results=records, summary=summary(records))
-    return reply.model_dump_json(exclude_none=True).encode()
+    reply: Record = {"results": records, "summary": summary(records)}
+    if (model := rendering.model) is not None:
+        reply = {"model": msgspec.Raw(model.json[rendering.chosen]), **reply}
+    return msgspec.json.encode(reply)
 
 
 def _n_labels(answer: Answer) -> int:
@@ -231,16 +243,17 @@ async def events(answers: Answers, rendering: Rendering) -> Body:
     """Yield server-sent events: `model`, then a `record` as each finishes, last a `summary`."""
     records = []
     if rendering.model is not None:
-        yield format_sse_event(event="model", data_str=rendering.model.model_dump_json())
+        shown = rendering.model.record_for(rendering.chosen)
+        yield format_sse_event(event="model", data_str=shown.model_dump_json())
     async for each in answers:
         inline = InlineImages()
         made = rendering.record(each, inline=inline)
         records.append(made)
-        body = made.model_dump_json(exclude_none=True)
-        event = format_sse_event(event="record", id=str(made.index), data_str=body)
+        body = msgspec.json.encode(made).decode()
+        event = format_sse_event(event="record", id=str(made["index"]), data_str=body)
         async for piece in in_turns(inline.pieces(event)):
             yield piece
-    yield format_sse_event(event="summary", data_str=summary(records).model_dump_json())
+    yield format_sse_event(event="summary", data_str=json.dumps(summary(records)))
 
 
 async def stored(members: AsyncIterator[tuple[str, EncodedFile]]) -> Body:

@@ -142,7 +142,7 @@ async def inference_reply(
     """Return all outputs, or an error if images failed and the request takes no errors of them."""
     headers = {"Server-Timing": server_timing([style.intake, *(a.stages for a in answers)])}
     if failure := failure_of(style.asked, answers):
-        response = answer(failure, request)
+        response = answer(failure, request.scope)
         response.headers.update(headers)
         return response
     if len(answers) * style.model.width > MANY_LABELS:

@@ -3,16 +3,16 @@
 import base64
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastapi import Request
+import msgspec
+from starlette.types import Scope
 
 from app.http.problems import problem
 from app.pipeline.results.encoded_files import EncodedFile
 from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
-from models.api.schemas import Record, Summary
 from models.codec import Description
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
@@ -96,10 +96,14 @@ NO_VECTORS = VectorStyle(NetworkOutput.LABELS, as_base64=False)
 """The style of answers without vectors."""
 
 
+Record = dict[str, Any]
+"""A record as JSON has it, in the form of `models.api.schemas.Record`, without missing values."""
+
+
 def record(
     answer: Answer,
     labels: LabelSet | None = None,
-    request: Request | None = None,
+    scope: Scope | None = None,
     *,
     name: str | None = None,
     inline: InlineImages | None = None,
@@ -111,29 +115,23 @@ def record(
     embeddings are written as `vectors` says.
     """
     item, outcome = answer.item, answer.outcome
-    # All parts are given as values, because pydantic makes the models of a record in one call.
-    found: dict[str, object] = {
-        "index": item.index,
-        "id": item.id,
-        "source": item.source,
-        "status": "ok",
-        "timing": answer.stages.milliseconds(),
-    }
 
-    def failed(error: ServiceError) -> dict[str, object]:
-        return {"status": "error", "error": problem(error, request, item.index)}
+    def failed(error: ServiceError) -> Record:
+        return {"status": "error", "error": problem(error, scope, item.index)}
 
-    def shown(image: EncodedImage, version: int | None = None) -> dict[str, object]:
+    def shown(image: EncodedImage, version: int | None = None) -> Record:
+        named = {} if name is None else {"name": file_name(name, image, version)}
+        data = {} if inline is None else {"data": inline.add(image.file)}
         return {
             "media_type": image.format.media_type,
             "width": image.width,
             "height": image.height,
             "bytes": image.file.size,
-            "name": None if name is None else file_name(name, image, version),
-            "data": None if inline is None else inline.add(image.file),
+            **named,
+            **data,
         }
 
-    def labelled(output: Labels | Vector | ServiceError | None) -> dict[str, object]:
+    def labelled(output: Labels | Vector | ServiceError | None) -> Record:
         if isinstance(output, ServiceError):
             return failed(output)
         if isinstance(output, Vector):
@@ -143,30 +141,37 @@ def record(
         assert labels is not None
         return {"predictions": _predictions(output, labels)}
 
+    found: Record = {"index": item.index}
+    if item.id is not None:
+        found["id"] = item.id
+    if item.source is not None:
+        found["source"] = item.source
+    found["status"] = "ok"
     if isinstance(outcome, EncodedImage):
         found["image"] = shown(outcome)
     elif isinstance(outcome, Description):
-        found["info"] = asdict(outcome)
+        found["info"] = {k: v for k, v in asdict(outcome).items() if v is not None}
     elif isinstance(outcome, Processed):
         found |= labelled(outcome.labels)
         found["status"] = "partial" if outcome.errors else "ok"
         found["versions"] = [
             {
                 "index": number,
-                "id": each.id,
+                **({} if each.id is None else {"id": each.id}),
                 "status": "ok",
-                "timing": each.stages.milliseconds(),
                 **(
                     failed(each.outcome)
                     if isinstance(each.outcome, ServiceError)
                     else {"image": shown(each.outcome, number)}
                 ),
+                "timing": each.stages.milliseconds(),
             }
             for number, each in enumerate(outcome.versions)
         ]
     else:
         found |= labelled(outcome)
-    return Record.model_validate(found)
+    found["timing"] = answer.stages.milliseconds()
+    return found
 
 
 def file_name(name: str, image: EncodedImage, version: int | None = None) -> str:
@@ -176,21 +181,23 @@ def file_name(name: str, image: EncodedImage, version: int | None = None) -> str
     return (name if version is None else f"{name}-{version}") + image.format.extension
 
 
-def _predictions(found: Labels, labels: LabelSet) -> list[dict[str, object]]:
+def _predictions(found: Labels, labels: LabelSet) -> list[Record]:
     """Return class ids and scores with the names of the classes, as values of predictions."""
     names, wnids = labels.labels, labels.wnids
-    return [
-        {"label": names[n], "wnid": wnids[n], "class_id": n, "score": score}
-        for n, score in zip(found.class_ids, found.scores, strict=True)
-    ]
+    made: list[Record] = []
+    for n, score in zip(found.class_ids, found.scores, strict=True):
+        wnid = wnids[n]
+        each = {"label": names[n]} if wnid is None else {"label": names[n], "wnid": wnid}
+        made.append({**each, "class_id": n, "score": score})
+    return made
 
 
-def summary(records: list[Record]) -> Summary:
+def summary(records: Sequence[Record]) -> dict[str, int]:
     """Return how many images succeeded and how many failed."""
-    succeeded = sum(r.status == "ok" for r in records)
-    return Summary(total=len(records), succeeded=succeeded, failed=len(records) - succeeded)
+    succeeded = sum(each["status"] == "ok" for each in records)
+    return {"total": len(records), "succeeded": succeeded, "failed": len(records) - succeeded}
 
 
 def line(made: Record) -> bytes:
     """Return a record as one line of JSON."""
-    return made.model_dump_json(exclude_none=True).encode() + b"\n"
+    return msgspec.json.encode(made) + b"\n"

@@ -104,7 +104,7 @@ def _described(
         "version": VERSION,
         "filters": SPEC_VERSION,
         "codecs": codec_versions(),
-        "model": rendering.model and rendering.model.model_dump(),
+        "model": rendering.model and rendering.model.json[rendering.chosen].decode(),
         "path": request.url.path,
         "accept": request.headers.get("accept"),
         "options": options,

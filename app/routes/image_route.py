@@ -29,44 +29,42 @@ class ImageRoute(APIRoute):
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; count it in the metrics if admission refuses it."""
+        """Answer a request with a permit, which counts the body as it arrives and then as an image.
+
+        A request that admission refuses is counted in the metrics.
+        """
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
+        service = service_in(scope)
+        most, n_bytes, kind = service.settings.max_body_bytes, announced(scope), content_type(scope)
+        stream = is_stream(kind)
         try:
-            await self._admitted(scope, receive, send)
+            client, coding = client_name(service, scope), coding_of(scope)
+            if n_bytes > most and not stream:
+                raise too_large(n_bytes, most)
+            deadline = deadline_of(scope, service.settings)
+            rated = scope.get("rated", False)
+            with service.admission.enter(client, deadline, rated=rated) as permit:
+                scope["permit"] = permit
+                if not stream:
+                    receive = counted(receive, permit, n_bytes, most)
+                if coding and stream:  # what its images hold is counted one by one
+                    receive = unpacked(scope, receive, coding, None, lambda _n_bytes: None)
+                elif coding:
+                    receive = unpacked(scope, receive, coding, most, partial(permit.grow, 0))
+                response = await self.endpoint(Request(scope, receive, send))
+                if not isinstance(response, StreamedBody) or response.counted:
+                    # Its body is written at once, or is counted as unread. A client that does not
+                    # read it must not keep images from others; one that has read it may ask again
+                    # at once, and must not be told that it still holds this.
+                    permit.release()
+                await response(scope, receive, send)
         except (Draining, Overloaded, RateLimited, Unauthorized, Forbidden) as error:
             reason = error.reason if isinstance(error, Overloaded) else error.code
             if counts():
-                service_in(scope).metrics.rejections.labels(reason).inc()
+                service.metrics.rejections.labels(reason).inc()
             raise
-
-    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with a permit, which counts the body as it arrives and then as an image."""
-        service = service_in(scope)
-        client = client_name(service, scope)
-        most = service.settings.max_body_bytes
-        n_bytes = announced(scope)
-        kind = content_type(scope)
-        stream, coding = is_stream(kind), coding_of(scope)
-        if n_bytes > most and not stream:
-            raise too_large(n_bytes, most)
-        deadline = deadline_of(scope, service.settings)
-        with service.admission.enter(client, deadline, rated=scope.get("rated", False)) as permit:
-            scope["permit"] = permit
-            if not stream:
-                receive = counted(receive, permit, n_bytes, most)
-            if coding and stream:  # what its images hold is counted one by one
-                receive = unpacked(scope, receive, coding, None, lambda _n_bytes: None)
-            elif coding:
-                receive = unpacked(scope, receive, coding, most, partial(permit.grow, 0))
-            response = await self.endpoint(Request(scope, receive, send))
-            if not isinstance(response, StreamedBody) or response.counted:
-                # Its body is written at once, or is counted as unread. A client that does not read
-                # it must not keep images from others; one that has read it may ask again at once,
-                # and must not be told that it still holds this.
-                permit.release()
-            await response(scope, receive, send)
 
 
 def client_name(service: Service, scope: Scope) -> str:

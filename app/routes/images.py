@@ -275,11 +275,11 @@ def _rendering(
     """Return the values with which the answers of a request are rendered."""
     network = asked.network
     model = None if network is None else service.computing().chosen(network).model
-    record, labels, headers = None, None, dict[str, str]()
+    headers, chosen = dict[str, str](), "model" in options
     if isinstance(asked.wanted, Version | Parts):  # images depend on the filters and on Accept
         headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
     if model is not None:
-        record, labels = model.record_for("model" in options), model.labels
+        record = model.record_for(chosen)
         named = f"; network={record.network}" if record.network else ""
         weights = f"{record.name}; sha256={record.sha256}; labels={record.label_set}{named}"
         headers["X-Model"] = weights
@@ -289,7 +289,7 @@ def _rendering(
         names = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
     good = caching_headers(form, service.settings)
     return Rendering(
-        request, headers, timings, record, labels, VectorStyle.of(options), good, names
+        request.scope, headers, timings, model, chosen, VectorStyle.of(options), good, names
     )
 
 

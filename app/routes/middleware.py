@@ -1,14 +1,11 @@
-"""Everything around the endpoints: ids, logs, metrics, CORS, foreign pages, errors as problems.
-
-`install` lists the layers, from the outermost to the routes.
-"""
+"""The layer around the endpoints: ids, logs, metrics, CORS, foreign pages, errors as problems."""
 
 import asyncio
 import logging
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable
 from ipaddress import ip_address
 
 from fastapi import FastAPI
@@ -16,11 +13,10 @@ from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute, APIRouter
 from opentelemetry.trace import get_current_span
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.http.problems import EVERY_ANSWER, answer
+from app.http.problems import EVERY_ANSWER, answer, answer_to
 from app.http.request import DEPARTURE, header
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import HEALTH, QUIET
@@ -78,63 +74,52 @@ _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metrics) -> None:
-    """Put the layers around an application that is complete otherwise."""
+    """Put the layer around an application that is complete otherwise."""
     router = AsyncExitStackMiddleware(app.router)
     direct = {("POST", each.path): each for each in images.routes if isinstance(each, APIRoute)}
 
-    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+    def routed(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # FastAPI's search and its exit stack cost 4 µs a request; traces need its search.
         route = direct.get((scope.get("method", ""), scope.get("path", "")))
         if route is None or "fastapi.telemetry" in scope:
-            await router(scope, receive, send)
-        else:
-            scope["route"] = route
-            await route.handle(scope, receive, send)
+            return router(scope, receive, send)
+        scope["route"] = route
+        return route.handle(scope, receive, send)
 
-    answered = ExceptionMiddleware(routed, app.exception_handlers)
-    app.middleware_stack = logged(answered, settings, metrics)
+    app.middleware_stack = RequestLayer(routed, settings, metrics)
 
 
-def logged(app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
-    """Return `app` behind the layers that every request passes."""
-    guarded = ForeignPages(app, settings)
-    return AccessLog(guarded, metrics, settings.cors_origins)
+class RequestLayer:
+    """The only ASGI middleware: every request gets its id, its metric and its log line.
 
-
-class AccessLog:
-    """The outermost ASGI middleware, so that it logs the answer that the client receives.
-
-    Every request gets its id, its metric and its log line.
+    An error of the request becomes its answer here. A request that a page of another origin lets a
+    browser send is refused.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        metrics: Metrics,
-        origins: Sequence[str] = (),
-    ) -> None:
-        self._origins = origins
-        self._app = self._with_cors(app)
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._routed = app
+        self._origins = settings.cors_origins
+        self._error = ForeignPages(settings).error
+        self._app = self._with_cors(self._guarded) if self._origins else self._guarded
         self._observed = metrics.on_request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._routed(scope, receive, send)
             return
         request_id = scope["request_id"] = request_id_of(scope)
         if "fastapi.telemetry" in scope:
             get_current_span().set_attribute("darkroom.request_id", request_id)
         start, status = time.monotonic(), 0
 
-        async def marked(message: Message) -> None:
+        def marked(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 named = (b"x-request-id", request_id.encode())
-                headers = [*message.get("headers", ()), named, *EVERY_ANSWER]
-                message = {**message, "headers": headers}
-            await send(message)
+                message["headers"] = [*message.get("headers", ()), named, *EVERY_ANSWER]
+            return send(message)
 
         # Every GET route answers HEAD too: the server omits the body, because its scope says HEAD.
         seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
@@ -145,18 +130,27 @@ class AccessLog:
         except asyncio.CancelledError:
             if status or not alarms().ended:
                 raise
-            await self._answer_with(interrupted(), scope, receive, marked)
-        except Exception as error:  # the server and the client are protected from a fault of ours
-            faults.error("unhandled error", exc_info=error, extra={"request_id": request_id})
+            await self._with_cors(answer(interrupted(), scope))(scope, receive, marked)
+        except Exception as error:
+            response = None if status else answer_to(error, scope)
+            error.__traceback__ = None if response else error.__traceback__  # its frames hold much
+            if response is None:  # the server and the client are protected from a fault of ours
+                faults.error("unhandled error", exc_info=error, extra={"request_id": request_id})
+                response = answer(InternalError("an unexpected error; it has been logged"), scope)
             if not status:
-                fault = InternalError("an unexpected error; it has been logged")
-                await self._answer_with(fault, scope, receive, marked)
+                await self._with_cors(response)(scope, receive, marked)
         finally:
             scope["route"], scope[NAME] = seen.get("route"), seen.get(NAME)
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
 
+    def _guarded(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request that no foreign page sends; raises ForeignHost and ForeignOrigin."""
+        if (error := self._error(scope)) is not None:
+            raise error
+        return self._routed(scope, receive, send)
+
     def _with_cors(self, app: ASGIApp) -> ASGIApp:
-        """Return an application whose answers, and errors, carry CORS headers if there are any."""
+        """Return an application whose answers carry CORS headers if there are any."""
         if not self._origins:
             return app
         return CORSMiddleware(
@@ -166,12 +160,6 @@ class AccessLog:
             allow_headers=("*",),
             expose_headers=_EXPOSED,
         )
-
-    async def _answer_with(
-        self, error: ServiceError, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer a request that the application has not answered."""
-        await self._with_cors(answer(error, Request(scope)))(scope, receive, send)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
@@ -213,7 +201,7 @@ def request_id_of(scope: Scope) -> str:
 
 
 class ForeignPages:
-    """ASGI middleware that refuses requests that pages of other origins let a browser send.
+    """Judge of requests that pages of other origins let a browser send.
 
     A browser sends a form, or text, to any address without asking the server first, and from a page
     on any site it reaches servers that only this machine can reach. Two headers tell of that, which
@@ -223,21 +211,13 @@ class ForeignPages:
     so are metrics on a port of their own.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+    def __init__(self, settings: Settings) -> None:
         self._origins = frozenset(settings.cors_origins)
         allowed = settings.allowed_hosts or (() if is_loopback(settings.host) else ("*",))
         self._hosts = frozenset(each.lower() for each in (*allowed, settings.host))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        error = self._error(scope) if scope["type"] == "http" else None
-        if error is None:
-            await self._app(scope, receive, send)
-        else:
-            await answer(error, Request(scope))(scope, receive, send)
-
-    def _error(self, scope: Scope) -> ServiceError | None:
+    def error(self, scope: Scope) -> ServiceError | None:
+        """Return the error that refuses a request, or None."""
         host = header(scope, b"host") or ""
         # Behind another server, such as Ray's, this process does not know its names.
         listens = DEPARTURE in scope and METRICS_PORT not in scope
@@ -291,4 +271,4 @@ class MetricsOnly:
             await self._app({**scope, METRICS_PORT: True}, receive, send)
             return
         error = NotFound(f"there is no {scope['path'][:_SHOWN]} on this port; GET /metrics")
-        await answer(error, Request(scope))(scope, receive, send)
+        await answer(error, scope)(scope, receive, send)

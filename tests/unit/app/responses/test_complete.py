@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
@@ -25,8 +24,7 @@ FILE = bytes(2 * PIECE + 1)
 
 
 def rendering() -> Rendering:
-    request = Request({"type": "http", "path": "/", "headers": []})
-    return Rendering(request, {}, Timings(), names=["cat"])
+    return Rendering({"path": "/"}, {}, Timings(), names=["cat"])
 
 
 async def answered(index: int) -> Answer:

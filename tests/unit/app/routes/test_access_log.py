@@ -11,8 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.main import create_app
 from app.routes import image_route
-from app.routes.image_route import ImageRoute
-from app.routes.middleware import LONGEST_PATH, OTHER, AccessLog
+from app.routes.middleware import LONGEST_PATH, OTHER, RequestLayer
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms
 from models.domain.errors import Overloaded
@@ -31,7 +30,7 @@ async def sent(app: ASGIApp, metrics: Metrics, **scope: object) -> list[Message]
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    await AccessLog(app, metrics)({**SCOPE, **scope}, receive, send)
+    await RequestLayer(app, Settings(), metrics)({**SCOPE, **scope}, receive, send)
     return found
 
 
@@ -96,12 +95,12 @@ def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> 
 async def test_every_answer_has_an_id_and_an_error_is_a_problem(
     method: str, path: str, status: int, allow: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(_route: ImageRoute, scope: Scope, _receive: Receive, _send: Send) -> None:
+    def refuse(_service: object, scope: Scope) -> str:
         assert "router" not in scope  # the router has not searched its routes for it
         raise Overloaded("full", retry_after=3.0)
 
-    monkeypatch.setattr(ImageRoute, "_admitted", refuse)
-    service = SimpleNamespace(metrics=Metrics())
+    monkeypatch.setattr(image_route, "client_name", refuse)
+    service = SimpleNamespace(metrics=Metrics(), settings=Settings())
     monkeypatch.setattr(image_route, "service_in", lambda _scope: service)
     transport = httpx.ASGITransport(create_app(Settings()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

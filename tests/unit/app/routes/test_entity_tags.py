@@ -43,7 +43,7 @@ def test_a_tag_is_the_same_for_the_same_contents_and_options() -> None:
 
 def test_another_version_of_a_codec_gives_another_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     def tag() -> str:
-        rendering = Rendering(request(), {}, Timings())
+        rendering = Rendering({}, {}, Timings())
         return entity_tag([], _described(request(), asked(), rendering, {}))
 
     before = tag()

@@ -9,15 +9,17 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import event, text
 
 from app import service
-from app.http import problems
 from app.jobs.files import DataFolder
 from app.jobs.jobs import Jobs
 from app.jobs.store import Database, Job, JobStore, State
 from app.routes import jobs as routes
+from app.routes import middleware
+from app.telemetry.metrics import Metrics
+from models.settings import Settings
 from tests.job_store import job
 
 Scenario = Callable[[httpx.AsyncClient, JobStore], Awaitable[None]]
@@ -42,9 +44,9 @@ def with_a_job(url: str | None, folder: Path, scenario: Scenario) -> None:
         jobs.results = partial(Jobs.results, jobs)
         await store.add(ended("1"), [])
         app = FastAPI()
-        problems.install(app)
         app.include_router(routes.router)
         fake = SimpleNamespace(jobs=jobs, keys=None)
+        middleware.install(app, APIRouter(), Settings(), Metrics())
         app.dependency_overrides[service._service] = lambda: fake
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
