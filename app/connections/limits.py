@@ -19,7 +19,13 @@ import httptools
 
 from app.admission.clients import network_of
 from app.http.request import STREAM, StreamWindow
-from models.domain.errors import HeadersTooLarge, MalformedRequest, SlowBody, UrlTooLong
+from models.domain.errors import (
+    HeadersTooLarge,
+    MalformedRequest,
+    ServiceError,
+    SlowBody,
+    UrlTooLong,
+)
 from models.settings import Network, Settings
 
 WITHOUT_LIMIT = 1 << 20
@@ -98,115 +104,77 @@ def raise_limit() -> int:
     return WITHOUT_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
-class Incoming:
-    """A message that is arriving; each method raises the error of the limit that is exceeded."""
+class Head:
+    """The head of a request that arrives, or its trailers; their bytes and lines are limited."""
 
-    __slots__ = (
-        *("_coding", "_head_bytes", "_hosts", "_limits", "_lines", "_size"),
-        *("body_bytes", "expects", "in_head", "length"),
-    )
+    __slots__ = ("_limits", "_lines", "_size", "headers")
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
-        self._head_bytes = self._lines = self._hosts = self._size = 0
-        self._coding: bytes | None = None
-        self.length: int | None = None
-        """Bytes of the body if the head states them, else None."""
-        self.body_bytes = 0
-        self.expects = False
-        """Whether the client waits for `100 Continue` before it sends the body."""
-        self.in_head = True
-
-    @property
-    def chunked(self) -> bool:
-        """Return whether the body is sent in chunks."""
-        return self._coding is not None
-
-    @property
-    def unread(self) -> int | None:
-        """Bytes of the body that have not arrived, None if that is unknown."""
-        return None if self.chunked else (self.length or 0) - self.body_bytes
+        self._lines = self._size = 0
+        self.headers: list[tuple[bytes, bytes]] = []
 
     def url(self, piece: bytes) -> None:
         """Count a piece of the request's target; raises UrlTooLong."""
-        self._head_bytes += len(piece)
-        if self._head_bytes > self._limits.url_bytes:
-            raise self._long_url()
+        self._size += len(piece)
+        if self._size > self._limits.url_bytes:
+            raise self.too_large()
 
-    def header(self, name: bytes, value: bytes) -> bytes:
-        """Count a header or a trailer; return its name in lower case. Raises HeadersTooLarge."""
-        self._lines += 1
-        self._head_bytes += len(name) + len(value) + 4
+    def header(self, name: bytes, value: bytes) -> None:
+        """Take a header, with its name in lower case; raises HeadersTooLarge."""
         limits = self._limits
+        self._lines += 1
+        self._size += len(name) + len(value) + 4
         if self._lines > limits.header_lines:
             raise HeadersTooLarge(
                 f"a request may have {limits.header_lines} header lines; send fewer"
             )
-        if self._head_bytes > limits.header_bytes:
-            raise self._large_head()
-        name = name.lower()
-        if not self.in_head:
-            return name
-        if name == b"host":
-            self._hosts += 1
-            if not _HOST.fullmatch(value):
-                raise MalformedRequest("the Host header is no host name or address with its port")
-        elif name == b"expect":
-            self.expects = value.lower() == b"100-continue"
-        elif name == b"content-length":
-            self.length = int(value.lstrip(b"0") or b"0")  # a number, as httptools has checked
-        elif name == b"transfer-encoding":
-            self._coding = value if self._coding is None else self._coding + b", " + value
-        return name
+        if self._size > limits.header_bytes:
+            raise self.too_large()
+        self.headers.append((name.lower(), value))
 
-    def complete(self, version: str) -> None:
-        """Check the complete head; raises MalformedRequest."""
-        self.in_head = False
-        self._lines = self._head_bytes = 0  # trailers have the same limits as headers
-        if version not in ("1.1", "1.0"):
-            raise MalformedRequest(f"HTTP/{version} is not supported; use HTTP/1.1")
-        if self._hosts > 1 or (self._hosts == 0 and version == "1.1"):
-            raise MalformedRequest(
-                f"the request has {self._hosts} Host headers; HTTP/1.1 asks for one"
-            )
-        if self._coding is None:
-            return
-        if version == "1.0":
-            raise MalformedRequest(
-                "HTTP/1.0 has no Transfer-Encoding; use Content-Length or HTTP/1.1"
-            )
-        if self._coding.strip().lower() != b"chunked":
-            raise MalformedRequest("the only supported transfer coding is chunked")
-
-    def received(self, size: int) -> None:
-        """Check the head or the chunks after `size` more bytes of this message have come.
-
-        The bytes that came with the first byte of the message are not counted here.
-
-        The frames of chunks, their extensions and trailers may take twice as many bytes as the
-        body, and the bytes of a head: tiny chunks cost the server more than they cost the client.
-        """
-        self._size += size
-        most = self._limits.header_bytes
-        if self.in_head:
-            if self._size > most:
-                raise self._large_head() if self._lines else self._long_url()
-        elif self.chunked and self._size > 3 * self.body_bytes + most:
-            raise MalformedRequest(
-                f"the body of {self.body_bytes} bytes came in {self._size} bytes; send larger "
-                "chunks, without extensions and trailers"
-            )
-
-    def _long_url(self) -> UrlTooLong:
-        return UrlTooLong(
-            f"a URL may have {self._limits.url_bytes} bytes; send options as form fields or JSON"
-        )
-
-    def _large_head(self) -> HeadersTooLarge:
+    def too_large(self) -> ServiceError:
+        """Return the error of a target, or of headers, with too many bytes."""
+        if not self._lines:
+            most = self._limits.url_bytes
+            return UrlTooLong(f"a URL may have {most} bytes; send options as form fields or JSON")
         return HeadersTooLarge(
             f"the URL and headers of a request may have {self._limits.header_bytes} bytes; send "
             "fewer or shorter headers"
         )
+
+
+def framing(headers: list[tuple[bytes, bytes]], version: str) -> tuple[int | None, bool]:
+    """Return the bytes of a body, None if it comes in chunks, and whether to send 100 Continue.
+
+    Raises MalformedRequest for a wrong version, Host or Transfer-Encoding.
+    """
+    length: int | None = 0
+    hosts, expects, codings = 0, False, list[bytes]()
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+            if not _HOST.fullmatch(value):
+                raise MalformedRequest("the Host header is no host name or address with its port")
+        elif name == b"expect":
+            expects = value.lower() == b"100-continue"
+        elif name == b"content-length":
+            length = int(value.lstrip(b"0") or b"0")  # a number, as httptools has checked
+        elif name == b"transfer-encoding":
+            codings.append(value)
+    if version not in ("1.1", "1.0"):
+        raise MalformedRequest(f"HTTP/{version} is not supported; use HTTP/1.1")
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        raise MalformedRequest(f"the request has {hosts} Host headers; HTTP/1.1 asks for one")
+    if codings:
+        length = None
+        if version == "1.0":
+            raise MalformedRequest(
+                "HTTP/1.0 has no Transfer-Encoding; use Content-Length or HTTP/1.1"
+            )
+        if b", ".join(codings).strip().lower() != b"chunked":
+            raise MalformedRequest("the only supported transfer coding is chunked")
+    return length, expects
 
 
 def target(url: bytes) -> tuple[str, bytes, bytes]:
@@ -231,26 +199,27 @@ class BodyRate:
     only inside an image.
     """
 
-    __slots__ = ("_bytes", "_counted", "_scope", "_since", "_waited")
+    __slots__ = ("_bytes", "_scope", "_since", "_waited")
 
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self._scope = scope
         self._since: float | None = None
         """When the application began to wait for the next piece."""
-        self._counted = self._waited = 0.0
-        """Until when the present wait is counted, and the seconds that were waited before."""
-        self._bytes = 0
+        self._bytes, self._waited = 0, 0.0
+        """Bytes that came in the present window, and the seconds that were waited for them."""
 
     def wait(self, now: float) -> None:
         """Note that the application waits for a piece."""
-        self._since = self._counted = now
+        self._since = now
 
     def piece(self, size: int, now: float) -> None:
-        """Note that the application has a piece of `size` bytes, for which it may have waited."""
+        """Note that a piece of `size` bytes has come; a window ends after 10 s of waiting."""
         if self._since is not None:
-            self._waited += now - self._counted
+            self._waited += now - self._since
+            self._bytes += size
             self._since = None
-        self._bytes += size
+        if self._waited >= WINDOW:
+            self._bytes, self._waited = 0, 0.0
 
     def late(self, now: float, seconds: float, rate: int) -> SlowBody | None:
         """Return the error of a body that comes too slowly now, else None.
@@ -260,18 +229,17 @@ class BodyRate:
         if self._since is None:
             return None
         stream: StreamWindow | None = self._scope.get(STREAM)
-        if now - self._since >= seconds:
-            if stream is None or not stream.in_flight:
-                return SlowBody(f"no body data for {seconds:g} seconds; send it again")
+        if stream is not None and stream.in_flight:
             self._since = now
-        waited = self._waited + now - self._counted
-        if waited < WINDOW:
             return None
-        due = stream is None or (stream.inside_item and not stream.in_flight)
-        if due and self._bytes < rate * waited:
-            return SlowBody(
-                f"{self._bytes} bytes of the body came in {waited:.0f} seconds; at least "
-                f"{rate} per second are expected; send it again"
-            )
-        self._bytes, self._waited, self._counted = 0, 0.0, now
-        return None
+        if now - self._since >= seconds:
+            return SlowBody(f"no body data for {seconds:g} seconds; send it again")
+        waited = self._waited + now - self._since
+        if waited < WINDOW or self._bytes >= rate * waited:
+            return None
+        if stream is not None and not stream.inside_item:
+            return None
+        return SlowBody(
+            f"{self._bytes} bytes of the body came in {waited:.0f} seconds; at least "
+            f"{rate} per second are expected; send it again"
+        )

@@ -18,7 +18,7 @@ import logging
 import math
 import select
 import termios
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
 from http import HTTPStatus
@@ -26,14 +26,11 @@ from typing import Any, cast
 
 import httptools
 from starlette.types import Scope
-from uvicorn._types import (
-    ASGIReceiveEvent,
-    ASGISendEvent,
-    HTTPResponseStartEvent,
-)
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import (
+    HEADER_VALUE_RE,
     STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
@@ -41,7 +38,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from app.admission.counters import ByKey, Counters, Key, Total
-from app.connections.limits import BodyRate, ConnectionLimits, Incoming, target
+from app.connections.limits import BodyRate, ConnectionLimits, Head, framing, target
 from app.http.problems import EVERY_ANSWER, answer
 from app.http.request import DEPARTURE, STREAM, Departure
 from models.domain.alarms import alarms, interrupted
@@ -156,11 +153,11 @@ class ConnectionTable:
         if error is None:
             self.move(connection, Phase.IDLE)
             return None
-        self.note(error.code, host, error.detail)
+        self.ended(error.code)
         self.move(connection, Phase.REFUSED)
         refused = self._members[Phase.REFUSED]
         if len(refused) > MOST_REFUSED:
-            next(iter(refused)).expire(Phase.REFUSED)
+            next(iter(refused)).expire()
         return error
 
     def leave(self, connection: "GuardedProtocol") -> None:
@@ -192,7 +189,7 @@ class ConnectionTable:
             for each, since in list(self._members[phase].items()):
                 if since > now - seconds:
                     break
-                each.expire(phase)
+                each.expire()
 
     def make_room(self, client: Key | None = None) -> bool:
         """Close the oldest connection of `client`, or of any client, that ends or is idle.
@@ -223,11 +220,6 @@ class ConnectionTable:
     def _next_turn(self) -> None:
         self._turns = 0
 
-    def note(self, reason: str, client: object, detail: str) -> None:
-        """Count and log that the server ended a connection because of the client."""
-        self.ended(reason)
-        log.debug("connection of %s ended, %s: %s", client, reason, detail)
-
     def _key_of(self, host: str) -> Key | None:
         client = self.limits.client(host)
         return None if client is None else self._counters.key(f"client {client}")
@@ -253,24 +245,32 @@ class ConnectionTable:
 
 
 class Cycle(RequestResponseCycle):
-    """A request and its answer; `incoming` counts the request as it arrives.
+    """A request and its answer; `unread` bytes of the body have not come, None in chunks.
 
-    Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do not know
-    chunks. `lingers` is true when the protocol must close the connection after the answer.
+    The head of an answer whose length is known leaves with the first piece of its body, in one
+    write. Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do
+    not know chunks. `lingers` is true when the protocol must close the connection after the answer.
     """
 
-    def __init__(self, incoming: Incoming, table: ConnectionTable, **rest: Any) -> None:
+    def __init__(self, table: ConnectionTable, unread: int | None, **rest: Any) -> None:
         super().__init__(**rest)
         self._table = table
+        self.unread = unread
+        self.received = 0
+        """Bytes of the body that have come."""
         self.departure = Departure()
         rest["scope"][DEPARTURE] = self.departure
         self.rate = BodyRate(rest["scope"])
         self.lingers = False
-        self._incoming = incoming
+        self.first_byte = False
+        """Whether the first byte of the answer has been sent."""
         self._error: ServiceError | None = None
+        self._held = b""
+        """The head of the answer that has not been written."""
+        self._left: int | None = None
+        """Bytes of the answer that have not been written, None if its length is not known."""
         self._http_10 = rest["scope"]["http_version"] == "1.0"
-        if self._http_10:
-            self.chunked_encoding = self.waiting_for_100_continue = False
+        self.waiting_for_100_continue &= not self._http_10
 
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; raises the error with which `fail` was called."""
@@ -281,9 +281,8 @@ class Cycle(RequestResponseCycle):
         message = await super().receive()
         if self._error is not None:
             raise self._error
-        if reading:
-            self.rate.piece(len(cast(Any, message).get("body", b"")), self._table.clock())
         if waits:
+            self.rate.piece(len(cast(Any, message).get("body", b"")), self._table.clock())
             await self._table.turn()
         return message
 
@@ -301,30 +300,80 @@ class Cycle(RequestResponseCycle):
         if stream is not None:  # it may read nothing at present, so the event above is not enough
             stream.left.set()
 
-    def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
-        """Send a message of the application."""
-        if self.more_body and not self.response_started and "status" in message:
-            return self._send_start(cast(HTTPResponseStartEvent, message))
-        if self._http_10 and not self.response_complete and "body" in message:
-            self.expected_content_length = len(cast(Any, message)["body"])
-        return super().send(message)
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message of the application; raises RuntimeError for a message in wrong order."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if not self.response_started:
+            self._start(cast(Any, message))
+        elif not self.response_complete:
+            self._go_on(cast(Any, message))
+        else:
+            raise RuntimeError(f"{message['type']} was sent after the answer")
 
-    async def _send_start(self, message: HTTPResponseStartEvent) -> None:
-        """Send the head of an answer that comes before the end of the body."""
-        late = message["status"] == HTTPStatus.REQUEST_TIMEOUT
-        unread = self._incoming.unread
-        lingers = (
-            late
+    def _start(self, message: dict[str, Any]) -> None:
+        """Write the head of the answer, or hold it until the first piece of the body is there."""
+        status, close = message["status"], False
+        lingers = self.more_body and (
+            status == HTTPStatus.REQUEST_TIMEOUT
             or self.waiting_for_100_continue
             or not self.keep_alive
-            or unread is None
-            or unread > SHORT_REST
+            or self.unread is None
+            or self.unread > SHORT_REST
         )
-        if lingers:
-            message = {**message, "headers": [*message.get("headers", ()), CLOSE]}
-        await super().send(message)
-        if lingers:  # the protocol closes the connection, uvicorn's cycle must not
+        self.response_started, self.waiting_for_100_continue = True, False
+        lines = [STATUS_LINE[status]]
+        for name, value in (*self.default_headers, *message.get("headers", ())):
+            if HEADER_VALUE_RE.search(value):
+                raise RuntimeError(f"a control character in the header {name!r}")
+            if name == b"content-length":
+                self._left = int(value)
+            elif name == b"connection":
+                close = close or value.lower() == b"close"
+            lines += (name, b": ", value, b"\r\n")
+        if not close and (lingers or not self.keep_alive):
+            lines.append(b"connection: close\r\n")
+        self.keep_alive = self.keep_alive and not close
+        if lingers:  # the protocol closes the connection, the cycle must not
             self.lingers = self.keep_alive = True
+        if self.scope["method"] == "HEAD" or status in (204, 304):
+            self._left = 0
+        self.chunked_encoding = self._left is None and not self._http_10
+        lines.append(b"transfer-encoding: chunked\r\n\r\n" if self.chunked_encoding else b"\r\n")
+        self._held = b"".join(lines)[self.first_byte :]
+        if self._left is None:
+            self._write(b"")
+
+    def _go_on(self, message: dict[str, Any]) -> None:
+        """Write a piece of the body; the last piece ends the answer."""
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self.scope["method"] == "HEAD":
+            body = b""
+        elif self.chunked_encoding:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            body += b"" if more else b"0\r\n\r\n"
+        elif self._left is not None:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the body of the answer is not as long as its Content-Length")
+        self._write(body)
+        if not more:
+            self.response_complete = True
+            self.message_event.set()
+            if not self.keep_alive:
+                self.transport.close()
+            self.on_response()
+
+    def _write(self, piece: bytes) -> None:
+        head, self._held = self._held, b""
+        if head and len(piece) <= HIGH_WATER_LIMIT:
+            self.transport.write(head + piece)
+            return
+        if head:
+            self.transport.write(head)
+        self.transport.write(piece)
 
     def add_body(self, piece: bytes) -> None:
         """Keep a piece of the body for the application; a body in one piece is never copied."""
@@ -351,8 +400,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.phase = Phase.IDLE
         self.running: Cycle | None = None
         """The request that the application works on, or worked on last."""
-        self.incoming: Incoming | None = None
-        """The request that has begun to arrive and is not complete."""
+        self.arriving = False
+        """Whether a request has begun to arrive and is not complete."""
+        self.in_head = False
+        """Whether the head of the request that arrives is not complete."""
+        self._head = Head(table.limits)
+        self._size = 0
+        """Bytes of the head, or of all of the request, that came after its first bytes."""
         self._table = table
         self._discards = False
         """Whether the bytes of the client are discarded."""
@@ -387,7 +441,7 @@ class GuardedProtocol(HttpToolsProtocol):
             or running is None
             or running.response_complete
             or (running.response_started and not running.chunked_encoding)
-            or self.incoming is not None
+            or self.arriving
             or not self.transport.can_write_eof()
         ):
             self._leave()
@@ -398,7 +452,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.write(ZERO)
         else:
             self.transport.write(FIRST_BYTE)
-            running.transport = cast(asyncio.Transport, _AfterFirstByte(running, self.transport))
+            running.first_byte = True
         self.loop.call_later(RESET, self.look)
         return True
 
@@ -440,8 +494,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _stalled(self) -> None:
         """Reset the connection, because the client does not read its answer."""
-        unread = self.transport.get_write_buffer_size()
-        self._table.note("slow_reader", self.client, f"{unread} bytes were not read")
+        self._table.ended("slow_reader")
         self.transport.abort()
 
     def evict(self) -> None:
@@ -455,19 +508,15 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def expire(self, phase: Phase) -> None:
-        """End the connection, or refuse its request, because the time of `phase` is over."""
-        if phase is Phase.HEAD:
-            seconds = self._table.limits.header_timeout
-            self._refuse(
-                SlowHeaders(
-                    f"the headers were not complete after {seconds:g} seconds "
-                    "(DARKROOM_HEADER_TIMEOUT); send them at once"
-                )
-            )
+    def expire(self) -> None:
+        """End the connection, or refuse its request, because the time of its phase is over."""
+        if self.phase is Phase.HEAD:
+            seconds = f"{self._table.limits.header_timeout:g} seconds (DARKROOM_HEADER_TIMEOUT)"
+            text = f"the headers were not complete after {seconds}; send them at once"
+            self._refuse(SlowHeaders(text))
         elif self.transport.get_write_buffer_size():
             self._stalled()
-        elif phase is Phase.IDLE:
+        elif self.phase is Phase.IDLE:
             self._table.ended("idle")
             self.transport.close()
         else:
@@ -484,7 +533,7 @@ class GuardedProtocol(HttpToolsProtocol):
         refused = self.phase in (Phase.ENDING, Phase.REFUSED)
         if not owes and not refused and not self.transport.is_closing():
             young = self._table.seconds_in(self) < READING
-            if young or self.incoming is not None or self.in_use():
+            if young or self.arriving or self.in_use():
                 self.loop.call_later(READING / 4, self.shutdown)
                 return
         super().shutdown()
@@ -501,11 +550,11 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._left_to_discard < 0:
                 self.transport.abort()
             return
-        before = self.incoming
+        before = self._head
         try:
             self.parser.feed_data(data)
-            if before is not None and self.incoming is before:
-                before.received(len(data))
+            if self.arriving and self._head is before:
+                self._check_size(len(data))
         except httptools.HttpParserUpgrade:
             self._discards = True
             self.cycle.keep_alive = False  # httptools has lost its place in the stream
@@ -513,33 +562,53 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(_known(error))
         except ServiceError as error:
             self._refuse(error)
-        self._place(begun=self.incoming is not None and self.incoming is not before)
+        self._place(begun=self.arriving and self._head is not before)
+
+    def _check_size(self, size: int) -> None:
+        """Check the head or the chunks after `size` more bytes of a request have come.
+
+        The bytes that came with the first byte of the request are not counted here.
+
+        The frames of chunks, their extensions and trailers may take twice as many bytes as the
+        body, and the bytes of a head: tiny chunks cost the server more than they cost the client.
+        """
+        self._size += size
+        most, cycle = self._table.limits.header_bytes, cast(Cycle, self.cycle)
+        if self.in_head:
+            if self._size > most:
+                raise self._head.too_large()
+        elif cycle.unread is None and self._size > 3 * cycle.received + most:
+            raise MalformedRequest(
+                f"the body of {cycle.received} bytes came in {self._size} bytes; send larger "
+                "chunks, without extensions and trailers"
+            )
 
     def on_message_begin(self) -> None:
         """Begin a request with its first byte."""
         super().on_message_begin()
-        self.incoming = Incoming(self._table.limits)
+        self.arriving = self.in_head = True
+        self._head, self._size = Head(self._table.limits), 0
+        self.headers = self.scope["headers"] = self._head.headers
         if len(self.pipeline) >= MOST_AHEAD:
             raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
 
     def on_url(self, url: bytes) -> None:
         """Take the request's target, or a piece of it."""
-        self.incoming.url(url)  # type: ignore[union-attr]  # set by on_message_begin
+        self._head.url(url)
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers of a chunked body are counted and dropped."""
-        incoming = self.incoming
-        name = incoming.header(name, value)  # type: ignore[union-attr]  # as in on_url
-        if incoming.in_head:  # type: ignore[union-attr]  # as in on_url
-            self.headers.append((name, value))
+        self._head.header(name, value)
 
     def on_headers_complete(self) -> None:
         """Run the request at once, or after the requests before it on this connection."""
-        incoming, version = self.incoming, self.parser.get_http_version()
-        assert incoming is not None
-        incoming.complete(version)
-        if self.parser.should_upgrade() and (incoming.length or incoming.chunked):
+        version = self.parser.get_http_version()
+        unread, expects = framing(self.headers, version)
+        self.in_head = False
+        if unread is None:
+            self._head = Head(self._table.limits)  # trailers have the same limits as headers
+        if unread != 0 and self.parser.should_upgrade():
             raise MalformedRequest("a request with a body may not ask for another protocol")
         scope = self.scope
         scope["method"] = self.parser.get_method().decode("ascii")
@@ -548,8 +617,8 @@ class GuardedProtocol(HttpToolsProtocol):
             scope["http_version"] = version
         before = self.cycle
         self.cycle = cycle = Cycle(
-            incoming,
             self._table,
+            unread,
             scope=scope,
             transport=self.transport,
             flow=self.flow,
@@ -558,7 +627,7 @@ class GuardedProtocol(HttpToolsProtocol):
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=incoming.expects,
+            expect_100_continue=expects,
             keep_alive=version != "1.0" and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
@@ -570,8 +639,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body; reading pauses while the application has enough of it."""
-        self.incoming.body_bytes += len(body)  # type: ignore[union-attr]  # as in on_url
         cycle = cast(Cycle, self.cycle)
+        cycle.received += len(body)
+        if cycle.unread is not None:
+            cycle.unread -= len(body)
         if not cycle.response_complete:
             cycle.add_body(body)
             if len(cycle.body) > HIGH_WATER_LIMIT:
@@ -580,8 +651,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a request with its last byte; reading goes on, to notice a client that leaves."""
-        self.incoming = None
-        super().on_message_complete()
+        self.arriving = False
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
         if not self.pipeline:
             self.flow.resume_reading()
 
@@ -611,12 +684,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _place(self, begun: bool = False) -> None:
         """Enter the phase that this connection is in now, again if a request has `begun`."""
-        incoming, cycle = self.incoming, self.cycle
+        cycle = self.cycle
         if self.phase in (Phase.ENDING, Phase.REFUSED):
             return
         if self.transport.is_closing():
             phase = Phase.ENDING
-        elif incoming is not None and incoming.in_head:
+        elif self.arriving and self.in_head:
             phase = Phase.HEAD
         elif cycle is None or cycle.response_complete:
             phase = Phase.IDLE
@@ -635,8 +708,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Answer bytes that are no request with `error`, after the requests before them."""
         self._discards = True
         self._left_to_discard = LITTLE
-        self.incoming = None
-        self._table.note(error.code, self.client, error.detail)
+        self.arriving = False
+        self._table.ended(error.code)
         cycle = self.cycle
         # The refused bytes may belong to the request of `cycle`, or to the next one of a pipeline,
         # whose refusal has to wait for the answers before it.
@@ -685,22 +758,6 @@ def _known(error: httptools.HttpParserError) -> ServiceError:
     if cause is not None and not isinstance(cause, httptools.HttpParserError):
         log.error("unhandled error in the parser's callbacks", exc_info=cause)
     return MalformedRequest(f"the request is not valid HTTP/1.1: {cause or error}")
-
-
-class _AfterFirstByte:
-    """The transport of a request whose answer lacks its first byte, which the client has."""
-
-    def __init__(self, cycle: Cycle, transport: asyncio.Transport) -> None:
-        self._cycle = cycle
-        self._transport = transport
-
-    def write(self, data: bytes) -> None:
-        """Write the rest of the first piece of the answer, and get out of the way."""
-        self._cycle.transport = self._transport
-        self._transport.write(data[len(FIRST_BYTE) :])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
 
 
 def _has(transport: asyncio.BaseTransport, event: int) -> bool:

@@ -27,7 +27,7 @@ class Held:
     def evict(self) -> None:
         self.evicted = True
 
-    def expire(self, _phase: Phase) -> None:
+    def expire(self) -> None:
         self.expired = True
 
     def in_use(self) -> bool:
