@@ -93,7 +93,8 @@ class Child:
         self.name = name
         self.ready = asyncio.Event()
         self._process, self._channel = process, channel
-        self._urgency = 0
+        self.urgency = 0
+        """How urgently it was asked to end: not, with its grace time, or without."""
         self._patience, self._heart = STARTING, Heartbeat(BEAT)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(channel, self._receive)
@@ -128,16 +129,6 @@ class Child:
         """Return the process id."""
         return self._process.pid
 
-    @property
-    def alive(self) -> bool:
-        """Return whether its end has not been noticed."""
-        return self._process.returncode is None
-
-    @property
-    def asked(self) -> bool:
-        """Return whether it was asked to end."""
-        return self._urgency > 0
-
     def tell(self, orders: Mapping[str, Any]) -> None:
         """Write its first orders, or any to let it leave, unless the process has ended."""
         with contextlib.suppress(OSError):
@@ -154,22 +145,15 @@ class Child:
         No signal of an urgency is sent twice, and SIGTERM always comes first: a process takes a
         second signal as the wish to skip its grace time, and a third as the wish to drop work.
         """
-        for number in range(self._urgency, urgency):
+        for number in range(self.urgency, urgency):
             self.send(signal.SIGINT if number else signal.SIGTERM)
-        self._urgency = max(self._urgency, urgency)
+        self.urgency = max(self.urgency, urgency)
 
     async def wait(self) -> int:
         """Wait for its end and return its exit code."""
         code = await self._process.wait()
         self._hear_no_more()
         return code
-
-    async def until_ready(self, seconds: float) -> bool:
-        """Wait until it is ready; return False after `seconds`, or soon after it has ended."""
-        end = time.monotonic() + seconds
-        while self.alive and not self.ready.is_set() and time.monotonic() < end:  # noqa: ASYNC110 (three events)
-            await asyncio.sleep(LOOK)
-        return self.ready.is_set() and self.alive
 
     def _receive(self) -> None:
         """Read signs of life."""
@@ -243,8 +227,10 @@ class Supervisor:
         self._reload = reload
         self._specs = {spec.name: spec for group in groups for spec in group}
         self._running: dict[str, Child] = {}
-        self._leaving: dict[Child, asyncio.Task[None]] = {}
-        """The processes that have been replaced and that have not ended."""
+        """The process of each name, without processes that replace it or were replaced."""
+        self._children: set[Child] = set()
+        """All processes that have not ended."""
+        self._keepers: dict[str, list[asyncio.Task[None]]] = {name: [] for name in self._specs}
         self._wanted: asyncio.Queue[list[ProcessSpec]] = asyncio.Queue()
         """The processes of each round of replacements to come."""
         self._stop = asyncio.Event()
@@ -258,16 +244,16 @@ class Supervisor:
             loop.add_signal_handler(number, self._told, number)
         for number in (signal.SIGHUP, signal.SIGUSR2):
             loop.add_signal_handler(number, self._renew, number)
-        keepers = {name: asyncio.create_task(self._keep(name)) for name in self._specs}
-        others = [asyncio.create_task(each) for each in (self._announce(), self._replace())]
+        for name in self._specs:
+            self._begin(name)
+        tasks = [asyncio.create_task(each) for each in (self._announce(), self._replace())]
         await self._stop.wait()
         self._on_stop()
-        for each in others:  # a replacement ends the process that it was starting
+        for each in tasks:
             each.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for group in reversed(self._groups):
-            await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
-        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
+            await asyncio.gather(*map(self._end, group))
         return self._code
 
     async def _announce(self) -> None:
@@ -284,12 +270,9 @@ class Supervisor:
 
     def _can_begin(self, waited: float) -> bool:
         """Return whether all processes can work; after `PATIENCE`, a process of each group."""
+        working = {name for name, child in self._running.items() if child.ready.is_set()}
         enough = any if waited > PATIENCE else all
-        return all(enough(map(self._works, group)) for group in self._groups)
-
-    def _works(self, spec: ProcessSpec) -> bool:
-        child = self._running.get(spec.name)
-        return child is not None and child.ready.is_set() and child.alive
+        return all(enough(spec.name in working for spec in group) for group in self._groups)
 
     def _told(self, number: signal.Signals) -> None:
         """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
@@ -303,20 +286,37 @@ class Supervisor:
             self._urgency = max(2, self._urgency + 1)
         else:
             self._urgency = max(self._urgency, 2 if self._stop.is_set() else 1)
-        for child in [*self._leaving, *self._running.values()]:
-            if child.asked:
+        for child in self._children:
+            if child.urgency:
                 child.urge(self._urgency)
         self._stop.set()
 
     # Keeping a process running.
 
-    async def _keep(self, name: str) -> None:
-        """Start a process, and again whenever it ends."""
+    def _begin(self, name: str, child: Child | None = None) -> "asyncio.Task[None]":
+        """Begin to keep a process of this name, which runs already if it is given."""
+        task = asyncio.create_task(self._keep(name, child))
+        self._keepers[name].append(task)
+        return task
+
+    async def _keep(self, name: str, child: Child | None) -> None:
+        """Watch a process, and start it again whenever it ends while it is the one of its name."""
         deaths, proven = 0, False
-        while not self._stop.is_set():
-            started, code = time.monotonic(), await self._life(name)
+        while True:
+            started = time.monotonic()
+            code: object
+            try:
+                if child is None:
+                    child = self._running[name] = await self._start(self._specs[name])
+                code = await self._ended(child)
+                if self._running.get(name) is not child:
+                    return
+                del self._running[name]
+            except OSError as error:  # no memory, no descriptors: it may work later
+                code = error
             if self._stop.is_set():
                 return
+            child = None
             lived = time.monotonic() - started > STABLE
             proven, deaths = proven or lived, 0 if lived else deaths + 1
             if code == ExitCode.WRONG_USAGE and not proven:
@@ -327,44 +327,36 @@ class Supervisor:
             log.error("%s died (%s); starting it again in %g s", name, code, pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
+                return
 
-    async def _life(self, name: str) -> object:
-        """Run a process and its replacements to the end; return the exit code, or the error."""
-        try:
-            child = self._running[name] = await Child.start(self._specs[name])
-        except OSError as error:  # no memory, no descriptors: it may work later
-            return error
+    async def _start(self, spec: ProcessSpec, **orders: object) -> Child:
+        child = await Child.start(spec, **orders)
+        self._children.add(child)
         if self._stop.is_set():
             child.urge(self._urgency or 1)
-        code = await child.wait()
-        while self._running[name] is not child:  # it was replaced
-            child = self._running[name]
-            code = await child.wait()
-        del self._running[name]
-        self._noted(child)
-        return code
+        return child
 
-    def _noted(self, child: Child) -> None:
+    async def _ended(self, child: Child) -> int:
+        """Wait for the end of a process, note it, and return the exit code."""
+        code = await child.wait()
+        self._children.remove(child)
         try:
             self._on_exit(child.pid)
         except Exception:  # the restart is protected
             log.warning("the end of %s could not be noted", child.name, exc_info=True)
+        return code
 
-    async def _end(self, spec: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
+    async def _end(self, spec: ProcessSpec) -> None:
         """Send SIGTERM to all processes of a name, and SIGKILL if they do not end."""
-        for child in self._processes(spec.name):
+        for child in [each for each in self._children if each.name == spec.name]:
             child.urge(self._urgency or 1)
-        done, _ = await asyncio.wait([keeper], timeout=spec.patience)
-        if not done:
+        _, late = await asyncio.wait(self._keepers[spec.name], timeout=spec.patience)
+        if late:
             log.error("%s did not end within %s s and is killed", spec.name, spec.patience)
-            for child in self._processes(spec.name):
+            for child in [each for each in self._children if each.name == spec.name]:
                 child.send(signal.SIGKILL)
             self._code = 1
-        await asyncio.gather(keeper, return_exceptions=True)
-
-    def _processes(self, name: str) -> list[Child]:
-        """Return the processes of this name: the leaving processes, and their successor."""
-        return [each for each in [*self._leaving, *self._running.values()] if each.name == name]
+            await asyncio.wait(late)
 
     # Rolling replacement.
 
@@ -394,44 +386,33 @@ class Supervisor:
                 log.info("all processes have been replaced")
 
     async def _replaced(self, spec: ProcessSpec) -> bool:
-        """Replace a process; return whether the new process works in its place."""
-        old = self._running.get(spec.name)
+        """Replace a process; return whether a process with this specification works."""
+        name, old = spec.name, self._running.get(spec.name)
         try:
-            new = await Child.start(spec, replaces=True)
+            new = await self._start(spec, replaces=True)
         except OSError as error:  # no memory, no descriptors: a later round may work
-            log.error("%s could not be started: %s", spec.name, error)
+            log.error("%s could not be started: %s", name, error)
             return False
-        works = False
-        try:
-            works = await new.until_ready(START)
-            if works:
-                self._specs[spec.name] = spec
-        finally:
+        keeper, end = self._begin(name, new), time.monotonic() + START
+        while new in self._children and not new.ready.is_set() and time.monotonic() < end:  # noqa: ASYNC110 (three events)
+            await asyncio.sleep(LOOK)
+        works = new in self._children and new.ready.is_set()
+        if works:
+            self._specs[name] = spec
+        if not works or old is None or self._running.get(name) is not old:
             # It died meanwhile, or the old one did, whose successor has its place.
-            useless = not works or old is None or self._running.get(spec.name) is not old
-            if useless:
-                new.send(signal.SIGKILL)
-                await new.wait()
-                self._noted(new)
-        if useless or old is None:
+            new.send(signal.SIGKILL)
+            await asyncio.wait([keeper])
             return works
-        # From here on the supervisor watches the new process under this name. It is registered
-        # before the old one is told to leave, so that an end of the old one is not taken for a
-        # failure and restarted.
-        self._running[spec.name] = new
+        # From here on the keeper of the new process restarts it. It is registered before the old
+        # one is told to leave, so that an end of the old one is not taken for a failure.
+        self._running[name] = new
         old.tell(LEAVE)
-        task = self._leaving[old] = asyncio.create_task(self._leave(old, spec.patience))
-        task.add_done_callback(lambda _: self._leaving.pop(old))
-        await asyncio.shield(task)
+        *leaving, _ = self._keepers[name]
+        _, late = await asyncio.wait(leaving, timeout=spec.patience)
+        if late:
+            log.error("%s did not leave within %s s and is killed", name, spec.patience)
+            old.send(signal.SIGKILL)
+            await asyncio.wait(late)
+        self._keepers[name] = [keeper]
         return True
-
-    async def _leave(self, child: Child, patience: float) -> None:
-        """Wait for the end of a process that has been replaced; kill it after `patience`."""
-        try:
-            async with asyncio.timeout(patience):
-                await child.wait()
-        except TimeoutError:
-            log.error("%s did not leave within %s s and is killed", child.name, patience)
-            child.send(signal.SIGKILL)
-            await child.wait()
-        self._noted(child)
