@@ -29,6 +29,7 @@ from models.domain.errors import (
     ServiceError,
     WorkerLost,
 )
+from models.domain.image import Pixels
 from models.domain.job import Completed, Failed, Job, Outcome, Result, Vector
 from workers.backends.absence import Absence, combined
 from workers.ipc import frames
@@ -40,6 +41,7 @@ from workers.ipc.frames import (
     Done,
     FrameProtocol,
     FromWorker,
+    JpegHeader,
     Leaving,
     LoadReport,
     Shape,
@@ -84,6 +86,8 @@ class Pending:
 
     number: int
     job: Job
+    content: Pixels
+    jpeg: JpegHeader | None
     slot: ArenaSlot | None
     waiter: "asyncio.Future[Done | Failed | None]"
     line: "WorkerLine | None" = None
@@ -301,7 +305,9 @@ class ProcessBackend:
         slot = await self._slots.take(bytes_for(job), job.deadline)
         self.submitted += 1
         loop = asyncio.get_running_loop()
-        pending = Pending(self.submitted, job, slot, loop.create_future())
+        pending = Pending(
+            self.submitted, job, *encode_source(job.image), slot, loop.create_future()
+        )
         alarm = alarms().set(job.deadline, pending.expire, ends_early=False)
         large = slot.size >= LARGE
         try:
@@ -349,15 +355,14 @@ class ProcessBackend:
         # The mark of the last job in this slot must be gone before a worker has this one, or its
         # crash would make an innocent job a suspect.
         self._arena.mark(slot, False)
-        content, jpeg = encode_source(job.image)
         frame = Submit(
             pending.number,
             slot,
-            cast(Shape, content.shape),
+            cast(Shape, pending.content.shape),
             encode_operation(job.operation),  # an error here must leave no work with a worker
             job.deadline.at,
             job.lane,
-            jpeg,
+            pending.jpeg,
             pending.losses > 0,
             job.counted,
         )
@@ -407,7 +412,7 @@ class ProcessBackend:
     def _write(self, pending: Pending) -> None:
         """Copy the job's pixels, or its file, into its slot."""
         assert pending.slot is not None
-        content, _ = encode_source(pending.job.image)
+        content = pending.content
         self._arena.pixels(pending.slot, cast(Shape, content.shape))[...] = content
 
     def _outcome(self, pending: Pending, done: Done) -> Outcome:

@@ -140,7 +140,6 @@ class ClientSession(FrameProtocol[ToWorker]):
             return Done(asked.number, error=encode_error(fault))
 
     def _answer(self, frames: list[Done]) -> None:
-        self.report()
         for frame in frames:
             self._tickets.pop(frame.number, None)
         self.send(*frames)
@@ -250,3 +249,4 @@ class WorkerServer:
             session.close()
         else:
             session.send(welcome)
+            session.report()
