@@ -19,13 +19,7 @@ import httptools
 
 from app.admission.clients import network_of
 from app.http.request import STREAM, StreamWindow
-from models.domain.errors import (
-    HeadersTooLarge,
-    MalformedRequest,
-    ServiceError,
-    SlowBody,
-    UrlTooLong,
-)
+from models.domain.errors import MalformedRequest, SlowBody
 from models.settings import Network, Settings
 
 WITHOUT_LIMIT = 1 << 20
@@ -102,46 +96,6 @@ def raise_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
     return WITHOUT_LIMIT if soft == resource.RLIM_INFINITY else soft
-
-
-class Head:
-    """The head of a request that arrives, or its trailers; their bytes and lines are limited."""
-
-    __slots__ = ("_limits", "_lines", "_size", "headers")
-
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self._limits = limits
-        self._lines = self._size = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-
-    def url(self, piece: bytes) -> None:
-        """Count a piece of the request's target; raises UrlTooLong."""
-        self._size += len(piece)
-        if self._size > self._limits.url_bytes:
-            raise self.too_large()
-
-    def header(self, name: bytes, value: bytes) -> None:
-        """Take a header, with its name in lower case; raises HeadersTooLarge."""
-        limits = self._limits
-        self._lines += 1
-        self._size += len(name) + len(value) + 4
-        if self._lines > limits.header_lines:
-            raise HeadersTooLarge(
-                f"a request may have {limits.header_lines} header lines; send fewer"
-            )
-        if self._size > limits.header_bytes:
-            raise self.too_large()
-        self.headers.append((name.lower(), value))
-
-    def too_large(self) -> ServiceError:
-        """Return the error of a target, or of headers, with too many bytes."""
-        if not self._lines:
-            most = self._limits.url_bytes
-            return UrlTooLong(f"a URL may have {most} bytes; send options as form fields or JSON")
-        return HeadersTooLarge(
-            f"the URL and headers of a request may have {self._limits.header_bytes} bytes; send "
-            "fewer or shorter headers"
-        )
 
 
 def framing(headers: list[tuple[bytes, bytes]], version: str) -> tuple[int | None, bool]:

@@ -38,16 +38,18 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from app.admission.counters import ByKey, Counters, Key, Total
-from app.connections.limits import BodyRate, ConnectionLimits, Head, framing, target
+from app.connections.limits import BodyRate, ConnectionLimits, framing, target
 from app.http.problems import EVERY_ANSWER, answer
 from app.http.request import DEPARTURE, STREAM, Departure
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import (
     ConnectionsExhausted,
+    HeadersTooLarge,
     MalformedRequest,
     ServiceError,
     SlowHeaders,
     TooManyConnections,
+    UrlTooLong,
 )
 
 log = logging.getLogger("darkroom.connections")
@@ -260,7 +262,7 @@ class Cycle(RequestResponseCycle):
         """Bytes of the body that have come."""
         self.departure = Departure()
         rest["scope"][DEPARTURE] = self.departure
-        self.rate = BodyRate(rest["scope"])
+        self.rate: BodyRate | None = None
         self.lingers = False
         self.first_byte = False
         """Whether the first byte of the answer has been sent."""
@@ -277,11 +279,13 @@ class Cycle(RequestResponseCycle):
         reading = self.more_body
         waits = reading and not self.message_event.is_set()
         if waits:
+            if self.rate is None:
+                self.rate = BodyRate(self.scope)
             self.rate.wait(self._table.clock())
         message = await super().receive()
         if self._error is not None:
             raise self._error
-        if waits:
+        if waits and self.rate is not None:
             self.rate.piece(len(cast(Any, message).get("body", b"")), self._table.clock())
             await self._table.turn()
         return message
@@ -404,9 +408,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether a request has begun to arrive and is not complete."""
         self.in_head = False
         """Whether the head of the request that arrives is not complete."""
-        self._head = Head(table.limits)
-        self._size = 0
-        """Bytes of the head, or of all of the request, that came after its first bytes."""
+        self._lines = self._head_bytes = self._size = 0
+        """Lines and bytes of the head, or of the trailers, so far; and the bytes of all of the
+        request that came after its first bytes."""
         self._table = table
         self._discards = False
         """Whether the bytes of the client are discarded."""
@@ -470,7 +474,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stalled()
         if running is None or running.response_complete or not running.more_body:
             return
-        late = running.rate.late(now, limits.body_timeout, limits.min_rate)
+        late = running.rate and running.rate.late(now, limits.body_timeout, limits.min_rate)
         if late is not None or alarms().ended:
             running.fail(late or interrupted())
 
@@ -550,10 +554,10 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._left_to_discard < 0:
                 self.transport.abort()
             return
-        before = self._head
+        before = self.headers
         try:
             self.parser.feed_data(data)
-            if self.arriving and self._head is before:
+            if self.arriving and self.headers is before:
                 self._check_size(len(data))
         except httptools.HttpParserUpgrade:
             self._discards = True
@@ -562,7 +566,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(_known(error))
         except ServiceError as error:
             self._refuse(error)
-        self._place(begun=self.arriving and self._head is not before)
+        self._place(begun=self.arriving and self.headers is not before)
 
     def _check_size(self, size: int) -> None:
         """Check the head or the chunks after `size` more bytes of a request have come.
@@ -576,7 +580,7 @@ class GuardedProtocol(HttpToolsProtocol):
         most, cycle = self._table.limits.header_bytes, cast(Cycle, self.cycle)
         if self.in_head:
             if self._size > most:
-                raise self._head.too_large()
+                raise self._large_head()
         elif cycle.unread is None and self._size > 3 * cycle.received + most:
             raise MalformedRequest(
                 f"the body of {cycle.received} bytes came in {self._size} bytes; send larger "
@@ -587,27 +591,48 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin a request with its first byte."""
         super().on_message_begin()
         self.arriving = self.in_head = True
-        self._head, self._size = Head(self._table.limits), 0
-        self.headers = self.scope["headers"] = self._head.headers
+        self._lines = self._head_bytes = self._size = 0
         if len(self.pipeline) >= MOST_AHEAD:
             raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
 
     def on_url(self, url: bytes) -> None:
         """Take the request's target, or a piece of it."""
-        self._head.url(url)
         self.url += url
+        self._head_bytes += len(url)
+        if self._head_bytes > self._table.limits.url_bytes:
+            raise self._large_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers of a chunked body are counted and dropped."""
-        self._head.header(name, value)
+        limits = self._table.limits
+        self._lines += 1
+        self._head_bytes += len(name) + len(value) + 4
+        if self._lines > limits.header_lines:
+            raise HeadersTooLarge(
+                f"a request may have {limits.header_lines} header lines; send fewer"
+            )
+        if self._head_bytes > limits.header_bytes:
+            raise self._large_head()
+        if self.in_head:
+            self.headers.append((name.lower(), value))
+
+    def _large_head(self) -> ServiceError:
+        """Return the error of a target, or of headers, with too many bytes."""
+        limits = self._table.limits
+        if not self._lines:
+            text = f"a URL may have {limits.url_bytes} bytes; send options as form fields or JSON"
+            return UrlTooLong(text)
+        return HeadersTooLarge(
+            f"the URL and headers of a request may have {limits.header_bytes} bytes; send fewer or "
+            "shorter headers"
+        )
 
     def on_headers_complete(self) -> None:
         """Run the request at once, or after the requests before it on this connection."""
         version = self.parser.get_http_version()
         unread, expects = framing(self.headers, version)
         self.in_head = False
-        if unread is None:
-            self._head = Head(self._table.limits)  # trailers have the same limits as headers
+        self._lines = self._head_bytes = 0  # trailers have the same limits as headers
         if unread != 0 and self.parser.should_upgrade():
             raise MalformedRequest("a request with a body may not ask for another protocol")
         scope = self.scope
@@ -660,7 +685,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self.running = cycle
-        super()._start_asgi_task(cycle, app)
+        self.tasks.add(task := self.loop.create_task(cycle.run_asgi(app)))
+        task.add_done_callback(self.tasks.discard)
 
     def on_response_complete(self) -> None:
         """Run the next request, wait for a request, or end the connection."""

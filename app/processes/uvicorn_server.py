@@ -19,9 +19,8 @@ from starlette.types import ASGIApp
 
 from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits, raise_limit
-from app.connections.listening import announce, is_listening, listens
+from app.connections.listening import ConnectionBalancer, announce, is_listening, listens
 from app.connections.protocol import CLOSE, ConnectionTable, GuardedProtocol
-from app.processes.connection_balancer import ConnectionBalancer
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly, is_loopback
@@ -115,16 +114,12 @@ class Server(uvicorn.Server):
             settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
         )
         service.metrics.connection_limit.set(limits.connections)
-        main = self._table(limits, service.counters)
-        acceptors = [
-            self._acceptor(each, main, service.counters, self.config) for each in listening
-        ]
+        acceptors = self._accept(listening, limits, service.counters, self.config)
         if self._scraped:
             few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
-            scraping = self._table(few, alone := Counters())
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             config = config_of(MetricsOnly(self.config.loaded_app), plain)
-            acceptors += [self._acceptor(each, scraping, alone, config) for each in self._scraped]
+            acceptors += self._accept(self._scraped, few, Counters(), config)
         if settings.grpc_port:
             from app.grpc_service.server import started
 
@@ -137,39 +132,37 @@ class Server(uvicorn.Server):
         else:
             self._leaving = asyncio.create_task(self._leave(self._orders))
 
-    def _table(self, limits: ConnectionLimits, counters: Counters) -> ConnectionTable:
-        metrics, connections = self.app.state.service.metrics, self.server_state.connections
+    def _accept(
+        self,
+        sockets: Sequence[socket.socket],
+        limits: ConnectionLimits,
+        counters: Counters,
+        config: uvicorn.Config,
+    ) -> list[ConnectionBalancer]:
+        """Accept connections of sockets, and sweep over them."""
+        metrics, state = self.app.state.service.metrics, self.server_state
         table = ConnectionTable(
             limits, counters, lambda reason: metrics.connections_ended.labels(reason).inc()
         )
-
         shortest = min(limits.header_timeout, limits.idle_timeout, limits.body_timeout)
         loop, seconds = asyncio.get_running_loop(), min(TURN, shortest / 4)
 
         def sweep() -> None:
             loop.call_later(seconds, sweep)
-            metrics.connections.set(len(connections))
+            metrics.connections.set(len(state.connections))
             table.sweep()
 
         sweep()
-        return table
-
-    def _acceptor(
-        self,
-        listening: socket.socket,
-        table: ConnectionTable,
-        counters: Counters,
-        config: uvicorn.Config,
-    ) -> ConnectionBalancer:
-        state, app_state = self.server_state, self.lifespan.state
-        return ConnectionBalancer(
-            listening,
-            lambda: GuardedProtocol(config, state, app_state, table),
-            counters,
-            table.make_room,
-            config.ssl,
-            table.limits.header_timeout,
-        )
+        return [
+            ConnectionBalancer(
+                each,
+                lambda: GuardedProtocol(config, state, self.lifespan.state, table),
+                counters,
+                config.ssl,
+                limits.header_timeout,
+            )
+            for each in sockets
+        ]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does; after the drain timeout give up the requests that are left."""
