@@ -170,7 +170,7 @@ class RayBackend:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            async with Timeout(job.deadline, ends_early=False):
+            with Timeout(job.deadline, ends_early=False):
                 return await task
         except TimeoutError:
             raise DeadlineExceeded("the request's deadline passed") from None

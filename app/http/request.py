@@ -64,7 +64,7 @@ def seconds_of(scope: Scope, settings: Settings) -> float:
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
     """Await `work`; raises DeadlineExceeded at the deadline, and Draining if the server ends."""
     try:
-        async with Timeout(deadline):
+        with Timeout(deadline):
             return await work
     except TimeoutError:
         raise interrupted() from None

@@ -1,41 +1,56 @@
-"""One image under way: what accompanies it, its pixels, and how its errors become its outcome."""
+"""One image under way: its turn, its memory, its stopwatch and its pixels."""
 
-import logging
-from collections.abc import Coroutine
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from app.admission import Permit
-from app.decoders import Seen
+from app.admission.permits import Work
+from app.decoders import SMALL
 from app.intake.item import Item
-from app.pipeline.memory import HeldMemory
+from app.pipeline.memory import Memory
 from app.pipeline.results.timings import Timings
 from models.codec import Decoded, ImageInfo
-from models.domain.alarms import Timeout, interrupted
-from models.domain.errors import InternalError, ServiceError
+from models.domain.alarms import Timeout
 from models.domain.image import Jpeg, Source
 
-log = logging.getLogger("darkroom.pipeline")
 
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
 class ImageContext:
-    """One image under way: its item, the permit of its request, its stopwatch and its memory.
+    """One image under way: its item, the permit of its request, its stopwatch, turn and memory.
 
-    `alarm` ends the work at the deadline of the request. `seen` is the header that a decoder has
-    sent; `may_be_plain` tells whether the file may be a plain baseline JPEG.
+    `most` are the bytes that the image may take now. `alarm` ends the work at the deadline.
     """
 
-    item: Item
-    permit: Permit
-    stages: Timings
+    __slots__ = ("_held", "_memory", "alarm", "item", "most", "permit", "stages", "turn")
+
     alarm: Timeout
-    memory: HeldMemory
-    seen: Seen | None = None
-    may_be_plain: bool = True
+    turn: Work
+
+    def __init__(self, item: Item, permit: Permit, memory: Memory) -> None:
+        self.item = item
+        self.permit = permit
+        self.stages = Timings()
+        self.most = SMALL
+        self._memory = memory
+        self._held = 0
+
+    async def hold(self, n_bytes: int) -> None:
+        """Hold `n_bytes` of memory, if the image may take less now.
+
+        An image that waits for memory holds none, and leaves its turn to another image.
+        """
+        if n_bytes <= self.most:
+            return
+        self.turn.leave()
+        self.release()
+        _, _, self._held = await self._memory.budget.take(self.permit.client, amount=n_bytes)
+        self.most = n_bytes
+        await self.turn.enter()
+
+    def release(self) -> None:
+        """Give all memory back; further calls have no effect."""
+        if self._held:
+            self._memory.budget.give_back(self.permit.client, amount=self._held)
+            self._memory.trim_soon()
+            self._held, self.most = 0, SMALL
 
 
 class HeldImage:
@@ -75,24 +90,3 @@ class HeldImage:
         if last:
             self._image = None
         return image
-
-
-def alarm_of(permit: Permit) -> Timeout:
-    """Return the alarm of an image. That of a job goes on while its requests are given up: jobs end
-    in their own way, which loses none of their images.
-    """
-    return Timeout(permit.deadline, ends_early=not permit.in_background)
-
-
-async def caught(item: Item, alarm: Timeout, work: Coroutine[Any, Any, T]) -> T | ServiceError:
-    """Await `work` until `alarm` rings; return its result, or its error as a value."""
-    try:
-        async with alarm:
-            return await work
-    except ServiceError as error:
-        return error.with_traceback(None)  # its frames hold the pixels
-    except TimeoutError:
-        return interrupted()
-    except Exception:  # the other images of the request are protected from a fault of ours
-        log.exception("image failed", extra={"source": item.source})
-        return InternalError("an unexpected error; it has been logged")

@@ -1,10 +1,11 @@
-"""Fetch and decode the image of an item, which holds the memory that it needs.
+"""Decode the file of an image, which holds the memory that it needs.
 
 Codec threads decode plain baseline JPEGs, and decoder processes all other files. An image is
-decoded at once if it is small; otherwise its header comes back, and NeedsMemory is raised. Nothing
-here waits for memory, or depends on an operation or a backend.
+decoded at once if it is small; otherwise its header comes back, the image waits for the memory that
+it needs by its header, and is decoded. Nothing here depends on an operation or a backend.
 """
 
+import operator
 import sys
 import time
 from collections.abc import Callable
@@ -13,21 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from app.admission import Permit
 from app.decoders import EXPENSIVE, LARGE_FILE, Bounds, DecoderPool, Seen, opening_bytes
 from app.decoders import Wanted as Of
-from app.fetch.fetcher import Fetcher
-from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage, ImageContext
-from app.pipeline.memory import NeedsMemory
 from app.pipeline.results.timings import Timings
 from models import codec
 from models.codec import Decoded, Description, ImageFormat, ImageInfo, identify
 from models.domain.backend import Load
-from models.domain.errors import InvalidParameter, ServiceError
+from models.domain.errors import InvalidParameter
 from models.domain.image import Image, NetworkInput, Source
 from models.settings import Settings
 
@@ -94,81 +91,57 @@ class IdleCores:
 
 
 class ImageDecoder:
-    """Fetches and decodes; `threads` are shared by all requests."""
+    """Decodes; `threads` are shared by all requests."""
 
-    def __init__(
-        self, fetcher: Fetcher, decoders: DecoderPool, threads: CodecThreads, max_pixels: int
-    ) -> None:
-        self._fetcher = fetcher
+    def __init__(self, decoders: DecoderPool, threads: CodecThreads, max_pixels: int) -> None:
         self._decoders = decoders
         self._threads = threads
         self._max_pixels = max_pixels
         self._idle = IdleCores()
 
-    async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
-        """Return the bytes of an item, fetched if it is a URL; the caller closes them.
-
-        Raises the error that the item may be, and those of the fetch.
-        """
-        content = item.content
-        if isinstance(content, Blob):
-            return content
-        if isinstance(content, ServiceError):
-            raise content
-        with stages.measure("fetch"):
-            fetched = await self._fetcher.fetch(content.url, permit.deadline, permit.client)
+    async def encoded(self, content: Blob, stages: Timings) -> Decoded | None:
+        """Return a JPEG that the device can decode, or None for a file to be decoded here."""
+        start = time.monotonic()
         try:
-            permit.grow(0, fetched.size)
-        except BaseException:
-            fetched.close()
-            raise
-        return fetched
-
-    async def encoded(self, content: Blob, load: Load, stages: Timings) -> Decoded | None:
-        """Return a JPEG that the device will decode, or None for a file to be decoded here."""
-        if not self._device_is_sooner(load):
-            return None
-        with stages.measure("decode"):
+            if content.size <= AT_ONCE and not content.on_disk:
+                return codec.encoded(content.read(), max_pixels=self._max_pixels)
             look = partial(codec.encoded, max_pixels=self._max_pixels)
-            if content.size > AT_ONCE or content.on_disk:
-                return await self._threads.run(lambda: look(content.read()))
-            return look(content.read())
+            return await self._threads.run(lambda: look(content.read()))
+        finally:
+            stages.note("decode", start)
 
-    async def decoded(self, content: Blob, context: ImageContext, need: Need) -> HeldImage:
-        """Decode an image which holds the memory that it needs; raises NeedsMemory for another one.
+    async def decoded(self, content: Blob, image: ImageContext, need: Need) -> HeldImage:
+        """Decode an image, which holds the memory that it needs, and close the file.
 
         Raises TooManyPixels for an image whose decoding would take more memory than is allowed.
         """
-        with context.stages.measure("decode"):
-            found = None
-            if context.may_be_plain and self._may_be_plain(content):
-                found = await self._plain(content, context, need)
-            if found is None:
-                context.may_be_plain = False
-                pixels = await self._in_process(content, context, need)
-                assert isinstance(pixels, Decoded)
-                found = pixels
+        found = None
+        if self._may_be_plain(content):
+            found = await self._plain(content, image, need)
+        if found is None:
+            pixels = await self._in_process(content, image, need, Of.PIXELS)
+            assert isinstance(pixels, Decoded)
+            found = pixels
         content.close()
         return HeldImage(found)
 
-    async def described(self, content: Blob, context: ImageContext, *, colour: bool) -> Description:
+    async def described(self, content: Blob, image: ImageContext, *, colour: bool) -> Description:
         """Return what a file contains; raises the error of a file that cannot be read.
 
         EXIF and colour profiles may be hostile: even their readers run in a decoder process.
         """
-        with context.stages.measure("decode"):
-            wanted = Of.COLOUR if colour else Of.DESCRIPTION
-            found = await self._in_process(content, context, _of_decoding, wanted)
+        wanted = Of.COLOUR if colour else Of.DESCRIPTION
+        found = await self._in_process(content, image, operator.attrgetter("memory"), wanted)
         assert isinstance(found, Description)
         return found
 
-    async def tensor(self, content: Blob, wanted: ClassifyTensors, context: ImageContext) -> Source:
+    async def tensor(self, content: Blob, wanted: ClassifyTensors, image: ImageContext) -> Source:
         """Return an image that comes as a tensor: decoded samples, or the input of a network.
 
         Raises InvalidParameter for values that are not finite.
         """
-        with context.stages.measure("decode"):
-            context.memory.check(COPIES * content.size)
+        await image.hold(COPIES * content.size)
+        with image.stages.measure("decode"):
             if content.on_disk or content.size > TENSOR_AT_ONCE:
                 source = await self._threads.run(_tensor, content, wanted)
             else:
@@ -176,7 +149,7 @@ class ImageDecoder:
         content.close()
         return source
 
-    def _device_is_sooner(self, load: Load) -> bool:
+    def device_is_sooner(self, load: Load) -> bool:
         """Return whether the device should decode a JPEG, as it does if that costs it little.
 
         Threads help only while decoding is what limits the device and the machine has cores to
@@ -196,53 +169,49 @@ class ImageDecoder:
             return False
         return content.on_disk or codec.may_be_baseline(content.read())
 
-    async def _plain(self, content: Blob, context: ImageContext, need: Need) -> Decoded | None:
+    async def _plain(self, content: Blob, image: ImageContext, need: Need) -> Decoded | None:
         """Decode a plain baseline JPEG on a thread; return None for any other file.
 
         Only decoding shows damage, and no thread decodes a damaged JPEG twice.
         """
-        most, background = context.memory.most, context.permit.in_background
-        accept = partial(_accepts, need, most)
-        found = await self._threads.run(
-            _plain, content, self._max_pixels, accept, background=background
-        )
-        if isinstance(found, Seen):
-            raise self._needs(found, context, need(found))
-        return found
+        background = image.permit.in_background
+        while True:
+            with image.stages.measure("decode"):
+                found = await self._threads.run(
+                    _plain, content, self._max_pixels, need, image.most, background=background
+                )
+            if not isinstance(found, Seen):
+                return found
+            await _hold(image, found, need(found))
 
     async def _in_process(
-        self, content: Blob, context: ImageContext, need: Need, wanted: Of = Of.PIXELS
+        self, content: Blob, image: ImageContext, need: Need, wanted: Of
     ) -> Decoded | Description:
-        """Return what is in a file; raises NeedsMemory for an image that holds too little.
+        """Return what is in a file, which is opened again when the image holds what it needs.
 
         A large file holds the memory that opening it takes before it is opened.
         """
         opening = opening_bytes(content.size) if content.size >= LARGE_FILE else 0
-        context.memory.check(opening)
-        most, seen = context.memory.most, context.seen
-        if seen is None:
-            bounds = _at_once(content, need, most)
-        else:
-            pixels = seen.info.n_pixels
-            bounds = Bounds(pixels, pixels, seen.memory, max(EXPENSIVE, seen.cost))
-        slow = context.permit.in_background or bounds.cost > EXPENSIVE
-        if self._decoders.running:
-            with content.shown() as file:
-                found = await self._decoders.decode(file, content.size, bounds, wanted, slow=slow)
-        else:
-            found = await self._threads.run(self._here, content, bounds, wanted)
-        if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > most:
-            # Of fewer pixels than was assumed, and another shape.
-            found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))
-        if isinstance(found, Seen):
-            raise self._needs(found, context, max(opening, need(found)))
-        return found
-
-    def _needs(self, seen: Seen, context: ImageContext, n_bytes: int) -> NeedsMemory:
-        """Return the error of an image that needs `n_bytes`, by the header that is seen now."""
-        codec.check_decode_memory(seen.info, seen.memory, Settings.decode_memory)
-        context.seen = seen
-        return NeedsMemory(n_bytes)
+        await image.hold(opening)
+        bounds = _at_once(content, need, image.most)
+        while True:
+            slow = image.permit.in_background or bounds.cost > EXPENSIVE
+            with image.stages.measure("decode"):
+                if self._decoders.running:
+                    with content.shown() as file:
+                        found = await self._decoders.decode(
+                            file, content.size, bounds, wanted, slow=slow
+                        )
+                else:
+                    found = await self._threads.run(self._here, content, bounds, wanted)
+            if isinstance(found, Decoded) and need(Seen(found.info, 0.0)) > image.most:
+                # Of fewer pixels than was assumed, and another shape.
+                found = Seen(found.info, 0.0, codec.decode_memory(found.info, content.size))
+            if not isinstance(found, Seen):
+                return found
+            await _hold(image, found, max(opening, need(found)))
+            pixels = found.info.n_pixels
+            bounds = Bounds(pixels, pixels, found.memory, max(EXPENSIVE, found.cost))
 
     def _here(self, content: Blob, bounds: Bounds, wanted: Of) -> Decoded | Description | Seen:
         """Use a file of any format, on a machine without decoder processes."""
@@ -268,24 +237,24 @@ def _at_once(content: Blob, need: Need, held: int) -> Bounds:
     return Bounds(most("RGB"), most("RGBA"), held, EXPENSIVE)
 
 
-def _of_decoding(seen: Seen) -> int:
-    return seen.memory
+async def _hold(image: ImageContext, seen: Seen, n_bytes: int) -> None:
+    """Hold `n_bytes` for an image with this header; raises TooManyPixels if decoding it would take
+    more than is allowed.
+    """
+    codec.check_decode_memory(seen.info, seen.memory, Settings.decode_memory)
+    await image.hold(n_bytes)
 
 
-def _accepts(need: Need, most: int, seen: Seen) -> bool:
-    return need(seen) <= most
-
-
-def _plain(content: Blob, max_pixels: int, accept: Callable[[Seen], bool]) -> Decoded | Seen | None:
-    """Decode a plain baseline JPEG if its header is accepted; return None for any other file, and
-    for a damaged one.
+def _plain(content: Blob, max_pixels: int, need: Need, most: int) -> Decoded | Seen | None:
+    """Decode a plain baseline JPEG that needs `most` bytes at most, or return its header; return
+    None for any other file, and for a damaged JPEG.
     """
     opened = codec.open_plain(content.read(), max_pixels=max_pixels)
     if opened is None:
         return None
     memory = codec.decode_memory(opened.info, content.size, plain_jpeg=True)
     seen = Seen(opened.info, 0.0, memory)  # its cost is bounded by its pixels
-    return opened.decode_plain() if accept(seen) else seen
+    return opened.decode_plain() if need(seen) <= most else seen
 
 
 def _tensor(content: Blob, wanted: ClassifyTensors) -> Source:

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable
 
 from app.admission.counters import Counters, Total
-from app.admission.semaphore import Asked, FairSemaphore
-from app.decoders import SMALL, Seen
+from app.admission.semaphore import FairSemaphore
+from app.decoders import Seen
 from app.intake.wanted import Parts, Version
 from models import codec
 from models.domain.errors import ServiceError, TooManyPixels, Unprocessable
@@ -73,52 +73,6 @@ class Memory:
         """Give freed memory back to the system, on a thread."""
         self.trimming = None
         asyncio.get_running_loop().run_in_executor(None, self._trim)
-
-
-class NeedsMemory(Exception):
-    """An image must begin again, with `n_bytes` of memory or as slow work: the image leaves its
-    turn, waits, and takes another turn. So images that wait keep no further images waiting.
-    """
-
-    def __init__(self, n_bytes: int) -> None:
-        super().__init__(n_bytes)
-        self.n_bytes = n_bytes
-
-
-class HeldMemory:
-    """The memory of one image of a client: none until `hold`, and none after `release`.
-
-    `most` are the bytes that the image may take now.
-    """
-
-    __slots__ = ("_client", "_held", "_memory", "most")
-
-    def __init__(self, memory: Memory, client: str) -> None:
-        self._memory = memory
-        self._client = client
-        self._held: Asked | None = None
-        self.most = SMALL
-
-    async def hold(self, n_bytes: int) -> None:
-        """Wait for `n_bytes` in place of what is held: no image waits for memory while it holds
-        some.
-        """
-        self.release()
-        if n_bytes > SMALL:
-            self._held = await self._memory.budget.take(self._client, amount=n_bytes)
-            self.most = n_bytes
-
-    def check(self, n_bytes: int) -> None:
-        """Raise NeedsMemory if the image holds less than `n_bytes`."""
-        if n_bytes > self.most:
-            raise NeedsMemory(n_bytes)
-
-    def release(self) -> None:
-        """Give everything back; further calls have no effect."""
-        held, self._held, self.most = self._held, None, SMALL
-        if held is not None:
-            self._memory.budget.give_back(*held)
-            self._memory.trim_soon()
 
 
 def to_classify(seen: Seen) -> int:

@@ -5,6 +5,7 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 """
 
 import asyncio
+import logging
 import operator
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -31,10 +32,10 @@ from app.intake.wanted import (
     work_on,
 )
 from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import HeldImage, ImageContext, alarm_of, caught
+from app.pipeline.context import HeldImage, ImageContext
 from app.pipeline.decoding import ImageDecoder
 from app.pipeline.encoding import Encoder
-from app.pipeline.memory import HeldMemory, Memory, NeedsMemory, to_classify, to_filter, to_process
+from app.pipeline.memory import Memory, to_classify, to_filter, to_process
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import (
     Answer,
@@ -46,15 +47,18 @@ from app.pipeline.results.outcomes import (
 from app.pipeline.results.timings import Timings
 from app.pipeline.runner import run, run_window
 from app.telemetry.metrics import Metrics
+from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
-from models.domain.errors import InvalidParameter, ServiceError
+from models.domain.errors import InternalError, InvalidParameter, ServiceError
 from models.domain.image import Source
-from models.domain.job import Job, Labels, Operation, Result, Vector
+from models.domain.job import Job, Labels, Vector
 from workers.operations import Classify
 
 if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
     from app.pipeline.results.known_results import KnownResults
     from app.pipeline.results.spans import Spans
+
+log = logging.getLogger("darkroom.pipeline")
 
 T = TypeVar("T")
 
@@ -91,7 +95,8 @@ class Pipeline:
         self._known = known
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
-        self._decoder = ImageDecoder(fetcher, decoders, self._threads, max_pixels)
+        self._fetcher = fetcher
+        self._decoder = ImageDecoder(decoders, self._threads, max_pixels)
         self._backend = backend
         self._encoder = Encoder(decoders, self._threads, max_pixels)
 
@@ -130,23 +135,37 @@ class Pipeline:
         async def opened(item: Item) -> Item:
             if not isinstance(item.content, Url):
                 return item
-            work = self._decoder.opened(item, permit, Timings())
-            return replace(item, content=await caught(item, alarm_of(permit), work))
+            content = await caught(item, permit, self._opened(item, permit, Timings()))
+            return replace(item, content=content)
 
         found = [each async for each in run(opened, items, left)]
         return tuple(sorted(found, key=operator.attrgetter("index")))
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
-        began = time.monotonic() if self.spans is not None else 0.0
-        memory = HeldMemory(self._memory, permit.client)
-        context = ImageContext(item, permit, Timings(), alarm_of(permit), memory)
+        began = time.monotonic()
+        image = ImageContext(item, permit, self._memory)
+        outcome: AnswerOutcome
         try:
-            work = self._outcome(context, wanted)
-            outcome = await caught(item, context.alarm, work)
+            with timeout_of(permit) as image.alarm:
+                content = item.content
+                if not isinstance(content, Blob):
+                    content = await self._opened(item, permit, image.stages)
+                try:
+                    known = self._known
+                    key = await known.key(content, wanted, permit.client) if known else None
+                    if known is None or key is None:
+                        outcome = await self._outcome(content, wanted, image)
+                    else:  # a result that is known needs no turn
+                        work = partial(self._outcome, content, wanted, image)
+                        outcome = await known.once(key, permit.lane, image.stages, work)
+                finally:
+                    content.close()
+        except Exception as error:
+            outcome = as_outcome(error, item)
         finally:
-            memory.release()
-        answer = Answer(item, outcome, context.stages)
+            image.release()
+        answer = Answer(item, outcome, image.stages)
         self._observe(_NAMES[type(wanted)], answer)
         if self.spans is not None:
             self.spans.image(_NAMES[type(wanted)], answer, began)
@@ -160,109 +179,97 @@ class Pipeline:
         """End the codec threads; nothing may be submitted any more."""
         self._threads.close()
 
-    async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
-        """Open the item, wait for its turn among all clients, then do what is wanted.
+    async def _opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
+        """Return the bytes of an item, fetched if it is a URL; the caller closes them.
 
-        A result that is known already, or that an equal image gets just now, needs no turn.
+        Raises the error that the item may be, and those of the fetch.
         """
-        permit = context.permit
-        content = await self._decoder.opened(context.item, permit, context.stages)
-        compute = partial(self._computed, content, wanted, context)
-        try:
-            if self._known is None:
-                return await compute()
-            key = await self._known.key(content, wanted, permit.client)
-            if key is None:
-                return await compute()
-            return await self._known.once(key, permit.lane, context.stages, compute)
-        finally:
-            content.close()
+        content = item.content
+        if isinstance(content, ServiceError):
+            raise content
+        if isinstance(content, Url):
+            with stages.measure("fetch"):
+                content = await self._fetcher.fetch(content.url, permit.deadline, permit.client)
+            try:
+                permit.grow(0, content.size)
+            except BaseException:
+                content.close()
+                raise
+        return content
 
-    async def _computed(
-        self, content: Blob, wanted: Wanted, context: ImageContext
-    ) -> AnswerOutcome:
-        """Do the work of an image in its turn; where it needs memory, hold that and try again."""
-        with context.permit.work(work_on(content, wanted, self._max_pixels)) as work:
-            while True:
-                try:
-                    await work.enter()
-                    return await self._in_turn(content, wanted, context)
-                except NeedsMemory as more:
-                    n_bytes = more.n_bytes
-                work.leave()
-                await context.memory.hold(n_bytes)
-
-    async def _in_turn(self, content: Blob, wanted: Wanted, context: ImageContext) -> AnswerOutcome:
-        if isinstance(wanted, Classify):
-            return await self._classified(content, wanted, context)
-        if isinstance(wanted, Version):
-            return await self._filtered(content, wanted, context)
-        if isinstance(wanted, ClassifyTensors):
-            image = await self._decoder.tensor(content, wanted, context)
-            return check_finite(await self._labels(image, wanted.operation, context))
-        if isinstance(wanted, Describe):
-            return await self._decoder.described(content, context, colour=wanted.colour)
-        return await self._processed(content, wanted, context)
+    async def _outcome(self, content: Blob, wanted: Wanted, image: ImageContext) -> AnswerOutcome:
+        """Wait for the turn of an image among all clients, then do what is wanted of it."""
+        permit, decoder = image.permit, self._decoder
+        with permit.work(work_on(content, wanted, self._max_pixels)) as image.turn:
+            await image.turn.enter()
+            if isinstance(wanted, Version):
+                return await self._filtered(content, wanted, image)
+            if isinstance(wanted, Parts):
+                return await self._processed(content, wanted, image)
+            if isinstance(wanted, Describe):
+                return await decoder.described(content, image, colour=wanted.colour)
+            if isinstance(wanted, ClassifyTensors):
+                source = await decoder.tensor(content, wanted, image)
+                return check_finite(await self._labels(source, wanted.operation, image))
+            jpeg = None
+            if decoder.device_is_sooner(self._backend.load()):
+                jpeg = await decoder.encoded(content, image.stages)
+            if jpeg is not None:
+                return await self._labels(jpeg.image, wanted, image)
+            held = await decoder.decoded(content, image, to_classify)
+            return await self._labels(held.image(last=True), wanted, image)
 
     async def _labels(
-        self, image: Source, operation: Classify, context: ImageContext
+        self, source: Source, operation: Classify, image: ImageContext
     ) -> Labels | Vector:
         """Return the labels of an image, or the vector that is wanted instead of them."""
-        result = await self._run(operation, image, context.permit, context.stages)
-        assert isinstance(result, Labels | Vector)
-        return result
+        permit = image.permit
+        completed = await self._backend.run(Job(operation, source, permit.deadline, permit.lane))
+        image.stages.add(completed.trace)
+        assert isinstance(completed.result, Labels | Vector)
+        return completed.result
 
-    async def _classified(
-        self, content: Blob, operation: Classify, context: ImageContext
-    ) -> Labels | Vector:
-        jpeg = await self._decoder.encoded(content, self._backend.load(), context.stages)
-        if jpeg is not None:
-            return await self._labels(jpeg.image, operation, context)
-        held = await self._decoder.decoded(content, context, to_classify)
-        return await self._labels(held.image(last=True), operation, context)
-
-    async def _filtered(
-        self, content: Blob, version: Version, context: ImageContext
-    ) -> EncodedImage:
-        permit, stages, load = context.permit, context.stages, self._backend.load()
-        jpeg = await self._decoder.encoded(content, load, stages)
+    async def _filtered(self, content: Blob, version: Version, image: ImageContext) -> EncodedImage:
+        load, jpeg = self._backend.load(), None
+        if self._decoder.device_is_sooner(load):
+            jpeg = await self._decoder.encoded(content, image.stages)
         encoded = jpeg is not None
         on_device = encoded or load.on_gpu
         need = partial(to_filter, version, self._max_pixels, on_device=on_device, encoded=encoded)
         if jpeg is not None:
-            context.memory.check(need(Seen(jpeg.info, 0.0)))
+            await image.hold(need(Seen(jpeg.info, 0.0)))
             held = HeldImage(jpeg)
+            del jpeg  # the pixels have one owner
         else:
-            held = await self._decoder.decoded(content, context, need)
-        return await self._encoded(held, version, permit, stages, last=True)
+            held = await self._decoder.decoded(content, image, need)
+        return await self._encoded(held, version, image.permit, image.stages, last=True)
 
-    async def _processed(self, content: Blob, wanted: Parts, context: ImageContext) -> Processed:
+    async def _processed(self, content: Blob, wanted: Parts, image: ImageContext) -> Processed:
         """Decode the image once for all parts, as many at a time as memory has room for.
 
         Raises the first error if no part has succeeded.
         """
         on_device = self._backend.load().on_gpu
         need = partial(to_process, wanted, self._max_pixels, self._memory, on_device=on_device)
-        source = await self._decoder.decoded(content, context, lambda seen: need(seen)[0])
-        context.alarm.stop()  # from here on each part has an alarm of its own
+        source = await self._decoder.decoded(content, image, lambda seen: need(seen)[0])
+        image.alarm.cancel()  # from here on each part has an alarm of its own
         turns = asyncio.Semaphore(need(Seen(source.info, 0.0))[1])
-        permit = context.permit
 
         async def part(work: Callable[[], Coroutine[Any, Any, T]]) -> T | ServiceError:
             async def in_turn() -> T:
                 async with turns:
                     return await work()
 
-            return await caught(context.item, alarm_of(permit), in_turn())
+            return await caught(image.item, image.permit, in_turn())
 
         async def labels() -> Labels | Vector | ServiceError | None:
             if not isinstance(wanted.labels, Classify):
                 return wanted.labels
-            return await part(partial(self._labels, source.image(), wanted.labels, context))
+            return await part(partial(self._labels, source.image(), wanted.labels, image))
 
         async def version(each: Version) -> VersionAnswer:
             stages = Timings()
-            work = partial(self._encoded, source, each, permit, stages, last=False)
+            work = partial(self._encoded, source, each, image.permit, stages, last=False)
             return VersionAnswer(each.id, await part(work), stages)
 
         versions = asyncio.gather(*map(version, wanted.versions))
@@ -282,10 +289,12 @@ class Pipeline:
         operation = version.operation
         format_, on_gpu = version.format_for(source.info.format), self._backend.load().on_gpu
         cost = self._encoder.cost(source, version, format_, on_gpu=on_gpu, shared=not last)
-        result = await self._run(operation, source.image(last=last), permit, stages, owned=last)
-        assert not isinstance(result, Labels | Vector)
-        held = source.result(result)
-        del result
+        job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
+        completed = await self._backend.run(job)
+        stages.add(completed.trace)
+        assert not isinstance(completed.result, Labels | Vector)
+        held = source.result(completed.result)
+        del job, completed  # the pixels have one owner
         with stages.measure("encode"):
             behind = permit.in_background
             data = await self._encoder.encode(
@@ -294,20 +303,6 @@ class Pipeline:
             file = await self._files.keep(data)
             return EncodedImage(file, format_, held.width, held.height)
 
-    async def _run(
-        self,
-        operation: Operation,
-        image: Source,
-        permit: Permit,
-        stages: Timings,
-        *,
-        owned: bool = False,
-    ) -> Result:
-        job = Job(operation, image, permit.deadline, permit.lane, owned)
-        completed = await self._backend.run(job)
-        stages.add(completed.trace)
-        return completed.result
-
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"
         if isinstance(outcome, ServiceError):
@@ -315,6 +310,32 @@ class Pipeline:
         elif isinstance(outcome, Processed):
             code = next((each.code for each in outcome.errors), "ok")
         self._observed(operation, code, [each.seconds for each in answer.all_stages])
+
+
+def timeout_of(permit: Permit) -> Timeout:
+    """Return the timeout of an image. That of a job goes on while its requests are given up: jobs
+    end in their own way, which loses none of their images.
+    """
+    return Timeout(permit.deadline, ends_early=not permit.in_background)
+
+
+async def caught(item: Item, permit: Permit, work: Coroutine[Any, Any, T]) -> T | ServiceError:
+    """Await `work` until the deadline; return its result, or its error as a value."""
+    try:
+        with timeout_of(permit):
+            return await work
+    except Exception as error:
+        return as_outcome(error, item)
+
+
+def as_outcome(error: Exception, item: Item) -> ServiceError:
+    """Return an error as the outcome of an image; a fault of ours is logged."""
+    if isinstance(error, ServiceError):
+        return error.with_traceback(None)  # its frames hold the pixels
+    if isinstance(error, TimeoutError):
+        return interrupted()
+    log.error("image failed", extra={"source": item.source}, exc_info=error)
+    return InternalError("an unexpected error; it has been logged")
 
 
 def check_finite(found: Labels | Vector) -> Labels | Vector:

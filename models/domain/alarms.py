@@ -22,24 +22,21 @@ TICKS_PER_SECOND = 200
 
 
 class Alarm:
-    """A callback that is due at a deadline. `tick` holds all alarms of the same moment.
+    """A callback that is due at a deadline. `Alarms` gives it the dictionary of its moment.
 
     With `ends_early` it rings before that if the server gives up its requests.
     """
 
-    __slots__ = ("_ring", "_tick", "ends_early")
+    __slots__ = ("_ring", "ends_early", "tick")
 
-    def __init__(
-        self, ring: Callable[[], None], tick: "dict[Alarm, bool]", *, ends_early: bool = True
-    ) -> None:
+    def __init__(self, ring: Callable[[], None], *, ends_early: bool = True) -> None:
         self._ring = ring
-        self._tick = tick
         self.ends_early = ends_early
-        tick[self] = True
+        self.tick: dict[Alarm, bool] = {}
 
     def cancel(self) -> bool:
         """Forget the callback; return whether it was still due."""
-        return self._tick.pop(self, False)
+        return self.tick.pop(self, False)
 
     def ring(self) -> None:
         """Call back, unless that has been done or cancelled."""
@@ -63,20 +60,26 @@ class Alarms:
         self, deadline: Deadline, ring: Callable[[], None], *, ends_early: bool = True
     ) -> Alarm:
         """Call `ring` at the deadline, unless that is infinite; see `Alarm` for `ends_early`."""
-        if self.ended and ends_early:
-            alarm = Alarm(ring, {})
+        alarm = Alarm(ring, ends_early=ends_early)
+        self.start(alarm, deadline)
+        return alarm
+
+    def start(self, alarm: Alarm, deadline: Deadline) -> None:
+        """Let an alarm ring at the deadline, unless that is infinite."""
+        tick: dict[Alarm, bool] = {}  # of an alarm that the clock never rings
+        if self.ended and alarm.ends_early:
             self.loop.call_soon(alarm.ring)
-            return alarm
-        if math.isinf(deadline.at):
-            return Alarm(ring, {})
-        tick = math.ceil(deadline.at * TICKS_PER_SECOND)
-        alarms = self._ticks.get(tick)
-        if alarms is None:
-            alarms = self._ticks[tick] = {}
-            heapq.heappush(self._order, tick)
-            if self._order[0] == tick:
-                self._start_timer()
-        return Alarm(ring, alarms, ends_early=ends_early)
+        elif deadline.at != math.inf:
+            number = math.ceil(deadline.at * TICKS_PER_SECOND)
+            if (found := self._ticks.get(number)) is not None:
+                tick = found
+            else:
+                self._ticks[number] = tick
+                heapq.heappush(self._order, number)
+                if self._order[0] == number:
+                    self._start_timer()
+        alarm.tick = tick
+        tick[alarm] = True
 
     def end(self) -> None:
         """Ring all alarms that end early, and alarms that are set later in the next turn of the
@@ -106,50 +109,45 @@ class Alarms:
             alarm.ring()
 
 
-class Timeout:
+class Timeout(Alarm):
     """`asyncio.timeout_at` for a deadline, with its alarm among all alarms.
 
-    An asynchronous context manager: at the deadline the task inside is cancelled, and the block
-    ends with TimeoutError, of which `interrupted` tells the reason.
+    A context manager: at the deadline the task inside is cancelled, and the block ends with
+    TimeoutError, of which `interrupted` tells the reason.
     """
 
-    __slots__ = ("_alarm", "_cancelling", "_deadline", "_ends_early", "_rang", "_task")
+    __slots__ = ("_cancelling", "_deadline", "_rang", "_task")
 
     def __init__(self, deadline: Deadline, *, ends_early: bool = True) -> None:
         self._deadline = deadline
-        self._ends_early = ends_early
-        self._alarm: Alarm | None = None
+        self.ends_early = ends_early
         self._rang = False
 
-    async def __aenter__(self) -> "Timeout":
+    def __enter__(self) -> "Timeout":
         task = asyncio.current_task()
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._alarm = alarms().set(self._deadline, self._ring, ends_early=self._ends_early)
+        alarms().start(self, self._deadline)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.cancel()
         if self._rang:
             ours = self._task.uncancel() <= self._cancelling
             if ours and kind is asyncio.CancelledError:
                 raise TimeoutError from error
 
-    def stop(self) -> None:
-        """Take the deadline away: from now on the block may take any time."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None  # it refers to this object, which would wait for the collector
-
-    def _ring(self) -> None:
-        self._rang = True
-        self._task.cancel()
+    def ring(self) -> None:
+        """Cancel the task, unless that has been done or the block has ended."""
+        if self.cancel():
+            self._rang = True
+            self._task.cancel()
 
 
 _of_thread = threading.local()

@@ -15,27 +15,33 @@ class Timings:
     `reused` is "cached" or "shared" for a result that was not computed for this image.
     """
 
+    __slots__ = ("marks", "reused", "seconds", "trace")
+
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.marks: list[tuple[str, float, float]] = []
         self.trace: Trace | None = None
-        self.batch: str | None = None
         self.reused: str | None = None
 
     def measure(self, stage: str) -> "Measuring":
         """Return a context manager that adds its block's duration to `stage`."""
         return Measuring(self, stage)
 
+    def note(self, stage: str, start: float) -> None:
+        """Add the time since `start` to `stage`."""
+        end = time.monotonic()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + end - start
+        self.marks.append((stage, start, end))
+
     def add(self, trace: Trace) -> None:
         """Add what the worker measured, which may include decoding."""
-        self.trace = trace
+        self.trace, seconds = trace, self.seconds
         if trace.decode:
-            self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
-        self.seconds["queue"] = trace.queue
-        self.seconds["upload"] = trace.upload
-        self.seconds["compute"] = trace.compute
-        self.seconds["download"] = trace.download
-        self.batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason._value_}"
+            seconds["decode"] = seconds.get("decode", 0.0) + trace.decode
+        seconds["queue"] = trace.queue
+        seconds["upload"] = trace.upload
+        seconds["compute"] = trace.compute
+        seconds["download"] = trace.download
 
     @property
     def all_marks(self) -> list[tuple[str, float, float]]:
@@ -63,8 +69,8 @@ class Timings:
         }
 
     def milliseconds(self) -> dict[str, float]:
-        """Return the milliseconds of each stage for a record."""
-        return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
+        """Return the milliseconds of each stage for a record, in whole microseconds."""
+        return {stage: int(seconds * 1e6 + 0.5) / 1e3 for stage, seconds in self.seconds.items()}
 
 
 class Measuring:
@@ -80,10 +86,7 @@ class Measuring:
         self._start = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        stage, start, end = self._stage, self._start, time.monotonic()
-        seconds = self._timings.seconds
-        seconds[stage] = seconds.get(stage, 0.0) + end - start
-        self._timings.marks.append((stage, start, end))
+        self._timings.note(self._stage, self._start)
 
 
 def server_timing(all_stages: Iterable[Timings]) -> str:
@@ -92,14 +95,16 @@ def server_timing(all_stages: Iterable[Timings]) -> str:
     `result` is "cached" or "shared" where a result was not computed for its image.
     """
     slowest: dict[str, float] = {}
-    batch = reused = None
+    trace = reused = None
     for stages in all_stages:
-        batch = stages.batch or batch
+        trace = stages.trace or trace
         reused = stages.reused or reused
         for name, seconds in stages.seconds.items():
-            slowest[name] = max(seconds, slowest.get(name, 0.0))
+            if seconds >= slowest.get(name, 0.0):
+                slowest[name] = seconds
     parts = [f"{name};dur={slowest[name] * 1e3:.3f}" for name in STAGES if name in slowest]
-    if batch:
+    if trace is not None:
+        batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason.value}"
         parts.append(f'batch;desc="{batch}"')
     if reused:
         parts.append(f'result;desc="{reused}"')

@@ -19,7 +19,7 @@ from app.intake.wanted import (
     Version,
     work_on,
 )
-from app.pipeline.context import alarm_of
+from app.pipeline.pipeline import timeout_of
 from models.codec import Encoding, ImageFormat
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
@@ -88,7 +88,7 @@ class Held:
 def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(in_background: bool) -> None:
     async def scenario() -> None:
         deadline = Deadline.after(100, asyncio.get_running_loop().time())
-        async with alarm_of(cast(Permit, Held(in_background, deadline))):
+        with timeout_of(cast(Permit, Held(in_background, deadline))):
             alarms().end()
             await asyncio.sleep(0)
 

@@ -1,10 +1,9 @@
 """What an image holds before it is decoded, and what decoder processes are asked for."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -13,13 +12,12 @@ from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
 from app.intake.spool import Blob
 from app.intake.wanted import OutputFormat, Version
 from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import ImageContext
 from app.pipeline.decoding import AHEAD, DECODING, SPARE, TYPICAL, IdleCores
 from app.pipeline.memory import to_filter
 from models import codec
 from models.codec import Encoding, ImageFormat
 from models.domain.backend import Load
-from tests.fake_decoders import MOST, Context, Pool, decode, decoder_of, with_memory
+from tests.fake_decoders import MOST, Context, Pool, decode, decoder_of
 from tests.pictures import damaged_jpeg, drawing, encoded, jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
@@ -37,25 +35,23 @@ def decoded(
 
     async def scenario() -> None:
         await decode(decoder_of(pool or Pool()), data, lambda _: memory, under_way)
-        under_way.memory.steps.append(0)
-        under_way.memory.release()
+        under_way.steps.append(0)
+        under_way.release()
 
     asyncio.run(scenario())
-    return under_way.memory.steps
+    return under_way.steps
 
 
 def described(data: bytes, *, colour: bool) -> list[int]:
     under_way = Context()
 
     async def scenario() -> None:
-        decoder, source = decoder_of(Pool()), Blob.of(data)
-        context = cast(ImageContext, under_way)
-        work = partial(decoder.described, source, context, colour=colour)
-        assert (await with_memory(under_way, work)).width
-        under_way.memory.release()
+        found = await decoder_of(Pool()).described(Blob.of(data), under_way, colour=colour)
+        assert found.width
+        under_way.release()
 
     asyncio.run(scenario())
-    return under_way.memory.steps
+    return under_way.steps
 
 
 def padded(data: bytes, size: int = LARGE_FILE) -> bytes:
@@ -120,7 +116,7 @@ async def test_a_damaged_jpeg_is_decoded_in_a_process_that_holds_its_memory() ->
         return 90 << 20
 
     await decode(decoder_of(pool), data, need)
-    assert len(pool.bounds) == 2
+    assert len(pool.bounds) == 1
     assert plain in noted
     assert max(noted) >= codec.open_file(data, max_pixels=MOST).memory > plain
 
@@ -196,7 +192,7 @@ def test_threads_decode_jpegs_only_if_decoding_limits_the_device_and_cores_are_i
     decoder = decoder_of(Pool(), threads)
     monkeypatch.setattr(decoder._idle, "share", lambda: idle)
     load = Load("gpu", queued, 0, 0, 0.0, alive=True, takes_jpegs=takes, decoding=decoding)
-    assert decoder._device_is_sooner(load) is sooner
+    assert decoder.device_is_sooner(load) is sooner
 
 
 def test_idle_cores_are_measured_between_two_looks(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 
+from app.admission import Admission, Limits
 from app.admission.counters import Counters, Total
 from app.decoders import SMALL, Seen
+from app.intake.item import Item
 from app.intake.wanted import OutputFormat, Parts, Version
+from app.pipeline.context import ImageContext
 from app.pipeline.memory import (
     STRIPE,
-    HeldMemory,
     Memory,
     check_filtering,
     filtering,
@@ -29,6 +32,14 @@ from workers.operations import Classify, FilterChain
 LARGE = 2 * SMALL
 
 
+def image_of(memory: Memory, client: str = "") -> ImageContext:
+    """Return an image that has its turn whenever it wants one."""
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=64)
+    image = ImageContext(cast(Item, None), admission.enter(client), memory)
+    image.turn = image.permit.work(1).__enter__()
+    return image
+
+
 class Images:
     """Images that hold memory until they are told to leave; `entered` are their estimates."""
 
@@ -38,13 +49,19 @@ class Images:
         self.leave = asyncio.Event()
 
     async def hold(self, n_bytes: int, client: str = "") -> None:
-        share = HeldMemory(self._memory, client)
+        image = image_of(self._memory, client)
         try:
-            await share.hold(n_bytes)
+            await image.hold(n_bytes)
             self.entered.append(n_bytes)
             await self.leave.wait()
         finally:
-            share.release()
+            image.release()
+
+
+async def settled() -> None:
+    """Return when no task can go on."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +79,7 @@ async def test_images_wait_for_memory_in_order_and_small_images_never(
     images = Images(Memory(limit * LARGE, counters))
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         tasks = [group.create_task(images.hold(int(n * LARGE))) for n in wanted]
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settled()
         assert images.entered == [n * LARGE for n in entered]
         held = min(limit, sum(n for n in entered if n > 0.5)) * LARGE
         assert counters.total(Total.MEMORY) == held
@@ -77,37 +93,36 @@ async def test_a_flood_of_large_images_of_one_client_keeps_no_other_client_waiti
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for _ in range(9):
             group.create_task(images.hold(5 * LARGE, "flood"))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settled()
         group.create_task(images.hold(3 * LARGE, "other"))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settled()
         assert images.entered == [5 * LARGE, 3 * LARGE]
         images.leave.set()
 
 
-@pytest.mark.parametrize("amount", [1, 4])
-async def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing(amount: int) -> None:
+async def test_an_image_that_waits_for_memory_has_no_turn_and_ends_with_nothing() -> None:
     memory = Memory(4 * LARGE, counters := Counters())
-    first, second = HeldMemory(memory, ""), HeldMemory(memory, "")
+    first, second = image_of(memory), image_of(memory)
     await first.hold(4 * LARGE)
+    await second.turn.enter()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await second.hold(amount * LARGE)
+            await second.hold(LARGE)
+    assert second.turn._place is None
     first.release()
     assert counters.total(Total.MEMORY) == 0
     async with asyncio.timeout(PATIENCE):
         await second.hold(4 * LARGE)
+    assert second.turn._place is not None
 
 
 async def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> None:
-    memory = Memory(4 * LARGE, counters := Counters())
-    share = HeldMemory(memory, "")
+    image = image_of(Memory(4 * LARGE, counters := Counters()))
     async with asyncio.timeout(PATIENCE):
-        for n in (LARGE, 3 * LARGE, 4 * LARGE, 9 * LARGE, LARGE):
-            await share.hold(n)
-            assert counters.total(Total.MEMORY) == min(n, 4 * LARGE)
-    await share.hold(SMALL)
+        for n, held in ((1, 1), (3, 3), (4, 4), (9, 4), (2, 4)):
+            await image.hold(n * LARGE)
+            assert counters.total(Total.MEMORY) == held * LARGE
+    image.release()
     assert counters.total(Total.MEMORY) == 0
 
 
@@ -119,13 +134,13 @@ async def test_freed_memory_goes_back_to_the_system_once_after_large_images() ->
         loop.call_soon_threadsafe(trimmed.put_nowait, None)
 
     memory = Memory(8 * LARGE, trim=trim)
-    share = HeldMemory(memory, "")
-    await share.hold(SMALL)
-    share.release()
+    image = image_of(memory)
+    await image.hold(SMALL)
+    image.release()
     assert memory.trimming is None
     for _ in range(3):
-        await share.hold(LARGE)
-        share.release()
+        await image.hold(LARGE)
+        image.release()
     assert memory.trimming is not None
     memory.trimming.cancel()
     memory.trim_now()

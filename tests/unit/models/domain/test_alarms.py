@@ -132,9 +132,8 @@ def test_at_the_end_all_alarms_ring_that_end_early_and_so_do_later_ones(
 
 def test_a_block_that_takes_too_long_ends_with_a_timeout() -> None:
     async def test() -> None:
-        with pytest.raises(TimeoutError):
-            async with Timeout(Deadline(0.0)):
-                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
+            await asyncio.Event().wait()
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
@@ -144,10 +143,8 @@ def test_a_block_that_takes_too_long_ends_with_a_timeout() -> None:
 
 def test_of_two_blocks_the_one_whose_deadline_has_passed_ends() -> None:
     async def test() -> None:
-        async with Timeout(NEVER):
-            with pytest.raises(TimeoutError):
-                async with Timeout(Deadline(0.0)):
-                    await asyncio.Event().wait()
+        with Timeout(NEVER), pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
+            await asyncio.Event().wait()
 
     asyncio.run(test())
 
@@ -155,7 +152,7 @@ def test_of_two_blocks_the_one_whose_deadline_has_passed_ends() -> None:
 def test_a_cancellation_from_elsewhere_stays_one() -> None:
     async def test() -> None:
         async def work() -> None:
-            async with Timeout(NEVER):
+            with Timeout(NEVER):
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(work())
@@ -169,10 +166,9 @@ def test_a_cancellation_from_elsewhere_stays_one() -> None:
 
 def test_a_block_whose_deadline_was_taken_away_may_take_any_time() -> None:
     async def test() -> None:
-        async with Timeout(Deadline(0.0)) as timeout:
-            timeout.stop()
-            with pytest.raises(TimeoutError):
-                async with Timeout(Deadline(0.0)):
-                    await asyncio.Event().wait()
+        with Timeout(Deadline(0.0)) as timeout:
+            timeout.cancel()
+            with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
+                await asyncio.Event().wait()
 
     asyncio.run(test())
