@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from app.bulk.report import readable
@@ -14,25 +15,24 @@ STANDARD_INPUT = "-"
 SCHEMES = ("s3://", "gs://", "az://")
 """Beginnings of the addresses of objects in buckets."""
 
+OWN = ("/dev/", "/proc/")
+"""Beginnings of names that another process understands in another way, as `/dev/fd/3`."""
 
 Content = bytes | str | ServiceError
 """The bytes of an image, a URL that the server fetches, or the error of a file without access."""
 
 
-def content(source: Source, limit: int) -> Content:
-    """Return the content of an image.
-
-    `limit` is the largest number of bytes of a member of an archive.
-    """
-    name = source.name
+def content(name: str, load: Callable[[], bytes] | None = None) -> Content:
+    """Return the content of an image, which `load` reads if it is a member of an archive."""
     if is_fetched(name):
         return readable(name)
     try:
-        if source.load is not None:
-            return source.load(limit)
+        if load is not None:
+            return load()
         if name == STANDARD_INPUT:
             return sys.stdin.buffer.read()
-        return Path(name).read_bytes()
+        with open(name, "rb", buffering=0) as file:  # a buffer costs three system calls
+            return file.read()
     except ServiceError as error:
         return error
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
@@ -41,10 +41,10 @@ def content(source: Source, limit: int) -> Content:
 
 
 def may_wait(source: Source) -> bool:
-    """Return whether reading may wait for another program: standard input, pipes, devices."""
+    """Return whether the command itself reads: standard input, pipes, devices, open files."""
     if source.load is not None or is_fetched(source.name):
         return False
-    if source.name == STANDARD_INPUT:
+    if source.name == STANDARD_INPUT or source.name.startswith(OWN):
         return True
     try:
         return not stat.S_ISREG(os.stat(source.name).st_mode)

@@ -1,48 +1,41 @@
 """Answer the images of a command by servers: forms of several images, several at a time, in order.
 
-The servers are given by `--server`, or the command starts its own. The Python client
-sends the forms, and sends images again that a saturated server had no room for.
+The servers are given by `--server`, or the command starts its own. Images go through senders: in
+threads of the command, or in processes of their own where an interpreter is slower than the server.
 """
 
-import itertools
 import os
-import random
-import ssl
-import time
+import subprocess
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from multiprocessing.pool import ApplyResult, ThreadPool
+from queue import SimpleQueue
 from typing import Any
-
-import httpx
 
 from app.bulk import contents
 from app.bulk.errors import EngineLost, WrongUsage
-from app.bulk.walk import Task
-from app.bulk.work import Finished, Identity, Work, failure, identity
-from app.processes.private_server import LONG, PrivateServer
-from darkroom_client import (
-    Client,
-    ConnectionFailed,
-    DarkroomError,
-    Image,
-    ImageResult,
-    InvalidAnswer,
-    Network,
-    Problem,
-    RequestError,
-    Retries,
-)
-from darkroom_client.retries import again_for_image
-from models.domain.errors import ServiceError
+from app.bulk.sender import BYTES, RETRIES, Chunk, Sender, Wire
+from app.bulk.walk import Source, Task
+from app.bulk.work import Finished, Identity, Work, identity
+from app.processes.private_server import MANY, PrivateServer, start_sender
+from darkroom_client import ConnectionFailed, DarkroomError, Network, Retries
+from darkroom_client.answers import decoded
+from darkroom_client.conversation import Attempts, body_of
+from darkroom_client.records import Networks
+from darkroom_client.requests import Call
+from darkroom_client.sync_side import run
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from models.settings_loading import API_KEY
+from models.usable_cpus import usable_cores
 
-IMAGES, BYTES = 16, 8 << 20
-"""Most images of a request, and bytes after which a request ends: a large file goes alone."""
+IMAGES = 16
+"""Most images of a request."""
 
 CONNECTIONS = 8
 """Requests at a time to each server of `--server`."""
@@ -54,17 +47,8 @@ order, and a slow chunk must not leave the connections without work."""
 BYTES_AHEAD = 256 << 20
 """Bytes of members of archives from which no further ones are read ahead."""
 
-DEADLINE = 120.0
-"""Seconds in which a server of `--server` has to answer a request; `X-Deadline-Ms` tells it."""
-
-RETRIES = Retries(tries=25, longest_pause=30.0)
-"""Tries of the same images; their pauses take ten minutes."""
-
-TEMPORARY = (408, 429, 502, 503, 504)
-"""Statuses of refused requests that the same command may ask again later."""
-
-REFUSED = (401, 403, 404, 405)
-"""Statuses of requests that the server refuses whatever the images are."""
+CORES, MOST_PROCESSES = 4, 4
+"""Cores for each sending process, and most of these processes: a server on two cores needs both."""
 
 TURN = 0.5
 """Seconds after which a wait for records ends and begins again."""
@@ -84,8 +68,10 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
             own = PrivateServer(settings, total, weights=weights, full_batches=full)
         except ValueError as error:  # of a GPU that does not exist
             raise WrongUsage(str(error)) from None
+    few = total < MANY or (own is not None and not own.gpus)
+    processes = 0 if few else min(MOST_PROCESSES, usable_cores() // CORES)
     try:
-        return Engine(work, servers, own, settings.max_image_bytes)
+        return Engine(work, servers, own, settings.max_image_bytes, processes)
     except BaseException:  # re-raised
         if own is not None:
             own.kill()
@@ -95,12 +81,17 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
 class Engine:
     """Sender of images to `servers`, which share the requests, or to the command's `own` server.
 
-    `limit` bounds the bytes of a member of an archive. `identity` has the properties of the network
-    that records depend on, None without a network.
+    `limit` bounds the bytes of a member of an archive. The images go through `processes`, or none.
+    `identity` has the properties of the network that records depend on, None without a network.
     """
 
     def __init__(
-        self, work: Work, servers: Sequence[str], own: PrivateServer | None, limit: int
+        self,
+        work: Work,
+        servers: Sequence[str],
+        own: PrivateServer | None,
+        limit: int,
+        processes: int = 0,
     ) -> None:
         self._work, self._own, self._limit = work, own, limit
         urls = ["http://localhost"] if own is not None else [each.rstrip("/") for each in servers]
@@ -111,8 +102,24 @@ class Engine:
             if any(each != found[0] for each in found):
                 raise WrongUsage("--server: the servers have different networks, weights or labels")
             self.identity = found[0] if work.needs_weights else None
-        self._warning = str((self.identity or {}).get("warning", ""))
-        self._client = self._opened(urls, RETRIES)
+        warning = str((self.identity or {}).get("warning", ""))
+        self._idle = SimpleQueue[Sender | SenderProcess]()
+        self._processes = list[subprocess.Popen[bytes]]()
+        path = None if own is None else own.path
+        shares = [range(n, self._connections, processes) for n in range(processes)]
+        given = [
+            (work, urls[n % len(urls) :] + urls[: n % len(urls)], path, warning)
+            for n in range(self._connections)
+        ]
+        for share in shares:
+            pipes = [Pipe() for _ in share]
+            process = start_sender([theirs.fileno() for _, theirs in pipes])
+            self._processes.append(process)
+            for number, (pipe, theirs) in zip(share, pipes, strict=True):
+                theirs.close()
+                self._idle.put(SenderProcess(process, pipe, given[number], self._check_own))
+        for each in given if not shares else ():
+            self._idle.put(Sender(*each, self._check_own))
 
     def answers(self, tasks: Iterator[Task]) -> Generator[list[Finished]]:
         """Yield the answers of all tasks, in their order, a chunk at a time."""
@@ -134,42 +141,36 @@ class Engine:
             pool.terminate()
 
     def kill(self) -> None:
-        """End the own server at once."""
+        """End the processes at once."""
+        for each in self._processes:
+            each.kill()
         if self._own is not None:
             self._own.kill()
 
     def close(self) -> None:
-        """Close the connections and end the own server; wait for its end."""
-        self._client.close()
+        """End the processes; wait for the end of the own server."""
+        for each in self._processes:
+            each.kill()
+            each.communicate()
         if self._own is not None:
             self._own.close()
-
-    def _opened(self, urls: Sequence[str], retries: Retries) -> Client:
-        transport = _Transport(urls, self._own, self._connections, self._check_own)
-        headers = {} if self._own else {"X-Deadline-Ms": str(int(DEADLINE * 1000))}
-        return Client(
-            urls[0],
-            api_key=None if self._own else os.environ.get(API_KEY) or None,
-            connections=1,
-            images_per_request=IMAGES,
-            bytes_per_request=BYTES,
-            retries=retries,
-            transport=transport,
-            headers=headers,
-        )
 
     def _network(self, server: str) -> Identity | None:
         """Return the identity of a server's first network."""
         flag = "" if self._own else "--server: "
         weights: dict[str, Any] = {}
         try:
+            wire = Wire([server], self._own.path if self._own else None, self._check_own)
             # The own server is asked until it has ended, because its end says why.
-            retries = RETRIES if self._own else Retries(tries=1)
-            with closing(self._opened([server], retries)) as client:
-                networks: list[Network] = client.models()
-                if self._work.needs_weights and not networks:
-                    weights = client.health().details.get("weights", {})
-        except (ValueError, httpx.InvalidURL) as error:  # also UnicodeError, of a host
+            tries = Attempts(RETRIES if self._own else Retries(tries=1))
+            body = run(body_of(wire, Call("GET", "/models"), tries, (200,)))
+            networks: list[Network] = decoded(body, Networks).models
+            if self._work.needs_weights and not networks:
+                call = Call("GET", "/readyz", params={"verbose": ""})
+                body = run(body_of(wire, call, tries, (200, 503)))
+                weights = decoded(body, dict[str, Any]).get("weights", {})
+            wire.close()
+        except ValueError as error:  # also UnicodeError, of a host
             raise WrongUsage(
                 f"{flag}{server!r} is no URL, as http://localhost:8000: {error}"
             ) from None
@@ -187,60 +188,15 @@ class Engine:
         return identity(networks[0])
 
     def _answered(self, chunk: "_Chunk") -> list[Finished]:
-        """Read the files of a chunk, send them, and return the records. Call it on a thread."""
-        read = [
-            (task, contents.content(task.source, self._limit) if loaded is None else loaded)
-            for task, loaded in chunk.tasks
-        ]
-        images = [Image(each) for _, each in read if not isinstance(each, ServiceError)]
+        """Answer a chunk by the next sender that is idle. Call it on a thread."""
+        if chunk.waits:
+            ((task, _),) = chunk.tasks
+            chunk.tasks = [(task, contents.content(task.source.name))]
+        sender = self._idle.get()
         try:
-            found = self._asked(images)
-        except (RequestError, ConnectionFailed) as error:
-            raise _unanswered(chunk.tasks[0][0], str(error)) from None
-        sent = (task for task, each in read if not isinstance(each, ServiceError))
-        for task, result in zip(sent, found, strict=True):
-            if result.error is not None and _is_temporary(result.error):
-                raise _unanswered(task, result.error.detail)
-        results = iter(found)
-        return [
-            self._work.finished(
-                task,
-                failure(each) if isinstance(each, ServiceError) else next(results),
-                self._warning,
-            )
-            for task, each in read
-        ]
-
-    def _asked(self, images: list[Image]) -> list[ImageResult]:
-        """Return the answers of a server; WrongUsage if no image can have an answer.
-
-        An image for which the server refuses a whole request is asked for alone, and then has the
-        error of the request. An answer that is none of Darkroom's is asked for again, as after a
-        broken connection, and at last is the error of its images. Raises DarkroomError if another
-        try may help.
-        """
-        try:
-            for tried in itertools.count(1):
-                try:
-                    return self._work.ask(self._client, images)
-                except InvalidAnswer as error:
-                    pause = RETRIES.pause(tried, None, None, random.random())  # noqa: S311 (jitter)
-                    if pause is None:
-                        problem = Problem("invalid_answer", str(error))
-                        return [
-                            ImageResult(index=n, status="error", error=problem)
-                            for n in range(len(images))
-                        ]
-                    time.sleep(pause)
-        except RequestError as error:
-            problem = error.problem
-            if problem.status in REFUSED or problem.code == "invalid_parameter":
-                raise WrongUsage(f"a server refuses the images: {error}") from None
-            if problem.status in TEMPORARY:
-                raise
-            if len(images) == 1:
-                return [ImageResult(index=0, status="error", error=problem)]
-        return [result for each in images for result in self._asked([each])]
+            return sender.answered(chunk.tasks)
+        finally:
+            self._idle.put(sender)
 
     def _check_own(self) -> None:
         """Raise why the command's own server has ended, if it has."""
@@ -256,52 +212,51 @@ class Engine:
         )
 
 
-class _Transport(httpx.BaseTransport):
-    """Transport that sends each request to the next of several servers, never through a proxy.
+class SenderProcess:
+    """The `Sender` with the arguments `given` in a process beside this one, at the end of a pipe.
 
-    `check` is called when a connection is lost, and raises if there is no use in another try.
+    `check` is called from time to time, and raises if there is no use in waiting.
     """
 
     def __init__(
         self,
-        servers: Sequence[str],
-        own: PrivateServer | None,
-        connections: int,
+        process: "subprocess.Popen[bytes]",
+        pipe: "Connection[Any, Any]",
+        given: object,
         check: Callable[[], None],
     ) -> None:
-        self._servers, self._check = itertools.cycle(map(httpx.URL, servers)), check
-        self._base = len(httpx.URL(servers[0]).path.rstrip("/"))
-        self._inner = httpx.HTTPTransport(
-            verify=False if own else ssl.create_default_context(),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections),
-            uds=own.path if own else None,
-        )
-        self._own = own
+        self._process, self._pipe, self._check = process, pipe, check
+        pipe.send(given)
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and return its answer; httpx calls this."""
-        server, path = next(self._servers), request.url.path[self._base :]
-        request.url = server.copy_with(path=server.path.rstrip("/") + path)
-        request.headers["Host"] = server.netloc.decode()
-        if self._own is not None:  # the command alone waits for its server
-            request.extensions["timeout"] = httpx.Timeout(LONG).as_dict()
+    def answered(self, chunk: Chunk) -> list[Finished]:
+        """Return the records of a chunk; EngineLost if the process has ended."""
         try:
-            return self._inner.handle_request(request)
-        except httpx.TransportError:
-            self._check()
-            raise
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._inner.close()
+            self._pipe.send(chunk)
+            while not self._pipe.poll(TURN):
+                self._check()
+            answer: list[Finished] | Exception = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(TURN)
+            raise EngineLost(
+                "a process of the command that sends images has ended with exit code "
+                f"{self._process.poll()}; the same command goes on"
+            ) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Tasks that a thread answers, with the contents that were read for it, of `size` bytes."""
+    """Tasks of a request, with the contents that were read for it, of `size` bytes.
 
-    tasks: list[tuple[Task, contents.Content | None]]
+    The content of a chunk that `waits` depends on another program.
+    """
+
+    tasks: list[tuple[Task, contents.Content | None]] = field(default_factory=list)
     size: int = 0
+    waits: bool = False
 
 
 def _chunks(tasks: Iterator[Task], limit: int) -> Iterator[_Chunk]:
@@ -311,32 +266,26 @@ def _chunks(tasks: Iterator[Task], limit: int) -> Iterator[_Chunk]:
     iterated. A pipe is alone in its chunk, because another program decides when its bytes come, and
     images before it must not wait for them.
     """
-    chunk = _Chunk([])
+    chunk = _Chunk()
     for task in tasks:
+        number, source, target = task
         loaded: contents.Content | None = None
-        if task.source.load is not None:
-            loaded = contents.content(task.source, limit)
+        if source.load is not None:
+            loaded = contents.content(source.name, partial(source.load, limit))
             chunk.size += len(loaded) if isinstance(loaded, bytes) else 0
-        waits = loaded is None and contents.may_wait(task.source)
-        if waits and chunk.tasks:
-            yield chunk
-            chunk = _Chunk([])
+            task = Task(number, Source(source.name, source.place), target)
+        elif contents.may_wait(source):
+            if chunk.tasks:
+                yield chunk
+            yield _Chunk([(task, None)], waits=True)
+            chunk = _Chunk()
+            continue
         chunk.tasks.append((task, loaded))
-        if waits or len(chunk.tasks) == IMAGES or chunk.size >= BYTES:
+        if len(chunk.tasks) == IMAGES or chunk.size >= BYTES:
             yield chunk
-            chunk = _Chunk([])
+            chunk = _Chunk()
     if chunk.tasks:
         yield chunk
-
-
-def _is_temporary(problem: Problem) -> bool:
-    return again_for_image(problem.status, problem.code, own_deadline=False)
-
-
-def _unanswered(task: Task, reason: str) -> EngineLost:
-    return EngineLost(
-        f"no server has answered image {task.index}: {reason}; the same command goes on there"
-    )
 
 
 def result_of(answering: "ApplyResult[list[Finished]]") -> list[Finished]:

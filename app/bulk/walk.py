@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from app.bulk.errors import WrongUsage
@@ -28,8 +29,7 @@ SHOWN = 3
 NO_IMAGE = f"no image of a format that is read ({', '.join(each.name for each in ImageFormat)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """An image that was not read yet.
 
     `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
@@ -43,14 +43,13 @@ class Source:
     load: Callable[[int], bytes] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """An image to answer; `index` is its position among all images of the command.
+class Task(NamedTuple):
+    """An image to answer; `number` is its position among all images of the command.
 
     `target` is the file for its result, if its name is known before the work.
     """
 
-    index: int
+    number: int
     source: Source
     target: str = ""
 

@@ -2,16 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from app.bulk.report import json_line, readable
 from app.bulk.walk import Task
 from app.intake.wanted import Version
-from darkroom_client import Client, Image, ImageResult, Network, Problem
+from darkroom_client import ImageResult, Network, Problem, requests
+from darkroom_client.requests import ImageCall
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 
@@ -19,8 +20,7 @@ Identity = Mapping[str, object]
 """The properties of a network that records depend on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """The answer of an image: its record as a line of JSON, and whether it is an error."""
 
     line: bytes
@@ -38,10 +38,10 @@ class Classification:
     timing: bool = False
     needs_weights: ClassVar[bool] = True
 
-    def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
-        """Return the answers of a server, in the order of the images; raises DarkroomError."""
+    def call(self) -> ImageCall:
+        """Return the request of the Python client for any images."""
         asked: Any = {name: each for name, each in self.given.items() if name != "vector_format"}
-        return client.classify(images, **asked)
+        return requests.classify(asked)
 
     def finished(self, task: Task, result: ImageResult, warning: str = "") -> Finished:
         """Return the record of an image; a vector is numbers unless base64 is asked for."""
@@ -68,15 +68,15 @@ class Filtering:
     timing: bool = False
     needs_weights: ClassVar[bool] = False
 
-    def ask(self, client: Client, images: Sequence[Image]) -> list[ImageResult]:
-        """Return the answers of a server, in the order of the images; raises DarkroomError."""
+    def call(self) -> ImageCall:
+        """Return the request of the Python client for any images."""
         ops = [each.model_dump(mode="json") for each in self.version.operation.filters]
         version, plain = self.version, Encoding()
         given: Any = {each.name: getattr(version.encoding, each.name) for each in fields(Encoding)}
         given = {name: each for name, each in given.items() if each != getattr(plain, name)}
         if version.format.format is not None:
             given["format"] = version.format.format.value
-        return client.filter(images, ops, **given)
+        return requests.filtered(ops, given)
 
     def finished(self, task: Task, result: ImageResult, _warning: str = "") -> Finished:
         """Write the result of an image and return its record; may raise CannotWrite."""
@@ -96,7 +96,7 @@ class Filtering:
 
 
 Work = Classification | Filtering
-"""The request for every image; several threads call `ask` and `finished`."""
+"""The request for every image; several threads and processes call `finished`."""
 
 
 def identity(network: Network) -> Identity:
@@ -133,7 +133,7 @@ def _finished(task: Task, result: ImageResult, *, timing: bool, **more: str) -> 
         error = Problem(error.code, error.detail, errors=error.errors)
     made = msgspec.structs.replace(
         result,
-        index=task.index,
+        index=task.number,
         source=readable(task.source.name),
         id=None,
         error=error,

@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from app.connections.listening import BACKLOG
@@ -56,14 +57,14 @@ class PrivateServer:
     """A started server with the settings of a command that has `total` images.
 
     Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
-    the batch that it is part of. `path` is its Unix socket, and `connections` is the number of
-    requests that keep it busy.
+    the batch that it is part of. `path` is its Unix socket, `gpus` is the number of its GPUs, and
+    `connections` is the number of requests that keep it busy.
     """
 
     def __init__(
         self, settings: Settings, total: int, *, weights: bool, full_batches: bool
     ) -> None:
-        gpus = wanted_gpus(settings.gpus)
+        self.gpus = gpus = wanted_gpus(settings.gpus)
         self.connections = PER_GPU * gpus or max(CONNECTIONS, cores(settings) + 2)
         self._folder = own_folder("darkroom-command")
         self.path = f"{self._folder.name}/socket"
@@ -113,3 +114,16 @@ class PrivateServer:
         self._process.terminate()
         self.end(END)
         self.kill()
+
+
+def start_sender(pipes: Sequence[int]) -> "subprocess.Popen[bytes]":
+    """Start a process that sends the images which come through pipes, and ends with this process.
+
+    `pipes` are descriptors, which may be closed afterwards.
+    """
+    return subprocess.Popen(
+        [*command("app.bulk.sender", "sender of a command"), *map(str, pipes)],
+        stdin=subprocess.PIPE,
+        pass_fds=pipes,
+        start_new_session=True,
+    )

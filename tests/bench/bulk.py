@@ -6,9 +6,11 @@ runs is the rate without the start, in seconds and in CPU seconds of all its pro
 `--loop` the plain loop of `serve_cpu` runs before and after, over the same files, in this process:
 read, decode (simplejpeg), preprocess (Pillow), forward pass in batches of 32, same precision; the
 better one counts. Where other programs share the cores, compare CPU seconds an image: `cpu_ratio`.
-Weights are random. A run that is not measured comes first, because the first one on a GPU compiles
-kernels.
-Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop]
+Weights are random. With `--instant` a server answers that has the labels at once: the rate is that
+of the client alone. CPU time of the client is that of the command and of its sending processes,
+looked at every 0.05 seconds. A run that is not measured comes first, because the first one on a GPU
+compiles kernels.
+Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop] [--instant]
 [--flags "--gpus 0"]
 """
 
@@ -19,6 +21,7 @@ import shlex
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -26,8 +29,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from models.settings import Precision
+from tests.bench import instant
 
 DARKROOM = [sys.executable, "-m", "app.cli"]
+
+SENDER = "sender of a command"
+"""The name of the sending processes in lists of processes."""
 
 UNMEASURED = 64
 """Images of the run before all others."""
@@ -35,16 +42,17 @@ UNMEASURED = 64
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What some images took: seconds of the wall clock and of CPU time."""
+    """What some images took: seconds of the wall clock, of CPU time, and of that of the client."""
 
     images: int
     seconds: float
     cpu: float
+    client: float = 0.0
 
     def without(self, other: "Cost") -> "Cost":
         """Return what this run took beyond another one."""
         seconds, cpu = self.seconds - other.seconds, self.cpu - other.cpu
-        return Cost(self.images - other.images, seconds, cpu)
+        return Cost(self.images - other.images, seconds, cpu, self.client - other.client)
 
     def figures(self) -> dict[str, float]:
         """Return the rate and the CPU time of an image in milliseconds."""
@@ -52,6 +60,7 @@ class Cost:
         return {
             "images_per_second": round(per_second, 1),
             "cpu_ms_per_image": round(1e3 * self.cpu / self.images, 3),
+            "client_cpu_ms_per_image": round(1e3 * self.client / self.images, 3),
         }
 
 
@@ -67,13 +76,32 @@ def command(folder: Path, sources: Path, count: int, flags: list[str]) -> Cost:
     out = folder / f"labels-{count}.jsonl"
     words = [*DARKROOM, "classify", "--from", str(sources), "--out", str(out), "--force", *flags]
     before, began = os.times(), time.monotonic()
-    subprocess.run(words, check=True)
+    client = 0.0
+    with subprocess.Popen(words) as process:
+        while process.poll() is None:
+            client = max(client, client_seconds(process.pid))
+            time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit(process.returncode)
     seconds, after = time.monotonic() - began, os.times()
     used = after.children_user + after.children_system
     cpu = used - before.children_user - before.children_system
     with out.open("rb") as lines:
         assert sum(1 for _ in lines) == count
-    return Cost(count, seconds, cpu)
+    return Cost(count, seconds, cpu, client)
+
+
+def client_seconds(command: int) -> float:
+    """Return the CPU seconds of a command and its sending processes, 0 once it has ended."""
+    try:
+        tasks = Path(f"/proc/{command}/task").glob("*/children")
+        children = [each for task in tasks for each in task.read_text().split()]
+        senders = [each for each in children if SENDER in Path(f"/proc/{each}/cmdline").read_text()]
+        stats = [Path(f"/proc/{each}/stat").read_text() for each in (command, *senders)]
+    except OSError:
+        return 0.0
+    ticks = sum(sum(map(int, each.rpartition(")")[2].split()[11:13])) for each in stats)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def plain_loop(sources: Path, precision: str, images: int) -> Cost:
@@ -99,6 +127,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--loop", action="store_true")
+    parser.add_argument("--instant", action="store_true")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--flags", default="", help="further flags of the command")
     given = parser.parse_args()
@@ -110,8 +139,10 @@ def main() -> None:
         "count": given.count,
         "few": given.few,
     }
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
+        if given.instant:
+            flags += ["--server", stack.enter_context(instant.serving())]
         many = listed(given.photos, given.count, folder / "many")
         few = listed(given.photos, given.few, folder / "few")
         loops = []

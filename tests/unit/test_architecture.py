@@ -71,6 +71,7 @@ BULK = (
     "tables",
     "folder",
     "work",
+    "sender",
     "engine",
     "run",
 )

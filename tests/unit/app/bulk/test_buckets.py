@@ -67,7 +67,7 @@ def test_an_address_of_an_image_is_one_source_that_is_fetched(root: str) -> None
     sources.check()
     assert sources.are_named
     assert [*sources] == [Source(f"{root}/b.jpg", "b.jpg")]
-    assert contents.content(Source(f"{root}/b.jpg", "b.jpg"), 10) == f"{root}/b.jpg"
+    assert contents.content(f"{root}/b.jpg") == f"{root}/b.jpg"
     assert not contents.may_wait(Source(f"{root}/b.jpg", "b.jpg"))
 
 

@@ -3,24 +3,30 @@
 import contextlib
 import json
 import os
+import signal
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+from urllib.parse import SplitResult
 
-import httpx
 import pytest
 
-from app.bulk import engine
+from app.bulk import engine, sender
 from app.bulk.engine import Engine, start
 from app.bulk.errors import EngineLost, WrongUsage
 from app.bulk.run import tasks_of
+from app.bulk.sources import Sources
 from app.bulk.walk import Source
 from app.bulk.work import Classification
 from app.processes.private_server import PrivateServer
 from darkroom_client import Retries
 from models.exit_codes import ExitCode
 from models.settings import Settings
+from tests.bench import instant
 
 MODEL = {
     "name": "resnet18",
@@ -40,24 +46,66 @@ LATE = {
     "error": {"status": 504, "code": "deadline_exceeded", "detail": "late"},
 }
 
-Handler = Callable[[str, int], httpx.Response]
-"""Answers a request to a host, with a number of images."""
+
+class Response(NamedTuple):
+    """An answer of a server."""
+
+    status: int
+    text: str
+    headers: dict[str, str]
+
+
+Handler = Callable[[str, int], Response]
+"""Answers a request to a host, with a number of images; 0 asks for the networks."""
 Serve = Callable[[Handler], None]
 
 
-def lines(*records: dict[str, Any], rest: str = "") -> httpx.Response:
-    text = "".join(json.dumps(each) + "\n" for each in records) + rest
-    return httpx.Response(200, text=text, headers={"Content-Type": "application/x-ndjson"})
+def lines(*records: dict[str, Any], rest: str = "") -> Response:
+    return Response(200, "".join(json.dumps(each) + "\n" for each in records) + rest, {})
 
 
-def problem(status: int, code: str, **headers: str) -> httpx.Response:
+def problem(status: int, code: str, **headers: str) -> Response:
     body = json.dumps({"code": code, "detail": f"it is {code}", "status": status})
-    given = {"Content-Type": "application/problem+json", **headers}
-    return httpx.Response(status, text=body, headers=given)
+    return Response(status, body, {"content-type": "application/problem+json", **headers})
 
 
-def good(_host: str, images: int) -> httpx.Response:
+def page(text: str, status: int = 200) -> Response:
+    return Response(status, text, {"content-type": "text/html"})
+
+
+class Connection:
+    """Connection to a server that answers as a handler says."""
+
+    def __init__(self, handler: Handler, host: str) -> None:
+        self._handler, self._host = handler, host
+
+    def request(self, method: str, path: str, body: bytes | None, _headers: object) -> None:
+        """Send a request."""
+        assert path in ({"GET": ["/models", "/readyz?verbose="]}.get(method) or ["/classify"])
+        images = 0 if body is None else body.count(b'name="files"')
+        self._response = self._handler(self._host, images)
+
+    def getresponse(self) -> object:
+        """Return its answer."""
+        status, text, headers = self._response
+        body = text.encode()
+        return SimpleNamespace(
+            status=status, headers=headers, read=lambda: body, isclosed=lambda: True
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def good(_host: str, images: int) -> Response:
     return lines(*({"index": number, "source": "0", **OK} for number in range(images)))
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, handler: Handler) -> None:
+    def connected(server: SplitResult, _path: str | None) -> Connection:
+        return Connection(handler, str(server.hostname))
+
+    monkeypatch.setattr(sender, "connected", connected)
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +113,12 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Return what lets all servers answer as a handler says, one connection at a time."""
 
     def answer_by(handler: Handler) -> None:
-        def answered(request: httpx.Request) -> httpx.Response:
-            if request.method == "GET":
-                assert request.url.path == "/models"
-                return httpx.Response(200, json={"models": [MODEL]})
-            return handler(request.url.host, request.content.count(b'name="files"'))
+        def answered(host: str, images: int) -> Response:
+            if images:
+                return handler(host, images)
+            return Response(200, json.dumps({"models": [MODEL]}), {})
 
-        monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: httpx.MockTransport(answered))
+        connect(monkeypatch, answered)
 
     monkeypatch.setattr(engine, "CONNECTIONS", 1)
     answer_by(good)
@@ -82,11 +129,6 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Wait for nothing; return the waits."""
     found: list[float] = []
-
-    async def pause(_wire: object, seconds: float) -> None:
-        found.append(seconds)
-
-    monkeypatch.setattr("darkroom_client.sync_side.SyncWire.pause", pause)
     monkeypatch.setattr("time.sleep", found.append)
     return found
 
@@ -119,10 +161,10 @@ def test_a_saturated_server_is_asked_again_when_it_says(
 ) -> None:
     hosts: list[str] = []
 
-    def busy(host: str, images: int) -> httpx.Response:
+    def busy(host: str, images: int) -> Response:
         hosts.append(host)
         return (
-            good(host, images) if len(hosts) > 2 else problem(503, "busy", **{"Retry-After": "7"})
+            good(host, images) if len(hosts) > 2 else problem(503, "busy", **{"retry-after": "7"})
         )
 
     serve(busy)
@@ -144,7 +186,7 @@ def test_only_images_without_an_answer_are_sent_again(
 ) -> None:
     counts: list[int] = []
 
-    def partly(host: str, images: int) -> httpx.Response:
+    def partly(host: str, images: int) -> Response:
         counts.append(images)
         if len(counts) > 1:
             return good(host, images)
@@ -158,7 +200,7 @@ def test_only_images_without_an_answer_are_sent_again(
 def test_a_bad_image_and_a_missing_file_fail_alone(serve: Serve, tmp_path: Path) -> None:
     error = {"status": 415, "code": "unsupported_media", "detail": "no image", "title": "x"}
 
-    def one_bad(_host: str, images: int) -> httpx.Response:
+    def one_bad(_host: str, images: int) -> Response:
         assert images == 2
         return lines({"index": 0, "status": "error", "error": error}, {"index": 1, **OK})
 
@@ -180,7 +222,7 @@ def test_an_image_that_makes_its_request_fail_has_the_error_alone(
 ) -> None:
     counts: list[int] = []
 
-    def one_fails(host: str, images: int) -> httpx.Response:
+    def one_fails(host: str, images: int) -> Response:
         counts.append(images)
         bad = images > 1 or len(counts) == 3
         return problem(status, "broken") if bad else good(host, images)
@@ -196,8 +238,8 @@ def test_an_image_that_makes_its_request_fail_has_the_error_alone(
 def test_a_proxy_that_refuses_for_a_while_is_asked_again(
     status: int, serve: Serve, waits: list[float], tmp_path: Path
 ) -> None:
-    page = httpx.Response(status, text="<h1>proxy</h1>", headers={"Content-Type": "text/html"})
-    serve(lambda host, images: good(host, images) if waits else page)
+    proxy = page("<h1>proxy</h1>", status)
+    serve(lambda host, images: good(host, images) if waits else proxy)
     assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
     assert len(waits) == 1
 
@@ -206,11 +248,11 @@ def test_a_proxy_that_refuses_for_a_while_is_asked_again(
 def test_an_answer_of_another_program_is_asked_for_again_and_then_fails_its_images(
     comes_back: bool, serve: Serve, waits: list[float], tmp_path: Path
 ) -> None:
-    page = httpx.Response(200, text="<h1>hotel</h1>\n\n", headers={"Content-Type": "text/html"})
-    serve(lambda host, images: good(host, images) if comes_back and waits else page)
+    hotel = page("<h1>hotel</h1>\n\n")
+    serve(lambda host, images: good(host, images) if comes_back and waits else hotel)
     statuses = [each["status"] for each in records_of(tmp_path)]
     assert statuses == ["ok" if comes_back else "error"] * 3
-    assert len(waits) == (1 if comes_back else engine.RETRIES.tries - 1)
+    assert len(waits) == (1 if comes_back else sender.RETRIES.tries - 1)
 
 
 def test_large_files_go_alone(
@@ -218,18 +260,22 @@ def test_large_files_go_alone(
 ) -> None:
     counts: list[int] = []
 
-    def counted(host: str, images: int) -> httpx.Response:
+    def counted(host: str, images: int) -> Response:
         counts.append(images)
         return good(host, images)
 
     serve(counted)
-    monkeypatch.setattr(engine, "BYTES", 2 * len(b"image"))
+    monkeypatch.setattr(sender, "BYTES", 2 * len(b"image"))
     assert len(records_of(tmp_path)) == 3
     assert counts == [2, 1]
 
 
-def refused(*_: object) -> httpx.Response:
-    raise httpx.ConnectError("refused")
+def shown(body: str, *_: object) -> Response:
+    return page(body)
+
+
+def refused(*_: object) -> Response:
+    raise ConnectionRefusedError("refused")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +283,7 @@ def refused(*_: object) -> httpx.Response:
     [
         (lambda *_: problem(401, "unauthorized"), WrongUsage, "it is unauthorized .401"),
         (lambda *_: problem(422, "invalid_parameter"), WrongUsage, "it is invalid_parameter"),
-        (refused, EngineLost, "no server has answered image 0: ConnectError: refused"),
+        (refused, EngineLost, "no server has answered image 0: ConnectionRefusedError: refused"),
         (lambda *_: problem(504, "timed_out"), EngineLost, "it is timed_out .504.*, 25 tries"),
         (
             lambda _, images: lines(
@@ -257,30 +303,29 @@ def test_an_answer_that_never_comes_ends_the_command(
         records_of(tmp_path)
 
 
-def answer_with(body: str) -> Callable[[httpx.Request], httpx.Response]:
-    return lambda _: httpx.Response(200, text=body)
-
-
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
         (refused, "http://one cannot be reached: .*refused.*; `darkroom health http://one`"),
-        *((answer_with(body), "what Darkroom answers") for body in ("<html>", '{"models": [{}]}')),
+        *(
+            (partial(shown, body), "what Darkroom answers")
+            for body in ("<html>", '{"models": [{}]}')
+        ),
     ],
     ids=["refused", "page", "other-json"],
 )
 def test_a_server_that_is_none_is_wrong_usage(
-    answer: Callable[[httpx.Request], httpx.Response], text: str, monkeypatch: pytest.MonkeyPatch
+    answer: Handler, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: httpx.MockTransport(answer))
+    connect(monkeypatch, answer)
     with pytest.raises(WrongUsage, match=text):
         made()
 
 
 @pytest.mark.parametrize(
     "url",
-    ["localhost:8000", "http://localhost:abc", "http://", "https://xn--/", "http://a..b"],
-    ids=["scheme", "port", "no-host", "idna", "empty-label"],
+    ["localhost:8000", "http://localhost:abc", "http://", "http://a..b"],
+    ids=["scheme", "port", "no-host", "empty-label"],
 )
 def test_a_url_that_is_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
@@ -295,12 +340,12 @@ def test_a_key_that_no_header_can_hold_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_server_without_weights_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
-        "/models": {"models": [], "problem": "no file"},
-        "/readyz": {"status": "not ready", "weights": {"status": "missing", "problem": "no file"}},
-    }
-    transport = httpx.MockTransport(lambda asked: httpx.Response(200, json=told[asked.url.path]))
-    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: transport)
+    told = [
+        {"models": [], "problem": "no file"},
+        {"status": "not ready", "weights": {"status": "missing", "problem": "no file"}},
+    ]
+    answers = iter(told)
+    connect(monkeypatch, lambda *_: Response(200, json.dumps(next(answers)), {}))
     with pytest.raises(WrongUsage, match="http://one has no network with weights: no file"):
         made()
 
@@ -330,13 +375,13 @@ class Own:
 def test_the_end_of_the_own_server_ends_the_command(
     own: Own, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: httpx.MockTransport(refused))
+    connect(monkeypatch, refused)
     with pytest.raises(error, match=text):
         Engine(Classification({}), [], cast(PrivateServer, own), 1 << 20)
 
 
 def test_saturated_servers_are_asked_again_for_about_ten_minutes() -> None:
-    retries: Retries = engine.RETRIES
+    retries: Retries = sender.RETRIES
     pauses = [retries.pause(tried, None, None, 1.0) for tried in range(1, retries.tries)]
     assert 540 <= sum(each or 0 for each in pauses) <= 660
 
@@ -359,3 +404,34 @@ def test_images_before_a_pipe_do_not_wait_for_it(tmp_path: Path) -> None:
         writer.join()
     assert [Path(each["source"]).name for each in rest] == ["pipe", "after"]
     assert [each["status"] for each in rest] == ["ok", "ok"]
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the URL of a server that answers at once."""
+    monkeypatch.undo()
+    with instant.serving() as url:
+        yield url
+
+
+def test_processes_send_images_in_order_and_their_end_is_an_error(
+    listening: str, tmp_path: Path
+) -> None:
+    photos = [tmp_path / f"{number:03}.jpg" for number in range(50)]
+    for each in photos:
+        each.write_bytes(b"image")
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.write(photos[0], "a.jpg")
+    sources = Sources([*map(str, photos), str(archive), str(tmp_path / "missing.jpg")])
+    made_of_two = Engine(Classification({}), [listening], None, 1 << 20, processes=2)
+    with contextlib.closing(made_of_two.answers(tasks_of(iter(sources)))) as answers:
+        found = [json.loads(each.line) for chunk in answers for each in chunk]
+    assert [each["index"] for each in found] == [*range(52)]
+    assert [each["source"] for each in found[:50]] == [*map(str, photos)]
+    assert [each["status"] for each in found[50:]] == ["ok", "error"]
+    made_of_two._processes[1].send_signal(signal.SIGKILL)
+    with pytest.raises(EngineLost, match="sends images has ended with exit code -9"):
+        for _ in made_of_two.answers(tasks_of(iter(sources))):
+            pass
+    made_of_two.close()

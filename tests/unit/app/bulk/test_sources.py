@@ -4,6 +4,7 @@ import io
 import os
 import tarfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from app.bulk import contents
 from app.bulk.errors import WrongUsage
 from app.bulk.sources import SourceList, Sources
-from app.bulk.walk import Choice
+from app.bulk.walk import Choice, Source
 from tests.pictures import jpeg, png
 
 
@@ -257,6 +258,11 @@ def tarred(path: Path) -> Path:
     return path
 
 
+def content(source: Source, limit: int) -> contents.Content:
+    assert source.load is not None
+    return contents.content(source.name, partial(source.load, limit))
+
+
 @pytest.mark.parametrize(("make", "name"), [(zipped, "all.zip"), (tarred, "all.TAR.GZ")])
 def test_members_are_sources_with_their_contents(make: object, name: str, tmp_path: Path) -> None:
     assert callable(make)
@@ -266,7 +272,7 @@ def test_members_are_sources_with_their_contents(make: object, name: str, tmp_pa
     assert sources.count() == 2
     found = [(each.name, each.place) for each in sources]
     assert found == [(f"{path}/a.jpg", "a.jpg"), (f"{path}/in/b.png", "in/b.png")]
-    reads = [contents.content(each, 1 << 20) for each in sources]
+    reads = [content(each, 1 << 20) for each in sources]
     assert reads == [b"one", b"two"]
 
 
@@ -277,14 +283,14 @@ def test_members_are_chosen_like_files_of_folders(tmp_path: Path) -> None:
 
 def test_a_member_over_the_limit_is_an_error_of_its_own(tmp_path: Path) -> None:
     sources = Sources([str(zipped(tmp_path / "all.zip"))])
-    reads = [contents.content(each, 2) for each in sources]
+    reads = [content(each, 2) for each in sources]
     assert ["has 3 bytes" in str(each) for each in reads] == [True, True]
 
 
 def test_a_damaged_tar_has_the_images_before_the_damage_and_an_error(tmp_path: Path) -> None:
     path = tarred(tmp_path / "all.tar.gz")
     path.write_bytes(path.read_bytes()[:-30])
-    *_, last = (contents.content(each, 1 << 20) for each in Sources([str(path)]))
+    *_, last = (content(each, 1 << 20) for each in Sources([str(path)]))
     assert "damaged" in str(last)
 
 

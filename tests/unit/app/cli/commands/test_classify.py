@@ -52,7 +52,9 @@ class Recorded:
                 raise InterruptedError
             failed = Path(task.source.name).name == self._failing
             status: Literal["ok", "error"] = "error" if failed else "ok"
-            record = ImageResult(index=task.index, source=readable(task.source.name), status=status)
+            record = ImageResult(
+                index=task.number, source=readable(task.source.name), status=status
+            )
             self._note(Path(task.source.name).stem)
             yield [Finished(json_line(record), failed)]
 

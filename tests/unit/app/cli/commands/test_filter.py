@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -37,7 +38,8 @@ class Copying:
         for number, task in enumerate(tasks):
             if number == self.ends_after:
                 raise KeyboardInterrupt
-            data = contents.content(task.source, 1 << 20)
+            load = task.source.load and partial(task.source.load, 1 << 20)
+            data = contents.content(task.source.name, load)
             assert isinstance(data, bytes)
             kind = self._work.version.format.of(ImageFormat.JPEG)
             image = FilteredImage(f"image/{kind}", 1, 1, len(data), data)
