@@ -11,7 +11,7 @@ from typing import TypeVar
 from models.codec import avif_grid
 from models.codec.encoder import MAX_SIDE, PLAIN, Encoding
 from models.codec.formats import ENCODABLE, ImageFormat, identify
-from models.codec.jpeg import jpeg_pixels
+from models.codec.jpeg import first_frame
 from models.codec.probe import ImageInfo, stated_size
 from models.domain.errors import TooManyPixels, Unprocessable
 
@@ -126,7 +126,8 @@ def claimed_pixels(start: bytes) -> int | None:
     if format_ is None or format_ is ImageFormat.AVIF:
         return None
     if format_ is ImageFormat.JPEG:
-        return jpeg_pixels(start)
+        frame = first_frame(start)
+        return None if frame is None else frame[1]
     width, height = stated_size(start, format_)
     return width * height or None
 

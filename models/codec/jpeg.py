@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
 from operator import mul
 from typing import NamedTuple
 
@@ -187,22 +186,12 @@ def _inspected(stream: bytes) -> BaselineJpeg | None:
     return BaselineJpeg(width, height, subsampling, length, described, mcus > interval)
 
 
-def may_be_baseline(data: bytes) -> bool:
-    """Return False where the first segments already show that `inspect` will answer None.
+def first_frame(start: bytes) -> tuple[int, int] | None:
+    """Return the marker and the pixels of the first frame by the first bytes of a JPEG.
 
-    It takes some microseconds, so that progressive JPEGs need no thread to be recognised.
+    None: the first segments do not show a frame. The look takes some microseconds, so that
+    progressive JPEGs need no thread to be recognised.
     """
-    try:
-        for marker, _, _ in islice(_segments(data), _FIRST_SEGMENTS):
-            if marker in _FRAMES:
-                return marker == _SOF0
-    except _Unfit:
-        return False
-    return True
-
-
-def jpeg_pixels(start: bytes) -> int | None:
-    """Return width times height by the first bytes of a JPEG, None if they do not show it."""
     at = 2
     try:  # every image pays for this loop, and a generator of segments would double its time
         for _ in range(_FIRST_SEGMENTS):
@@ -211,11 +200,17 @@ def jpeg_pixels(start: bytes) -> int | None:
                 break
             if marker in _FRAMES:
                 _, height, width, _ = _FRAME.unpack_from(start, at + _SEGMENT.size)
-                return int(height * width)
+                return marker, height * width
             at += 2 + length
     except struct.error:
         pass
     return None
+
+
+def may_be_baseline(data: bytes) -> bool:
+    """Return False where the first segments do not show that `inspect` may accept a JPEG."""
+    frame = first_frame(data)
+    return frame is not None and frame[0] == _SOF0
 
 
 def _require(condition: bool) -> None:

@@ -294,14 +294,6 @@ def test_what_has_no_whole_segments_is_not_baseline(data: bytes) -> None:
     assert not may_be_baseline(data)
 
 
-def test_a_jpeg_of_many_comments_is_left_to_a_whole_look() -> None:
-    data = encoded(MAIN, progressive=True)
-    for _ in range(64):
-        data = with_segment(COM, b"", data)
-    assert may_be_baseline(data)
-    assert inspect(data) is None
-
-
 def test_adobes_marker_does_not_matter_to_grey() -> None:
     assert inspect(with_segment(APP14, b"Adobe\0\x64" + bytes(5), encoded(MAIN.convert("L"))))
 
