@@ -29,13 +29,6 @@ FOREIGN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """Weights of the catalogue."""
-
-    published: PublishedWeights
-
-
-@dataclass(frozen=True, slots=True)
 class LocalFile:
     """A weights file of the operator's own; `sha256` is the digest that it must have, if any."""
 
@@ -55,11 +48,11 @@ class Random:
 class Auto:
     """`preferred` if it is in the cache or can be downloaded, else `fallback` with a warning."""
 
-    preferred: Published
+    preferred: PublishedWeights
     fallback: Bundled
 
 
-WeightsSource = Auto | Bundled | Published | LocalFile | Random
+WeightsSource = Auto | Bundled | PublishedWeights | LocalFile | Random
 
 
 def served_specs(settings: Settings) -> list[NetworkSpec]:
@@ -109,11 +102,11 @@ def resolve(settings: Settings, spec: NetworkSpec) -> WeightsSource:
 
 def _named(spec: NetworkSpec) -> dict[str, WeightsSource]:
     """Return the weights of a network that have names of their own."""
-    best = Published(spec.weights[0])
+    best = spec.weights[0]
     named: dict[str, WeightsSource] = {"auto": best}
     if spec.bundled is not None:
         named = {"auto": Auto(best, spec.bundled), spec.bundled.name: spec.bundled}
-    return named | {each.name: Published(each) for each in spec.weights}
+    return named | {each.name: each for each in spec.weights}
 
 
 def _unknown(

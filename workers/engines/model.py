@@ -21,12 +21,11 @@ from models.api.schemas import ModelRecord
 from models.labels import LabelSet, read_labels, shipped
 from models.networks.registry import NETWORKS, RESNET18
 from models.networks.served import Model, ServedNetwork
-from models.networks.spec import Bundled, NetworkSpec
+from models.networks.spec import Bundled, NetworkSpec, PublishedWeights
 from models.settings import Precision, Settings
 from models.weights.sources import (
     Auto,
     LocalFile,
-    Published,
     Random,
     WeightsSource,
     resolve,
@@ -280,9 +279,9 @@ def _open(source: WeightsSource, spec: NetworkSpec, store: WeightsStore) -> Weig
     match source:
         case Auto(preferred, fallback):
             return _preferred(preferred, fallback, spec, store)
-        case Published(published):
-            path, labels = store.fetch(published), shipped(published.label_set)
-            return _file(published.name, path, published.sha256, labels, spec)
+        case PublishedWeights():
+            path, labels = store.fetch(source), shipped(source.label_set)
+            return _file(source.name, path, source.sha256, labels, spec)
         case Bundled():
             sha256 = verified_sha256(source.path, source.sha256)
             return _file(source.name, source.path, sha256, shipped(source.label_set), spec)
@@ -298,7 +297,7 @@ def _open(source: WeightsSource, spec: NetworkSpec, store: WeightsStore) -> Weig
 
 
 def _preferred(
-    preferred: Published, fallback: Bundled, spec: NetworkSpec, store: WeightsStore
+    preferred: PublishedWeights, fallback: Bundled, spec: NetworkSpec, store: WeightsStore
 ) -> Weights:
     """Open the weights that `auto` finds; a fallback never comes silently."""
     try:
@@ -307,7 +306,7 @@ def _preferred(
         log.warning("%s", error)
     weights = _open(fallback, spec, store)
     warning = (
-        f"the weights {preferred.published.name} could not be had; these know "
+        f"the weights {preferred.name} could not be had; these know "
         f"{len(weights.labels.labels)} classes only, which GET /models lists"
     )
     return replace(weights, warning=warning)

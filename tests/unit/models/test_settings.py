@@ -13,7 +13,7 @@ from models import setting_types
 from models.networks.registry import BUNDLED, RESNET18, RESNET34, RESNET50
 from models.settings import PREFIX, SECTIONS, Settings, in_sections
 from models.settings_loading import FIXED, IN_PLACE, load_settings, reloaded
-from models.weights.sources import Auto, LocalFile, Published, Random, resolve_all, served_specs
+from models.weights.sources import Auto, LocalFile, Random, resolve_all, served_specs
 
 DEFAULTS = Settings()
 BOM = "\ufeff"
@@ -229,8 +229,8 @@ def test_one_value_of_weights_is_for_every_network() -> None:
 
 def test_auto_falls_back_only_where_weights_are_bundled() -> None:
     found = resolve_all(of(networks="resnet18,resnet34"))
-    assert found["resnet18"] == Auto(Published(RESNET18.weights[0]), BUNDLED)
-    assert found["resnet34"] == Published(RESNET34.weights[0])
+    assert found["resnet18"] == Auto(RESNET18.weights[0], BUNDLED)
+    assert found["resnet34"] == RESNET34.weights[0]
 
 
 def test_networks_may_have_weights_of_their_own() -> None:
@@ -243,7 +243,7 @@ def test_networks_may_have_weights_of_their_own() -> None:
     )
     found = resolve_all(settings)
     assert found["resnet18"] is BUNDLED
-    assert found["resnet34"] == Published(RESNET34.weights[0])
+    assert found["resnet34"] == RESNET34.weights[0]
     assert isinstance(found["resnet50"], LocalFile)
     assert (str(found["resnet50"].path), found["resnet50"].sha256) == ("own.pth", digest)
     assert str(found["resnet50"].labels_path) == "labels.txt"

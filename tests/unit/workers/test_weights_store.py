@@ -18,7 +18,7 @@ import pytest
 from models.networks.registry import BUNDLED, CATALOGUE, NETWORKS, RESNET18
 from models.networks.spec import PublishedWeights
 from models.settings import Settings
-from models.weights.sources import Auto, LocalFile, Published, Random, WeightsSource, resolve
+from models.weights.sources import Auto, LocalFile, Random, WeightsSource, resolve
 from workers import weights_store
 from workers.weights_store import (
     PAUSES,
@@ -274,9 +274,9 @@ LABELS = {"weights_labels": "labels.txt", "weights_sha256": DIGEST}
 @pytest.mark.parametrize(
     ("weights", "others", "source"),
     [
-        ("auto", {}, Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)),
+        ("auto", {}, Auto(CATALOGUE["imagenet1k_v1"], BUNDLED)),
         ("bundled", {}, BUNDLED),
-        ("imagenet1k_v1", {}, Published(CATALOGUE["imagenet1k_v1"])),
+        ("imagenet1k_v1", {}, CATALOGUE["imagenet1k_v1"]),
         ("random", {}, Random(0)),
         ("random:0", {}, Random(0)),
         ("random:7", {}, Random(7)),
