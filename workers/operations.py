@@ -3,7 +3,7 @@ CuPy.
 """
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -94,20 +94,6 @@ class FilterChain:
         passes = ((step.name, step.device_passes) for step in self.steps)
         object.__setattr__(self, "batch_key", ("filter", self.jpeg, *passes))
 
-    def sizes(self, height: int, width: int) -> Iterator[tuple[int, int]]:
-        """Yield height and width after each filter, in pixels.
-
-        Raises InvalidParameter if a filter cannot be applied to its input.
-        """
-        for each in self.filters:
-            height, width = each.size_after(height, width)
-            yield height, width
-
-    def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """Return height and width of the result, in pixels."""
-        *_, size = self.sizes(height, width)
-        return size
-
     def shape_after(self, shape: Shape) -> Shape:
         """Return (height, width, channels) of the result for an image of this shape.
 
@@ -136,8 +122,14 @@ class FilterChain:
     def most_pixels(self, height: int, width: int) -> int:
         """Return the pixels of the largest image on the way: source, intermediate results and
         result.
+
+        Raises InvalidParameter if a filter cannot be applied to its input.
         """
-        return max(height * width, *(h * w for h, w in self.sizes(height, width)))
+        most = height * width
+        for each in self.filters:
+            height, width = each.size_after(height, width)
+            most = max(most, height * width)
+        return most
 
 
 def most_pixels(job: Job) -> int:

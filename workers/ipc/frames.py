@@ -191,8 +191,8 @@ def bytes_for(job: Job) -> int:
     n_bytes = encode_source(job.image)[0].nbytes
     if not isinstance(job.operation, FilterChain):
         return n_bytes
-    size = job.operation.size_after(job.image.height, job.image.width)
-    return max(n_bytes, math.prod(size) * MAX_CHANNELS)
+    after = job.operation.shape_after((job.image.height, job.image.width, MAX_CHANNELS))
+    return max(n_bytes, math.prod(after[:2]) * MAX_CHANNELS)
 
 
 def decode_source(lying: Pixels, jpeg: JpegHeader | None) -> Image | Jpeg:
