@@ -65,10 +65,10 @@ class Classify:
 
 @dataclass(frozen=True, slots=True)
 class DeviceJpeg:
-    """A request to encode results on the GPU, as baseline JPEGs of `quality` 1…100.
+    """Baseline JPEGs of `quality` 1…100, as which a GPU may give results, with the bytes of
+    `models.codec.encoder`.
 
-    Only RGB results are encoded; grey, alpha and images that the device refuses come back as
-    pixels.
+    Results that a GPU leaves out, and all results of CPUs, come back as pixels.
     """
 
     quality: int
@@ -79,7 +79,7 @@ class DeviceJpeg:
 class FilterChain:
     """Filters that are applied in order, each to the result of the filter before.
 
-    With `jpeg`, the device then encodes the result. `steps` are the steps that engines run: the
+    With `jpeg`, a GPU then encodes the result. `steps` are the steps that engines run: the
     filters, with each run of neighbouring tables as one table. `batch_key` has the names and passes
     of the steps; parameters may differ within a batch.
     """

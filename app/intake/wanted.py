@@ -128,6 +128,13 @@ class Version:
         self.encoding.check(chosen)
         return chosen
 
+    def on_gpu(self, format: ImageFormat) -> FilterChain:
+        """Return the filters as a GPU runs them, which also makes baseline JPEGs of the results."""
+        if format is not ImageFormat.JPEG or self.encoding.progressive:
+            return self.operation
+        chroma = Subsampling(":".join(self.encoding.subsampling))
+        return replace(self.operation, jpeg=DeviceJpeg(self.encoding.quality_for(format), chroma))
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -340,8 +347,7 @@ def version_of(
     """Return a version with its `own` options of the encoder, and those of the request (`shared`).
 
     The format is `unnamed` if no option names one; then `Version.format_for` checks the options for
-    each image. Raises InvalidParameter if a format lacks one of the options, or a GPU cannot encode
-    it.
+    each image. Raises InvalidParameter if a format lacks one of the options.
     """
     given = own.model_dump(exclude_none=True)
     if shared is not None:
@@ -352,13 +358,6 @@ def version_of(
     if name is not None:
         unnamed = OutputFormat(named_format(name))
         encoding.check(named_format(name))
-    if encoding.encoder == "gpu":
-        if name is None:
-            reason = "gpu makes JPEGs alone; give format=jpeg"
-            wrong = FieldError("encoder", reason, encoding.encoder)
-            raise InvalidParameter(f"encoder: {reason}", [wrong])
-        chroma = Subsampling(":".join(encoding.subsampling))
-        chain = replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
     return Version(chain, unnamed, encoding, id_)
 
 

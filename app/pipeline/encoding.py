@@ -74,8 +74,7 @@ class Encoder:
         image, notice, exif = held.image(last=True), held.copyright, held.exif
         assert not isinstance(image, NetworkInput), "filters give images"
         if not isinstance(image, Image):
-            finished = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
-            return await self._threads.run(finished, background=background)
+            return codec.finished(image, encoding, copyright=notice, exif=exif)
         if cost < LONG_ENCODING or not self._decoders.running:
             encode = partial(_encoded, image, format_, encoding, notice, exif)
             return await self._threads.run(encode, background=background)

@@ -286,8 +286,8 @@ class Pipeline:
 
         `last`: the source is not needed after the filters.
         """
-        operation = version.operation
         format_, on_gpu = version.format_for(source.info.format), self._backend.load().on_gpu
+        operation = version.on_gpu(format_) if on_gpu else version.operation
         cost = self._encoder.cost(source, version, format_, on_gpu=on_gpu, shared=not last)
         job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
         completed = await self._backend.run(job)

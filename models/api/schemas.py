@@ -246,12 +246,6 @@ class EncodingOptions(BaseModel):
         "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
         "pixels are sRGB and upright",
     )
-    encoder: Literal["cpu", "gpu"] | None = Field(
-        None,
-        description="of JPEG: gpu makes RGB results there, other bytes than the CPU's; an error "
-        "where there is none or a filter has no kernel, and only with format=jpeg; cpu if not "
-        "given",
-    )
 
 
 class FilterOptions(BaseModel):

@@ -36,7 +36,6 @@ OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
     "lossless": (ImageFormat.WEBP,),
     "png_level": (ImageFormat.PNG,),
     "avif_speed": (ImageFormat.AVIF,),
-    "encoder": (ImageFormat.JPEG,),
 }
 """The options that only some formats have."""
 
@@ -47,8 +46,7 @@ class Encoding:
 
     `quality` (1…100) has no effect on lossless files: PNG, and WebP that is `lossless`. `png_level`
     is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest). `metadata`
-    states whether the source's EXIF is kept, as far as it is still true. `encoder` is the device
-    that the request asks for; `models.codec.encoder` encodes on the CPU.
+    states whether the source's EXIF is kept, as far as it is still true.
     """
 
     quality: int | None = None
@@ -58,7 +56,6 @@ class Encoding:
     png_level: int | None = None
     avif_speed: int | None = None
     metadata: Literal["strip", "keep"] = "strip"
-    encoder: Literal["cpu", "gpu"] = "cpu"
 
     def quality_for(self, format: ImageFormat) -> int:
         """Return the quality, by default that of `format`, which is JPEG, WebP or AVIF."""
@@ -79,8 +76,6 @@ class Encoding:
             given = getattr(self, name)
             if format not in formats and given != getattr(PLAIN, name):
                 errors.append(FieldError(name, _of_another(name, formats, format), given))
-        if self.progressive and self.encoder == "gpu":
-            errors.append(FieldError("encoder", "GPUs make baseline JPEGs alone", self.encoder))
         if errors:
             raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
 

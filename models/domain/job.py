@@ -87,8 +87,8 @@ class Vector:
 Result = Labels | Vector | Image | Jpeg
 """The answer of a job.
 
-A network gives labels or a vector. A chain of filters gives an image, encoded where the device was
-asked to encode it and could.
+A network gives labels or a vector. A chain of filters gives an image, or a JPEG where a GPU has
+encoded it.
 """
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
-from models.domain.image import Image, Jpeg, Source, Subsampling
+from models.domain.image import Image, Jpeg, Source
 from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Optimize, Precision
 from tests.bench.images import jpegs, subsampled
@@ -22,7 +22,6 @@ from workers.engines.cuda.classifying import Cropper
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.cuda.kernels import Kernels
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg import Encoder, NvJpeg, Placed
 from workers.engines.cuda.slot import GpuSlot
 from workers.engines.cuda.sources import BatchSources
 from workers.engines.model import load_state
@@ -121,15 +120,6 @@ def encode_rate(jpegs: Sequence[bytes]) -> float:
         return _rate(encode_all)
 
 
-def device_encode_rate(jpegs: Sequence[bytes]) -> float:
-    """Return the JPEGs per second that nvJPEG encodes, as for `encoder=gpu`, from one thread."""
-    encoder = Encoder(NvJpeg(hardware=False), torch.cuda.Stream())
-    images = [decode(data, max_pixels=ROOM).image for data in jpegs[:BATCH]]
-    pixels = [torch.from_numpy(i.pixels).to(DEVICE) for i in images if isinstance(i, Image)]
-    placed = [Placed(p.data_ptr(), *p.shape[:2]) for p in pixels if p.shape[2] == 3]
-    return _rate(lambda: len(encoder.encode(placed, 90, Subsampling.S420)))
-
-
 def _slots(engine: CudaEngine) -> list[GpuSlot]:
     slots = []
     for _ in range(3):
@@ -174,7 +164,6 @@ def main() -> None:
         "preprocess_subsampled": preprocess_rate(small),
         "preprocess_mixed": preprocess_rate(mixed),
         "encode": encode_rate(small),
-        "encode_by_gpu": device_encode_rate(small),
         "model": model_rate(),
     }
     if "--max" in sys.argv:

@@ -190,13 +190,8 @@ class Bench:
         }
 
     def _filtered(self, subject: Subject) -> Found:
-        paths = {"blurred": BLURRED}
-        if self.on_gpu:
-            paths["blurred_by_gpu"] = f"{BLURRED}&encoder=gpu"
-        return {
-            name: self.curve(subject, self.requests("subsampled", path), CONNECTIONS)
-            for name, path in paths.items()
-        }
+        requests = self.requests("subsampled", BLURRED)
+        return {"blurred": self.curve(subject, requests, CONNECTIONS)}
 
     def _engines(self) -> Found:
         """Return the rates of the device alone, and of the machine's cores at encoding."""

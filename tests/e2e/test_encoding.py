@@ -51,10 +51,6 @@ def test_metadata_is_kept_where_asked_and_the_image_upright_anyway(client: httpx
         ("format=jpeg&chroma=411", "chroma", "411"),
         ("format=jpeg&metadata=some", "metadata", "some"),
         ("format=gif", "format", "gif"),
-        ("format=png&encoder=gpu", "encoder", "gpu"),
-        ("format=jpeg&encoder=gpu&progressive=true", "encoder", "gpu"),
-        ("encoder=gpu", "encoder", "gpu"),
-        ("format=jpeg&encoder=gpu", "encoder", "gpu"),  # there is none
         ("progressive=true", "progressive", True),  # the source is a PNG
         ("lossless=perhaps", "lossless", "perhaps"),
     ],
@@ -68,15 +64,6 @@ def test_what_a_format_has_not_is_422_with_path_reason_and_what_was_given(
     assert (error["path"], error["given"]) == (path, given)
     assert path in reply.json()["detail"]
     assert len(error["message"]) > 10
-
-
-def test_a_version_for_a_gpu_that_is_not_there_fails_alone(client: httpx.Client) -> None:
-    versions = [INVERT, INVERT | {"encoder": "gpu"}]
-    first, second = process(client, versions=versions, format="jpeg").json()["results"][0][
-        "versions"
-    ]
-    assert (first["status"], second["status"]) == ("ok", "error")
-    assert "there is no GPU" in second["error"]["detail"]
 
 
 def process(client: httpx.Client, **options: object) -> Any:

@@ -117,16 +117,6 @@ def test_pixels_and_filters_cross_and_come_back(url: str) -> None:
     assert np.array_equal(found[..., :3], 255 - pixels[..., :3])
 
 
-def test_an_error_of_a_worker_is_one_of_our_tree(url: str) -> None:
-    answer = httpx.post(
-        f"{url}/filter?name=invert&format=jpeg&encoder=gpu",
-        content=jpeg(1, 60, 40),
-        headers={"Content-Type": "image/jpeg"},
-        timeout=60,
-    )
-    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_parameter")
-
-
 def test_a_stream_is_answered_line_by_line(url: str) -> None:
     photos = [base64.b64encode(jpeg(n, 60, 40)).decode() for n in range(3)]
     images = [f"data:image/jpeg;base64,{each}" for each in photos]

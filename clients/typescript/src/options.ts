@@ -28,7 +28,6 @@ type Encoding = Pick<
   | "png_level"
   | "avif_speed"
   | "metadata"
-  | "encoder"
 >;
 
 export type ClassifyOptions = Query<"classify"> & RequestOptions;

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from models.codec import pixels_of
 from models.domain.errors import (
     DeadlineExceeded,
-    FieldError,
-    InvalidParameter,
     ServiceError,
     WeightsMissing,
 )
@@ -283,9 +281,6 @@ def _passes(threads: int) -> "ForwardPasses":
 
 def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
     assert isinstance(job.operation, FilterChain)
-    if job.operation.jpeg is not None:
-        wrong = FieldError("encoder", "there is no GPU to encode with; leave it out", "gpu")
-        return InvalidParameter(f"encoder: {wrong.message}", [wrong])
     pixels = pixels_of(job.image).pixels
     owned = owned or isinstance(job.image, Jpeg)
     try:

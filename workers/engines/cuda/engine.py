@@ -21,20 +21,21 @@ from models.codec import Encoding, ImageFormat, encode, pixels_of
 from models.codec.encoder import Chroma
 from models.codec.jpeg import inspect
 from models.domain.errors import ServiceError, WeightsMissing
-from models.domain.image import Image, Jpeg, NetworkInput, Pixels
+from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Subsampling
 from models.domain.job import Job, Operation, Result
 from models.networks.registry import RESNET18
 from models.networks.spec import NetworkSpec
 from workers.engines.cuda.classifying import Classifying, Cropper, weights_bytes
-from workers.engines.cuda.filtering import GpuFiltering, as_jpegs, prepare
+from workers.engines.cuda.filtering import GpuFiltering
 from workers.engines.cuda.jpeg_blocks import JpegBlocks, ReadableMemory
+from workers.engines.cuda.jpeg_encoder import EXACT
 from workers.engines.cuda.kernels import Kernels, versions
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import Decoder, SharedStates, hardware_decoder, shared_sizes
 from workers.engines.cuda.slot import GpuSlot, Marks, Outputs, Region, Streams, Tables, times
 from workers.filters.registry import parse_one
 from workers.kernels.cubins import CubinStore
-from workers.operations import Classify, FilterChain, NetworkOutput
+from workers.operations import Classify, DeviceJpeg, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult, EngineLost
 
 # The test of a GPU's engine before it serves: every kind of batch in every slot.  Each slot owns
@@ -260,10 +261,11 @@ class CudaEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Capture the graphs, load the kernels, make all states of the JPEG decoders and encoders,
-        and run batches of every kind in every slot: no batch pays for any of that afterwards.
+        """Capture the graphs, load the kernels, make all states of the JPEG decoders, and run
+        batches of every kind in every slot: no batch pays for any of that afterwards.
 
-        Raises SelfTestFailed when a batch gives an error. Nothing else may use the engine yet.
+        The device encodes JPEGs from now on if its files have the bytes of the CPU's. Raises
+        SelfTestFailed when a batch gives an error. Nothing else may use the engine yet.
         """
         for network in self._networks:
             network.capture(self._streams.compute)
@@ -276,11 +278,27 @@ class CudaEngine:
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         try:
             run_self_test(slots, kinds, self.launch, self.collect, GpuSlot.clear)
-            for slot in slots if self._nvjpeg is not None else ():
-                prepare(slot, self._side)
+            self._filtering.encodes = self._encodes_alike(slots[0])
         finally:
             for slot in slots:
                 self.release(slot)
+
+    def _encodes_alike(self, slot: GpuSlot) -> bool:
+        """Return whether the device encodes images with the bytes of the CPU, by either DCT.
+
+        Another version of libjpeg-turbo may write other bytes; then the CPU encodes all images.
+        """
+        image, _ = samples(self._side)
+        for quality in (EXACT - 1, EXACT):
+            chain = FilterChain((parse_one("invert", {}),), DeviceJpeg(quality, Subsampling.S420))
+            self.launch(slot, [Job(chain, image)])
+            (found,) = self.collect(slot).values
+            slot.clear()
+            expected = encode(Image(255 - image.pixels), ImageFormat.JPEG, Encoding(quality))
+            if not isinstance(found, Jpeg) or found.data.tobytes() != expected:
+                log.warning("JPEGs are encoded on the CPU: the GPU's differ at quality %d", quality)
+                return False
+        return True
 
     def close(self) -> None:
         """Wake the threads that wait for a slot."""
@@ -313,9 +331,6 @@ class CudaEngine:
         values: list[Result | ServiceError]
         if isinstance(operation, Classify):
             values = [*self._classifying[operation.network].results(slot, slot.jobs)]
-        elif isinstance(operation, FilterChain) and operation.jpeg is not None:
-            with torch.cuda.device(self._torch_device):
-                values = as_jpegs(slot, operation.jpeg)
         else:
             values = [*self._filtering.results(slot)]
         for index, error in slot.failed.items():

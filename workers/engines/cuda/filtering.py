@@ -1,18 +1,14 @@
 """Put a batch of images through a chain of filters without leaving the device in between."""
 
-import logging
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from cuda.pathfinder import DynamicLibNotFoundError
 
-from models.domain.errors import ServiceError, Unavailable
-from models.domain.image import Image, Jpeg, Pixels, Subsampling
-from models.domain.job import Job, Result
-from workers.engines.cuda.nvjpeg import TOGETHER, Encoder, NvJpeg, NvJpegError, NvJpegUnfit, Placed
+from models.domain.image import Image, Jpeg
+from models.domain.job import Job
+from workers.engines.cuda import jpeg_encoder
 from workers.engines.cuda.slot import GpuSlot, Launcher, Region, Streams
 from workers.engines.cuda.sources import SOURCE, BatchSources, Table
 from workers.filters.base import Filter
@@ -43,34 +39,51 @@ class GpuFiltering:
         self._kernels = kernels
         self._streams = streams
         self._scratch = scratch
+        self.encodes = True
+        """Whether results are encoded where JPEGs are asked for."""
 
     def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         """Upload and decode, filter, download: each on its own stream.
 
-        Results that will be encoded on the device are not downloaded as pixels.
+        Where JPEGs are asked for, the results are encoded, and only files are downloaded.
         """
+        slot.jpeg = _chain(jobs[0]).jpeg if self.encodes else None
         with self._streams.uploading(slot):
             sources = BatchSources(slot, self._kernels)
             rows = sources.place([job.image for job in jobs])
             shapes = [_shape(index, job, slot) for index, job in enumerate(jobs)]
             launches = self._unpacked(slot, rows, sources.planar, shapes)
             result = slot.result = self._filtered(slot, jobs, launches)
+            stored = None if slot.jpeg is None else self._encoded(slot, slot.jpeg, launches)
             slot.tables.upload()
         with self._streams.computing(slot):
             for each in launches:
-                arguments = (each.rows, each.starts, np.int32(each.n))
-                self._kernels.launch(each.kernel, each.blocks, THREADS, arguments)
+                self._start(each)
         with self._streams.downloading(slot):
-            used = 0 if _chain(jobs[0]).jpeg else result.used
-            slot.host[:used].copy_(result.memory[:used], non_blocking=True)
+            if stored is not None:
+                self._start(stored)
+            if slot.jpeg is None:
+                slot.host[: result.used].copy_(result.memory[: result.used], non_blocking=True)
 
-    def results(self, slot: GpuSlot) -> list[Image]:
-        """Return the images of a batch that is done, copied out of the slot."""
-        host = slot.host.numpy()
-        return [
-            Image(host[offset : offset + math.prod(shape)].reshape(shape).copy())
-            for offset, shape in slot.places
-        ]
+    def results(self, slot: GpuSlot) -> list[Image | Jpeg]:
+        """Return the images or files of a batch that is done, copied out of the slot."""
+        return [self._result(slot, index) for index in range(len(slot.places))]
+
+    def _result(self, slot: GpuSlot, index: int) -> Image | Jpeg:
+        (offset, shape), host = slot.places[index], slot.host.numpy()
+        if slot.jpeg is None:
+            return Image(host[offset : offset + math.prod(shape)].reshape(shape).copy())
+        if index in slot.files:
+            file = jpeg_encoder.file(host[slot.files[index] :], shape, slot.jpeg)
+            if file is not None:
+                return file
+        assert slot.result is not None
+        pixels = slot.result.memory[offset : offset + math.prod(shape)]
+        return Image(pixels.cpu().numpy().reshape(shape))
+
+    def _start(self, each: Launch) -> None:
+        arguments = (each.rows, each.starts, np.int32(each.n))
+        self._kernels.launch(each.kernel, each.blocks, THREADS, arguments)
 
     def _unpacked(
         self, slot: GpuSlot, rows: Table, planar: Sequence[int], shapes: list[Shape]
@@ -124,6 +137,33 @@ class GpuFiltering:
             table[row] = (*addresses, scratch, data, width, height, channels, 0)
         return table, places
 
+    def _encoded(self, slot: GpuSlot, asked: DeviceJpeg, launches: list[Launch]) -> Launch | None:
+        """Add the passes that encode the results, and return the pass that stores the files.
+
+        Images of which no file is made stay pixels. Files take the region that the last step has
+        read, and `slot.files` has the offset of each there, which is its offset in `slot.host` too.
+        """
+        assert slot.result is not None
+        chosen = [n for n, (_, shape) in enumerate(slot.places) if jpeg_encoder.fits(shape)]
+        if not chosen:
+            return None
+        target = slot.second if slot.result is slot.first else slot.first
+        target.used = self._scratch.used = 0
+        shapes = [slot.places[index][1] for index in chosen]
+        table, stored = np.zeros(len(chosen), ITEM), np.zeros(len(chosen), ITEM)
+        own = {c: slot.tables.add(jpeg_encoder.tables(asked, c)) for *_, c in set(shapes)}
+        for row, (index, shape) in enumerate(zip(chosen, shapes, strict=True)):
+            height, width, channels = shape
+            offset = target.take(jpeg_encoder.FILE_AT + math.prod(shape))
+            slot.files[index] = offset
+            scratch = self._scratch.take(jpeg_encoder.scratch(shape, asked))
+            source, file = slot.result.address(slot.places[index][0]), target.address(offset)
+            blocks, host = self._scratch.address(scratch), slot.host.data_ptr() + offset
+            table[row] = (source, file, blocks, own[channels], width, height, channels, 0)
+            stored[row] = (file, host, 0, 0, width, height, channels, 0)
+        launches += [_launch(slot, each, table, shapes) for each in jpeg_encoder.ENCODING]
+        return _launch(slot, jpeg_encoder.STORING, stored, shapes)
+
 
 def _launch(slot: GpuSlot, each: Pass, table: Table, shapes: Sequence[Shape]) -> Launch:
     starts = items.starts(each, shapes)
@@ -144,86 +184,3 @@ def _shape(index: int, job: Job, slot: GpuSlot) -> Shape:
 def _chain(job: Job) -> FilterChain:
     assert isinstance(job.operation, FilterChain)
     return job.operation
-
-
-# JPEGs of results, made from the pixels that filters left on the device.
-
-log = logging.getLogger("darkroom.cuda")
-
-
-UNUSABLE = (NvJpegError, NvJpegUnfit, DynamicLibNotFoundError)
-"""Errors of a library that is missing, or that the device cannot use."""
-
-QUALITY = 85
-"""Of the images that a new encoder is tried with."""
-
-
-def prepare(slot: GpuSlot, side: int) -> None:
-    """Make the encoder of a slot and all of its states.
-
-    The library loads its kernels with the first image of a process, and a state allocates memory
-    for its first image: together half a second to a second, which the first requests would wait
-    for. So grey images of `side` × `side` pixels are encoded with each state. A device that cannot
-    encode is noted in the log: the engine serves without an encoder.
-    """
-    try:
-        encoder = _made(slot)
-        grey = torch.full((3 * side * side,), 128, dtype=torch.uint8).to(slot.first.memory.device)
-        images = [Placed(grey.data_ptr(), side, side)] * TOGETHER
-        encoder.encode(images, QUALITY, Subsampling.S420)
-    except UNUSABLE as error:
-        log.warning("JPEGs cannot be encoded on the GPU: %s", error)
-
-
-def _made(slot: GpuSlot) -> Encoder:
-    """Return the encoder of a slot, and make it where `prepare` could not."""
-    slot.encoder = slot.encoder or _encoder()
-    return slot.encoder
-
-
-def _encoder() -> Encoder:
-    library = NvJpeg(hardware=False)
-    try:
-        return Encoder(library, torch.cuda.Stream())
-    except NvJpegError:
-        library.close()
-        raise
-
-
-def as_jpegs(slot: GpuSlot, asked: DeviceJpeg) -> list[Result | ServiceError]:
-    """Return the results of a batch that is done, with RGB images as JPEGs.
-
-    Call this before the batch's slot is released, with the slot's device as the current device.
-    Results stay pixels where the device refuses them, and where a JPEG would be larger. Without
-    nvJPEG all of them are Unavailable.
-    """
-    assert slot.result is not None
-    try:
-        encoder = _made(slot)
-    except UNUSABLE as error:
-        log.warning("JPEGs cannot be encoded on the GPU: %s", error)
-        return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(slot.places)
-    coloured = [index for index, (_, shape) in enumerate(slot.places) if shape[2] == 3]
-    placed = [
-        Placed(slot.result.address(offset), *shape[:2])
-        for offset, shape in (slot.places[index] for index in coloured)
-    ]
-    try:
-        files = encoder.encode(placed, asked.quality, asked.subsampling)
-    except NvJpegError as error:
-        files = [error] * len(placed)
-    made = dict(zip(coloured, files, strict=True))
-    return [_file(slot, index, made.get(index), asked) for index in range(len(slot.places))]
-
-
-def _file(
-    slot: GpuSlot, index: int, file: Pixels | NvJpegError | None, asked: DeviceJpeg
-) -> Image | Jpeg:
-    offset, shape = slot.places[index]
-    if isinstance(file, NvJpegError):
-        log.warning("an image is encoded on the CPU: %s", file)
-    elif file is not None and len(file) < math.prod(shape):
-        return Jpeg(file, *shape[:2], 1, asked.subsampling)
-    assert slot.result is not None
-    pixels = slot.result.memory[offset : offset + math.prod(shape)]
-    return Image(pixels.cpu().numpy().reshape(shape))

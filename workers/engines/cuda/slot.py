@@ -20,7 +20,8 @@ from models.domain.errors import ServiceError
 from models.domain.image import Pixels
 from models.domain.job import Job
 from workers.engines.cuda.jpeg_blocks import JpegBlocks
-from workers.engines.cuda.nvjpeg import Decoder, Encoder
+from workers.engines.cuda.nvjpeg import Decoder
+from workers.operations import DeviceJpeg
 
 
 class Launcher(Protocol):
@@ -160,14 +161,16 @@ class GpuSlot:
     marks: Marks
     jpeg_blocks: JpegBlocks
     decoder: Decoder | None
-    encoder: Encoder | None = None
-    """The JPEG encoder, which is made when it is first needed."""
     jobs: Sequence[Job] = ()
     failed: dict[int, ServiceError] = field(default_factory=dict)
     refusal: ServiceError | None = None
     """The answer of every job of the batch where the device was given nothing."""
     places: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
     """The offset in `host` and in `result`, and the shape, of each result of a filter."""
+    jpeg: DeviceJpeg | None = None
+    """The JPEGs as which the results of filters are encoded, if they are."""
+    files: dict[int, int] = field(default_factory=dict)
+    """The offset in `host` of the JPEG of a result, by its index."""
     result: Region | None = None
 
     def clear(self) -> None:
@@ -175,6 +178,7 @@ class GpuSlot:
         if self.decoder is not None:
             self.decoder.free()
         self.jobs, self.failed, self.places, self.result = (), {}, [], None
+        self.jpeg, self.files = None, {}
         self.refusal = None
         self.first.used = self.second.used = self.weights.used = 0
         self.tables.clear()

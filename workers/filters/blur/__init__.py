@@ -36,7 +36,8 @@ from workers.filters.separable import (
     to_byte,
     wide_reach,
 )
-from workers.kernels.items import Grid, Pass, Shape
+from workers.kernels.items import Pass, Shape
+from workers.kernels.launches import Grid
 
 _IN_TILES = {
     NEAR: Pass("gaussian_reach_8", channels=(1, 3)),

@@ -67,7 +67,6 @@ class EncodingFields(TypedDict, total=False):
     png_level: int | None
     avif_speed: int | None
     metadata: Literal["strip", "keep"] | None
-    encoder: Literal["cpu", "gpu"] | None
 
 
 class ClassifyOptions(LabelFields, ImageOptions, total=False):

@@ -47,16 +47,18 @@ def test_a_whole_surrogate_pair_is_a_character() -> None:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({"encoder": "gpu"}, DeviceJpeg(90, Subsampling.S420)),
-        ({"encoder": "gpu", "quality": 71, "chroma": "444"}, DeviceJpeg(71, Subsampling.S444)),
-        ({}, None),
+        ({}, DeviceJpeg(90, Subsampling.S420)),
+        ({"quality": 71, "chroma": "444"}, DeviceJpeg(71, Subsampling.S444)),
+        ({"progressive": True}, None),
+        ({"format": "png"}, None),
     ],
 )
 def test_a_gpu_is_asked_for_the_quality_and_chroma_that_a_cpu_would_take(
     asked: dict[str, Any], expected: DeviceJpeg | None
 ) -> None:
-    options = EncodingOptions(format="jpeg", **asked)
-    assert version_of(INVERT, options, AS_SOURCE).operation.jpeg == expected
+    version = version_of(INVERT, EncodingOptions(**asked), AS_SOURCE)
+    assert version.on_gpu(version.format_for(ImageFormat.JPEG)).jpeg == expected
+    assert version.operation.jpeg is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import workers.filters
 from models.domain.image import Subsampling
 from models.networks.registry import NETWORKS
 from tests.emulation.emulator import FLAGS
-from workers.engines.cuda import classifying, filtering, jpeg_blocks, sources
+from workers.engines.cuda import classifying, filtering, jpeg_blocks, jpeg_encoder, sources
 from workers.filters import geometry, morphological, smoothing
 from workers.filters.arithmetic.sums import OPENCV, device_box
 from workers.filters.blur import BoxBlur
@@ -28,7 +28,8 @@ from workers.filters.effects import Noise
 from workers.filters.registry import FILTERS, parse_one
 from workers.filters.separable import device_weights
 from workers.kernels import items, loader
-from workers.kernels.items import Grid, Pass, grid_of
+from workers.kernels.items import Pass
+from workers.kernels.launches import Grid, grid_of
 
 SHAPE = (90, 100, 3)
 BY_HOST = {"clahe_tables", "box_blur_opaque", "box_blur_opaque_wide", "morphology_small"}
@@ -71,7 +72,8 @@ def all_passes() -> set[Pass]:
     ]
     values = [value for module in modules for value in vars(module).values()]
     values += [filter_.passes for filter_ in FILTERS.values()]
-    return {pass_ for value in values for pass_ in passes_in(value)} | {filtering.UNPACKING}
+    own = {filtering.UNPACKING, *jpeg_encoder.ENCODING, jpeg_encoder.STORING}
+    return {pass_ for value in values for pass_ in passes_in(value)} | own
 
 
 def launched(kernel: str, grid: Grid) -> str:
@@ -129,6 +131,7 @@ def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
         "Crop": classifying.CROP,
         "Unpack": filtering.UNPACK,
         "JpegFile": jpeg_blocks.FILE,
+        "JpegTables": jpeg_encoder.TABLES,
     }
     assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
 

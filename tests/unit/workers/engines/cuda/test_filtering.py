@@ -1,19 +1,17 @@
 """Chains of filters as the GPU's engine lays them out, on the CPU by emulation."""
 
-import ctypes
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, cast
 
 import numpy as np
 import pytest
-import simplejpeg
 import torch
 from PIL import Image as PillowImage
 
-from models.codec import pixels_of
+from models.codec import Encoding, ImageFormat, encode, pixels_of
 from models.codec.stripes import upright as turned
-from models.domain.errors import Unavailable, Undecodable
+from models.domain.errors import Undecodable
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Job
 from tests.emulation.staging import (
@@ -25,15 +23,15 @@ from tests.emulation.staging import (
     noise,
     staging_slot,
 )
-from workers.engines.cuda import filtering as gpu_filtering
 from workers.engines.cuda.filtering import GpuFiltering
-from workers.engines.cuda.nvjpeg import TOGETHER, Decoder, NvJpegError, Placed
+from workers.engines.cuda.nvjpeg import Decoder
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import BatchSources
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
 ROOM = 1 << 20
+SMALL = Encoding(85, chroma="422")
 SIZES = [(1, 1), (1, 30), (17, 5), (64, 64), (31, 77)]
 SOBEL = parse_one("sobel", {})
 CHAIN = FilterChain(
@@ -47,7 +45,7 @@ def ran(operation: FilterChain, images: Sequence[Source], decoder: Any = None) -
     scratch.memory.fill_(0xCD)
     filtering = GpuFiltering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.launch(slot, [Job(operation, image) for image in images])
-    return [image.pixels for image in filtering.results(slot)]
+    return [image.pixels for image in filtering.results(slot) if isinstance(image, Image)]
 
 
 def specified(operation: FilterChain, pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -76,54 +74,35 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
     filtering.launch(slot, jobs)
     assert kernels.launched == ["apply_table", *(each.kernel for each in SOBEL.device_passes)]
     for found, chain, image in zip(filtering.results(slot), chains, images, strict=True):
+        assert isinstance(found, Image)
         assert np.array_equal(found.pixels, specified(chain, image.pixels))
 
 
-class Encoder:
-    """Makes a file of the pixels it finds at the address, or fails as the real one does."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self._fails = fails
-
-    def encode(
-        self, images: Sequence[Placed], quality: int, subsampling: Subsampling
-    ) -> list[np.ndarray[Any, Any] | NvJpegError]:
-        if self._fails:
-            return [NvJpegError("nvjpegEncodeImage", 7)] * len(images)
-        return [self._file(*image, quality, subsampling) for image in images]
-
-    def _file(
-        self, address: int, height: int, width: int, quality: int, subsampling: Subsampling
-    ) -> np.ndarray[Any, Any]:
-        lying = ctypes.string_at(address, height * width * 3)
-        pixels = np.frombuffer(lying, np.uint8).reshape(height, width, 3)
-        file = simplejpeg.encode_jpeg(pixels, quality, "RGB", subsampling.replace(":", ""))
-        return np.frombuffer(file, np.uint8)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bool) -> None:
+@pytest.mark.parametrize("encodes", [True, False])
+def test_results_are_files_of_libjpeg_turbo_where_a_file_is_smaller_than_its_pixels(
+    encodes: bool,
+) -> None:
     asked = DeviceJpeg(85, Subsampling.S422)
     chain = FilterChain(parse_chain([{"name": "invert"}]), asked)
-    images = [Image(noise(40, 50, channels)) for channels in (3, 1, 4, 3)]
-    images.append(Image(noise(1, 1, 3)))  # of which a file is larger than its pixels
+    shapes = [(40, 50, 3), (40, 50, 1), (40, 50, 4), (16, 131, 3), (15, 90, 3), (1, 1, 3)]
+    images = [Image(noise(*shape)) for shape in shapes]
     slot = staging_slot(ROOM)
-    slot.encoder = cast(Any, Encoder(fails=fails))
     scratch = Region(4 * ROOM, CPU)
     filtering = GpuFiltering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
+    filtering.encodes = encodes
     filtering.launch(slot, [Job(chain, image) for image in images])
-    found = gpu_filtering.as_jpegs(slot, asked)
-    kinds = [type(each) for each in found]
-    assert kinds == ([Image] * 5 if fails else [Jpeg, Image, Image, Jpeg, Image])
+    found = filtering.results(slot)
+    kinds = [isinstance(each, Jpeg) for each in found]
+    assert kinds == ([True, True, False, True, False, False] if encodes else [False] * 6)
     for each, image in zip(found, images, strict=True):
         expected = specified(chain, image.pixels)
         if isinstance(each, Image):
             assert np.array_equal(each.pixels, expected)
-        else:
-            assert isinstance(each, Jpeg)
-            assert each.data.tobytes() == simplejpeg.encode_jpeg(expected, 85, "RGB", "422")
-            assert (each.height, each.width, each.orientation) == (40, 50, 1)
-            assert each.subsampling is Subsampling.S422
+            continue
+        assert each.data.tobytes() == encode(Image(expected), ImageFormat.JPEG, SMALL)
+        assert (each.height, each.width, each.orientation) == (*expected.shape[:2], 1)
+        grey = expected.shape[2] == 1
+        assert each.subsampling is (Subsampling.GREY if grey else Subsampling.S422)
 
 
 def test_images_that_change_size_along_a_chain_have_the_bytes_of_the_specification() -> None:
@@ -237,38 +216,3 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     first, _, last = ran(TWICE, jpegs, Planes([], fails=True))
     assert np.array_equal(first, pixels_of(jpegs[0]).pixels)
     assert np.array_equal(last, first)
-
-
-def test_an_encoder_is_prepared_with_each_of_its_states(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[list[tuple[int, int]]] = []
-
-    class Noting(Encoder):
-        """An encoder that notes the sizes of what it is given."""
-
-        def encode(
-            self, images: Sequence[Any], quality: int, subsampling: Subsampling
-        ) -> list[Any]:
-            made.append([(image.height, image.width) for image in images])
-            return super().encode(images, quality, subsampling)
-
-    monkeypatch.setattr(gpu_filtering, "_encoder", Noting)
-    slot = staging_slot(ROOM)
-    gpu_filtering.prepare(slot, 24)
-    assert made == [[(24, 24)] * TOGETHER]
-    assert slot.encoder is gpu_filtering._made(slot)
-
-
-def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing(**_options: bool) -> None:
-        raise NvJpegError("nvjpegCreateEx", 3)
-
-    monkeypatch.setattr(gpu_filtering, "NvJpeg", missing)
-    slot = staging_slot(ROOM)
-    slot.result = slot.first
-    slot.places = [(0, (4, 5, 3))] * 2
-    found = gpu_filtering.as_jpegs(slot, DeviceJpeg(85, Subsampling.S422))
-    assert [type(each) for each in found] == [Unavailable] * 2
