@@ -5,10 +5,9 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 
 import logging
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
@@ -16,16 +15,13 @@ from models.setting_types import cache_folder
 from models.settings import Settings
 from models.thread_priority import can_lower_priority
 from models.usable_cpus import usable_cores
-from workers.engines.cpu.engine import CpuEngine, CpuSlot, start_filter_threads
+from workers.engines.cpu.engine import CpuEngine, start_filter_threads
 from workers.kernels.cubins import CubinStore, folders
 from workers.malloc import keep_freed_memory, return_freed_memory
 from workers.operations import FilterChain
 from workers.scheduling.batch import Observer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
-
-if TYPE_CHECKING:
-    from workers.engines.cpu.network import CpuNetwork
 
 log = logging.getLogger("darkroom.start")
 
@@ -82,50 +78,40 @@ def start_worker(
     With `full_batches` the scores of an image do not depend on the batch that it is part of.
     """
     keep_freed_memory()
-    if gpu is None:
-        return _on_cpu(settings, on_batch, weights, full_batches=full_batches)
-    try:
-        return _on_gpu(settings, on_batch, weights, gpu, full_batches)
-    except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
-        if not stand_in:
-            raise GpuUnusable(f"GPU {gpu} cannot be used ({error})") from error
-        log.exception("GPU %d cannot be used", gpu)
-        degraded = f"GPU {gpu} cannot be used ({error}); this worker computes on the CPU"
-        return _on_cpu(settings, on_batch, weights, degraded, full_batches=full_batches)
+    degraded = None
+    if gpu is not None:
+        try:
+            return _on_gpu(settings, on_batch, weights, gpu, full_batches)
+        except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
+            if not stand_in:
+                raise GpuUnusable(f"GPU {gpu} cannot be used ({error})") from error
+            log.exception("GPU %d cannot be used", gpu)
+            degraded = f"GPU {gpu} cannot be used ({error}); this worker computes on the CPU"
+    return _on_cpu(settings, on_batch, weights, full_batches, degraded)
 
 
 def _on_cpu(
     settings: Settings,
     on_batch: Observer,
     weights: bool,
-    degraded: str | None = None,
-    *,
-    full_batches: bool = False,
+    full_batches: bool,
+    degraded: str | None,
 ) -> Started:
-    """Return an engine for the CPU. Without `weights` torch is not imported, which takes seconds:
+    """Start a worker on the CPU. Without `weights` torch is not imported, which takes seconds:
     filters do not need it.
     """
-    if not weights:
-        return Started(_cpu_worker(settings, on_batch, []), degraded=degraded)
-    from workers.engines.cpu.network import CpuNetwork
-    from workers.engines.model import State, load_models
+    networks: list[Any] = []
+    served: list[ServedNetwork] = []
+    if weights:
+        from workers.engines.cpu.network import CpuNetwork
+        from workers.engines.model import State, load_models
 
-    def build(spec: NetworkSpec, state: State) -> CpuNetwork:
-        return CpuNetwork(state, settings.precision, spec)
+        def build(spec: NetworkSpec, state: State) -> CpuNetwork:
+            return CpuNetwork(state, settings.precision, spec)
 
-    loaded = load_models(settings, "cpu", build)
-    networks = [each.network for each in loaded if each.network is not None]
-    worker = _cpu_worker(settings, on_batch, networks, full_batches=full_batches)
-    return Started(worker, tuple(each.served for each in loaded), degraded)
-
-
-def _cpu_worker(
-    settings: Settings,
-    on_batch: Observer,
-    networks: "Sequence[CpuNetwork]",
-    *,
-    full_batches: bool = False,
-) -> Worker[CpuSlot]:
+        for each in load_models(settings, "cpu", build):
+            served.append(each.served)
+            networks += [] if each.network is None else [each.network]
     size = settings.max_batch_size or CPU_BATCH
     engine = CpuEngine(networks, size, cores(settings), full_batches=full_batches)
     return_freed_memory()  # what loading took; the warm-up takes what serving needs
@@ -147,7 +133,7 @@ def _cpu_worker(
 
     worker = Worker(engine, limits, on_batch, progress=progress, background=background)
     worker.start()
-    return worker
+    return Started(worker, tuple(served), degraded)
 
 
 def _on_gpu(
@@ -155,7 +141,7 @@ def _on_gpu(
 ) -> Started:
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedNetwork, make_context
-    from workers.engines.model import Loaded, State, load_models
+    from workers.engines.model import State, load_models
 
     # By default these are below the home folder, or named for the user: some ids have neither.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.cache_folder / "inductor"))
@@ -168,15 +154,13 @@ def _on_gpu(
         full = full_batches
         return GraphedNetwork(state, precision, spec, size, device, optimize, full_batches=full)
 
-    loaded: list[Loaded[GraphedNetwork]] = []
     room = max(settings.max_batch_pixels, settings.max_pixels)
     own = settings.cache_folder
     with suppress(ValueError):  # a user may have no folder of his own
         own = cache_folder()
     cubins = CubinStore(folders(settings.cache_folder, own))
     make_context(device)
-    if weights:
-        loaded = load_models(settings, device, build)
+    loaded = load_models(settings, device, build) if weights else []
     networks = [each.network for each in loaded if each.network is not None]
     engine = CudaEngine(networks, size, room, device, cubins)
     engine.warm_up()
