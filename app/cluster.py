@@ -135,7 +135,7 @@ class FrontEnd:
             watchers.append(lambda: set_busy(*busy_images(backend, found)))
             watchers[-1]()
 
-        return Executor(backend, lambda: computing, absence=backend.absence, watch_busy=watch)
+        return Executor(backend, lambda: computing, watch_busy=watch)
 
 
 def busy_images(backend: RayBackend, found: Offer) -> tuple[int, int]:

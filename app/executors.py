@@ -43,8 +43,6 @@ class Executor:
     computing: Callable[[], Computing]
     is_here: bool = False
     """Whether the worker is in this process."""
-    absence: Callable[[], float] = lambda: 0.0
-    """Return the seconds until a worker computes again; 0 while one does."""
     set_batching: Callable[[Settings], None] = lambda _settings: None
     loads: Callable[[], Sequence[Load]] | None = None
     """Return the load of each device; None if the backend has one device."""
@@ -126,7 +124,7 @@ async def remote_executor(
             known = backend.current, _computing(backend.current)
         return known[1]
 
-    return Executor(backend, computing, absence=backend.absence, loads=backend.loads)
+    return Executor(backend, computing, loads=backend.loads)
 
 
 def admission_for(settings: Settings, counters: Counters, executor: Executor) -> Admission:
@@ -140,16 +138,14 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
     if executor.watch_busy is not None:
         admission = Admission(limits, counters, 1, 1, speed=REPLICA, rate=rate)
         executor.watch_busy(admission.set_busy_images)
-    elif gpus := wanted_gpus(settings.gpus):
+        return admission
+    if gpus := wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
-        admission = Admission(limits, counters, gpus, size, speed=GPU, rate=rate)
-    else:
-        n = cores(settings)
-        alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
-        bulk = max(1, n - 1)
-        admission = Admission(limits, counters, n, 2 * n, most_bulk=bulk, alone=alone, rate=rate)
-    admission.backlog.absence = executor.absence
-    return admission
+        return Admission(limits, counters, gpus, size, speed=GPU, rate=rate)
+    n = cores(settings)
+    alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
+    bulk = max(1, n - 1)
+    return Admission(limits, counters, n, 2 * n, most_bulk=bulk, alone=alone, rate=rate)
 
 
 def job_images(settings: Settings, front_ends: int) -> int:

@@ -157,10 +157,6 @@ class RayBackend:
         """Return the images that keep all replicas busy."""
         return sum([each.busy_images for _, each in self._reports.values()])
 
-    def absence(self) -> float:
-        """Return the seconds until a replica is expected; 0 while there is a replica."""
-        return self._absence.back_in(bool(self._reports))
-
     async def run(self, job: Job) -> Completed:
         """Return the answer of a job; a hung replica is answered with 504 at the deadline."""
         if self._closing.is_set():
@@ -193,7 +189,7 @@ class RayBackend:
             load,
             service_rate=self._absence.rate(load.service_rate, load.alive),
             takes_jpegs=True,
-            back_in=None if closing else self.absence(),
+            back_in=None if closing else self._absence.back_in(bool(self._reports)),
         )
 
     async def aclose(self) -> None:

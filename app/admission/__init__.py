@@ -1,8 +1,7 @@
 """Decide which requests are admitted: permits, shares of clients, rate limits and API keys.
 
-Start reading in `permits.py`; `counters.py` has the counts that all front ends share, `backlog.py`
-the work that is admitted, and `line.py` the images that wait. `semaphore.py` shares out what
-other folders limit.
+Start reading in `permits.py`; `counters.py` has the counts that all front ends share, and `line.py`
+the admitted images and their work. `semaphore.py` shares out what other folders limit.
 It may import `models` and Starlette's types, and nothing else of `app`.
 """
 

@@ -1,37 +1,82 @@
-"""The fair line: admitted images of all clients wait in it once, before decoding and computing."""
+"""The fair line: admitted images of all clients wait in it once, before decoding and computing.
 
+The work of an image is expected: microseconds on one core, by figures that were measured once on
+one machine. The speed at which expected work is done is measured while images wait. So a machine
+that is slower or faster, or that other programs use too, shows itself in the speed alone, and
+expected work divided by the speed is a wait.
+
+Requests are admitted while the wait is short: a queue of more than a few seconds serves no client
+better, and its images die at their deadlines (a standing queue: Nichols and Jacobson, 2012,
+"Controlling queue delay", https://queue.acm.org/detail.cfm?id=2209336).
+"""
+
+import math
+from collections import Counter
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from app.admission.backlog import Backlog
-from models.domain.deadline import Deadline
+from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Overloaded
 from models.domain.fair_queue import FairQueue, Lack
 from models.domain.job import Lane
+
+if TYPE_CHECKING:
+    from app.admission.permits import Permit
+
+MICRO = 1e6
+"""Microseconds of a second."""
+
+WINDOW, FEW = 1.0, 8
+"""Seconds of which the speed is a mean, and the number of images that count in any case."""
+
+FIRST = 0.25
+"""Seconds of measurement that the speed which is assumed at first is worth."""
+
+TARGET = 3.0
+"""Seconds that a request may wait for the work before it; beyond that it is refused."""
+
+MARGIN = 2.0
+"""Factor of the expected wait that must fit before a deadline: other clients may come and take
+turns with the work that is already admitted, and other programs may take half of the machine."""
 
 HORIZON = 0.1
 """Seconds of work that may be past the line, where clients do not take turns any more."""
 
 
-class Place(NamedTuple):
-    """What an image past the line takes there: its lane when it passed, and its expected work."""
+class Turn:
+    """The turn of one image; no generators, which are slower.
 
-    lane: Lane
-    work: int
-
-
-@dataclass(slots=True)
-class Waiting:
-    """An image that asks for a place.
-
-    `standing` returns the lane of its client now, and whether others want something beside it.
+    While a `with` block runs, the image is part of the work that others wait for. In it, `take`
+    waits until the line lets the image through. An image that lacks memory calls `leave`, waits for
+    memory, and takes another turn.
     """
 
-    work: int
-    deadline: Deadline
-    standing: Callable[[], tuple[Lane, bool]]
-    in_line: bool = False
+    __slots__ = ("_line", "began", "flow", "lane", "permit", "work")
+
+    def __init__(self, line: "FairLine", permit: "Permit", work: int) -> None:
+        self._line = line
+        self.permit = permit
+        self.work = work
+        self.flow: Hashable = (permit.client, permit.in_background)
+        self.lane: Lane | None = None
+        """The lane in which the image is through; None before its turn."""
+        self.began = 0.0
+
+    def __enter__(self) -> "Turn":
+        self._line.add(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._line.end(self, failed=kind is not None)
+
+    async def take(self) -> None:
+        """Wait for the turn of the image."""
+        await self._line.take(self)
+
+    def leave(self) -> None:
+        """Give the turn to other images, if the image has it; it stays admitted."""
+        if self.lane is not None:
+            self._line.leave(self)
 
 
 class FairLine:
@@ -43,83 +88,170 @@ class FairLine:
     Images of a client that holds most, in the lane for bulk, do not count for those of others,
     because behind the line they go after them. Images that have begun are not interrupted: beside
     others at most `most_bulk` of them are through. Alone the client may have `alone` images there,
-    which fill its batches. Images of jobs have `least` places of their own.
+    which fill its batches. Images of jobs have `least` places of their own, and are never counted
+    as work that others wait for.
+
+    `cores` is the number of images that are computed at the same time; each core does `assumed`
+    seconds of expected work in a second until the speed was measured.
     """
 
     def __init__(
         self,
         least: int,
-        backlog: Backlog,
+        cores: float,
+        assumed: float,
         clock: Callable[[], float],
         most_bulk: int | None = None,
         alone: int = 0,
     ) -> None:
-        self._backlog = backlog
         self._clock = clock
-        self.set_images(least, alone)
+        self.set_images(least, alone, cores)
         self._most_bulk = least if most_bulk is None else most_bulk
         self._images = dict.fromkeys(Lane, 0)
-        self._work = dict.fromkeys(Lane, 0)
-        self._queue = FairQueue[Waiting, Place](self._attempt, self._remove)
+        self._work_in = dict.fromkeys(Lane, 0)
+        self._queue = FairQueue[Turn, Turn](self._attempt, self._remove)
+        self._work = Counter[str]()
+        self._count = self._all = self._through = 0
+        self._done, self._seconds = assumed * cores * MICRO * FIRST, FIRST
+        self._since: float | None = None
+        """When the last image ended or an image began to wait; None while no image waits."""
 
-    def set_images(self, least: int, alone: int) -> None:
-        """Let this many images through, and this many of a client alone."""
+    def set_images(self, least: int, alone: int, cores: float) -> None:
+        """Let this many images through, and this many of a client alone; they keep `cores` busy."""
         self._least = self._most_bulk = least
         self._alone = max(least, alone)
+        self._cores = cores
 
     @property
     def waiting(self) -> int:
         """Return how many images are in line."""
         return len(self._queue)
 
-    async def take(self, client: Hashable, image: Waiting) -> Place:
-        """Wait for the turn of an image; return the argument with which `leave` must be called.
+    # The work that is admitted, and how long a request waits for it.
 
-        Raises Overloaded if the turn comes too late for the deadline: the image would be computed
-        in vain, at the cost of images that are in time.
+    def speed(self) -> float:
+        """Return the microseconds of expected work that are done in a second."""
+        more = 0.0 if self._since is None else self._clock() - self._since
+        return self._done / (self._seconds + more)
+
+    def left(self) -> float:
+        """Return the seconds until all admitted work is done."""
+        return self._all / self.speed()
+
+    def wait(self, client: str) -> float:
+        """Return the seconds before the next image of a client begins; 0 while a core is free.
+
+        Clients take turns: of each other client, as much work comes first as this client has with
+        the next image, which is expected to be like the admitted images.
         """
-        place = self._queue.take_now(client, image)
-        if place is None:
-            image.in_line = True
-            place = await self._queue.take(client, image, image.work)
-        return place
+        if self._count < self._cores:
+            return 0.0
+        most = self._work[client] + self._all / self._count
+        return sum([each if each < most else most for each in self._work.values()]) / self.speed()
 
-    def leave(self, place: Place) -> None:
-        """End a turn, and give turns to waiting images."""
-        self._remove(place)
+    def refusal(self, client: str, deadline: Deadline, images: int) -> Overloaded | None:
+        """Return the refusal of a request with this many images, None if it is admitted.
+
+        It is refused if it would wait for more than `TARGET`, or end after its deadline. What can
+        begin at once is never refused: whether its deadline can be met shows itself.
+        """
+        wait = self.wait(client)
+        if not wait or deadline == NEVER:
+            return None
+        further = (images - 1) * self._all / self._count / self.speed()
+        left = max(0.0, deadline.remaining(self._clock()) - further)
+        allowed = min(TARGET, left / MARGIN)
+        if wait <= allowed:
+            return None
+        longer = max(wait, float(f"{allowed:.1f}") + 0.1)  # also as written
+        return Overloaded(
+            f"the work before this request takes about {longer:.1f} seconds, and it may wait for "
+            f"{allowed:.1f}: at most {TARGET:g}, and half of the time to its deadline that its own "
+            "work leaves; try again later or allow more time (X-Deadline-Ms)",
+            retry_after=wait,
+            reason="deadline",
+        )
+
+    # The turns.
+
+    def add(self, turn: Turn) -> None:
+        """Count an image as admitted."""
+        if not turn.permit.in_background:
+            self._count_work(turn, 1)
+
+    async def take(self, turn: Turn) -> None:
+        """Wait for the turn of an image."""
+        if self._queue.take_now(turn.flow, turn) is None:
+            self._measure()
+            await self._queue.take(turn.flow, turn, turn.work)
+
+    def leave(self, turn: Turn) -> None:
+        """End a turn of an image that stays admitted, and give turns to waiting images."""
+        self._remove(turn)
+        self._measure()
         self._queue.wake()
 
-    def _remove(self, place: Place) -> None:
-        self._images[place.lane] -= 1
-        self._work[place.lane] -= place.work
+    def end(self, turn: Turn, *, failed: bool) -> None:
+        """Count an image no more, and give its turn to a waiting image."""
+        done = float(turn.work)
+        if failed:  # a file may claim more pixels than it has, and fail at once
+            seconds = 0.0 if turn.lane is None else self._clock() - turn.began
+            done = min(done, seconds * self.speed() / max(self._cores, self._through))
+        if turn.lane is not None:
+            self._remove(turn)
+        if not turn.permit.in_background:
+            self._count_work(turn, -1)
+            if self._since is not None:
+                now = self._clock()
+                seconds = now - self._since
+                kept = max(1 - 1 / FEW, math.exp(-seconds / WINDOW))
+                self._done = kept * self._done + done
+                self._seconds = kept * self._seconds + seconds
+                self._since = now if self._count > self._through else None
+        self._queue.wake()
 
-    def _attempt(self, image: Waiting, _since: int) -> Place | Lack:
-        if image.in_line:
-            left, own = image.deadline.remaining(self._clock()), self._backlog.seconds(image.work)
-            if left < own:
-                raise Overloaded(
-                    f"the turn of this image came {left:.1f} seconds before its deadline, and its "
-                    f"work takes about {max(own, left + 0.1):.1f}; try again later or allow more "
-                    "time (X-Deadline-Ms)",
-                    retry_after=max(1.0, own),
-                    reason="deadline",
-                )
-        lane, contended = image.standing()
+    def _measure(self) -> None:
+        if self._since is None and self._count > self._through:
+            self._since = self._clock()
+
+    def _count_work(self, turn: Turn, images: int) -> None:
+        client, work = turn.permit.client, images * turn.work
+        self._count += images
+        self._all += work
+        self._work[client] += work
+        if not self._work[client]:
+            del self._work[client]
+
+    def _attempt(self, turn: Turn, _since: int) -> Turn | Lack:
+        lane, contended = turn.permit.standing()
         if (lack := self._lack(lane, contended)) is not None:
             return lack
+        turn.lane = turn.permit.lane = lane
+        turn.began = self._clock()
         self._images[lane] += 1
-        self._work[lane] += image.work
-        return Place(lane, image.work)
+        self._work_in[lane] += turn.work
+        if lane is not Lane.BACKGROUND:
+            self._through += 1
+            if self._through == self._count:
+                self._since = None
+        return turn
+
+    def _remove(self, turn: Turn) -> None:
+        lane, turn.lane = turn.lane, None
+        assert lane is not None
+        self._images[lane] -= 1
+        self._work_in[lane] -= turn.work
+        self._through -= lane is not Lane.BACKGROUND
 
     def _lack(self, lane: Lane, contended: bool) -> Lack | None:
-        images, work, least = self._images[lane], self._work[lane], self._least
+        images, work, least = self._images[lane], self._work_in[lane], self._least
         if lane is Lane.BULK:
             if not contended:
                 least = self._alone
             elif images >= self._most_bulk:
                 return Lack.OWN
             images += self._images[Lane.INTERACTIVE]
-            work += self._work[Lane.INTERACTIVE]
-        if images < least or work < HORIZON * self._backlog.speed():
+            work += self._work_in[Lane.INTERACTIVE]
+        if images < least or work < HORIZON * self.speed():
             return None
         return Lack.OWN if lane is Lane.BACKGROUND else Lack.ALL

@@ -4,14 +4,13 @@ Behind it work waits (backpressure) and is bounded by its deadline, never refuse
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.admission.backlog import Backlog
 from app.admission.clients import LOCAL
 from app.admission.counters import ByKey, Counters, Rate, Total
-from app.admission.line import FairLine, Place, Waiting
+from app.admission.line import FairLine, Turn
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.domain.job import Lane, counts
@@ -90,8 +89,11 @@ class Permit:
         self.client = client
         self.deadline = deadline
         self.in_background = background
-        self._images = self._bytes = 0
-        self._size = self._charged = 0
+        self.lane = Lane.BACKGROUND if background else Lane.INTERACTIVE
+        """The lane in which the last image of the request that got a turn is computed."""
+        self.size = 0
+        """Bytes of the body that have arrived."""
+        self._images = self._bytes = self._charged = 0
         self._ended = False
 
     def arrives(self, n_bytes: int, announced: int) -> None:
@@ -100,13 +102,17 @@ class Permit:
         `announced` is the size of the whole body, 0 if it is unknown. Bytes are charged as they
         come, never because they were announced.
         """
-        self._size += n_bytes
-        if self._size <= self._charged:
+        self.size += n_bytes
+        self.charge(announced)
+
+    def charge(self, announced: int) -> None:
+        """Charge for the bytes that have arrived, as `arrives` does."""
+        if self.size <= self._charged:
             return
         charge = max(self._charged, FIRST_CHARGE)
-        while charge < self._size:
+        while charge < self.size:
             charge *= 2
-        charge = max(self._size, min(charge, announced or charge))
+        charge = max(self.size, min(charge, announced or charge))
         if charge > self._admission.limits.arriving:
             raise TooLarge(
                 f"a body of {charge} bytes never fits: the server takes in "
@@ -115,11 +121,11 @@ class Permit:
         self._admission.arrive(self.client, charge - self._charged, charge)
         self._charged = charge
 
-    def complete(self, n_bytes: int, held: int | None = None) -> None:
-        """Count the last bytes of the body; now it is admitted, with one image of `held` bytes."""
-        self._size += n_bytes
+    def complete(self, n_bytes: int, held: int | None = None, images: int = 1) -> None:
+        """Count the last bytes of the body; now it is admitted, with `images` of `held` bytes."""
+        self.size += n_bytes
+        self.grow(images, self.size if held is None else held)
         self._arrived()
-        self.grow(1, self._size if held is None else held)
 
     def grow(self, n_images: int, n_bytes: int) -> None:
         """Hold more images, which were found in the body, or more bytes, which were downloaded.
@@ -133,30 +139,21 @@ class Permit:
         images, all_bytes = self._images + n_images, self._bytes + n_bytes
         self._admission.limits.fits(Amount(images, all_bytes))
         self._admission.take(self.client, n_images, n_bytes, images)
-        if self._images:  # the first image was charged with the headers
-            try:
-                self._admission.charge_rate(self.client, n_images)
-            except RateLimited:
-                self._admission.give_back(self.client, n_images, n_bytes)
-                raise
+        try:  # the first image was charged with the headers
+            self._admission.charge_rate(self.client, n_images if self._images else n_images - 1)
+        except RateLimited:
+            self._admission.give_back(self.client, n_images, n_bytes)
+            raise
         self._images, self._bytes = images, all_bytes
 
-    def expect(self, works: Sequence[int]) -> None:
-        """Raise Overloaded if images of this work would wait for long, or end too late.
+    def expect(self, images: int) -> None:
+        """Raise Overloaded if a request of so many images would wait for long or end too late."""
+        if not self.in_background:
+            self._admission.must_not_wait_long(self.client, self.deadline, images)
 
-        An image that must be fetched is none of these.
-        """
-        if works and not self.in_background:
-            self._admission.must_not_wait_long(self.client, self.deadline, sum(works), max(works))
-
-    def work(self, amount: int) -> "Work":
-        """Return the work on one image, which is expected to take `amount` microseconds.
-
-        The deadline ends the work, so what a core does until then is the most that others wait for.
-        """
-        admission = self._admission
-        most = admission.backlog.work_in(self.deadline.remaining(admission.clock()))
-        return Work(self, admission, int(min(amount, most)))
+    def turn(self, work: int) -> Turn:
+        """Return the turn of an image that takes `work` microseconds of one core."""
+        return Turn(self._admission.line, self, work)
 
     def standing(self) -> tuple[Lane, bool]:
         """Return the lane of the client's images, and whether others want something beside it.
@@ -167,11 +164,6 @@ class Permit:
         if self.in_background:
             return Lane.BACKGROUND, True
         return self._admission.standing(self.client)
-
-    @property
-    def lane(self) -> Lane:
-        """Return the lane of the batcher in which images of the request go now."""
-        return self.standing()[0]
 
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
@@ -194,63 +186,12 @@ class Permit:
         self.release()
 
 
-class Work:
-    """The work on one image; no generators, which are slower.
-
-    The image is admitted while a `with` block runs. Between `enter` and `leave`, or the end of the
-    block, it has its turn among all clients; an image that waits for memory leaves its turn, and
-    enters another turn.
-    """
-
-    __slots__ = ("_admission", "_amount", "_began", "_permit", "_place")
-
-    def __init__(self, permit: Permit, admission: "Admission", amount: int) -> None:
-        self._permit = permit
-        self._admission = admission
-        self._amount = amount
-        self._began: float | None = None
-        self._place: Place | None = None
-
-    def __enter__(self) -> "Work":
-        if not self._permit.in_background:
-            self._admission.backlog.add(self._permit.client, self._amount)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        admission = self._admission
-        self.leave()
-        if self._permit.in_background:
-            return
-        done: float = self._amount
-        if kind is not None:  # a file may claim more pixels than it has, and fail at once
-            seconds = 0.0 if self._began is None else admission.clock() - self._began
-            done = min(done, admission.backlog.part(seconds))
-        admission.backlog.remove(self._permit.client, self._amount, done)
-
-    async def enter(self) -> None:
-        """Wait for a turn; raises Overloaded if the turn comes too late for the deadline."""
-        admission, permit = self._admission, self._permit
-        flow = permit.client, permit.in_background
-        waiting = Waiting(self._amount, permit.deadline, permit.standing)
-        self._place = await admission.line.take(flow, waiting)
-        admission.passed(self._place, 1)
-        self._began = admission.clock()
-
-    def leave(self) -> None:
-        """End the turn; further calls have no effect."""
-        place, self._place = self._place, None
-        if place is not None:
-            self._admission.passed(place, -1)
-            self._admission.line.leave(place)
-
-
 class Admission:
     """Admits requests while the limits allow it and the wait is short.
 
-    `backlog` is the work that was admitted, `line` is where it waits: `at_once` images keep the
-    `cores` busy; `most_bulk` and `alone` are explained in `FairLine`, `speed` in `Backlog`. `rate`
-    is what one client may send. Front ends with the same `counters` share the limits. Lives on one
-    event loop.
+    `line` is where admitted images wait: `at_once` images keep the `cores` busy; `speed`,
+    `most_bulk` and `alone` are explained in `FairLine`. `rate` is what one client may send. Front
+    ends with the same `counters` share the limits. Lives on one event loop.
     """
 
     def __init__(
@@ -268,8 +209,7 @@ class Admission:
     ) -> None:
         self.limits = limits
         self.counters = counters = counters or Counters()
-        self.backlog = Backlog(cores, speed, clock)
-        self.line = FairLine(at_once or limits.images, self.backlog, clock, most_bulk, alone)
+        self.line = FairLine(at_once or limits.images, cores, speed, clock, most_bulk, alone)
         self._busy_images = min(at_once or 1, limits.images)
         self.rate = rate
         self.clock = clock
@@ -291,8 +231,7 @@ class Admission:
     def set_busy_images(self, at_once: int, alone: int) -> None:
         """Let more or fewer images through, because workers came or went."""
         self._busy_images = min(at_once, self.limits.images)
-        self.backlog.cores = at_once
-        self.line.set_images(at_once, alone)
+        self.line.set_images(at_once, alone, at_once)
 
     def enter(
         self,
@@ -304,8 +243,7 @@ class Admission:
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
-        An image of the request is expected to cost as much as those that its client has in flight
-        on average, so that a client that sends too much is refused before its bodies are read.
+        A client that sends too much is refused before its bodies are read.
         `rated`: the request was charged against its client's rate. Raises Overloaded and
         RateLimited, and Draining; what is in the `background` is admitted in any case.
         """
@@ -314,15 +252,14 @@ class Admission:
                 raise Draining("this server is stopping; ask another one")
             if not rated:
                 self.charge_rate(client, 1)
-            expected = self.backlog.usual(client)
-            self.must_not_wait_long(client, deadline, expected, expected)
+            self.must_not_wait_long(client, deadline)
         self.counters.add(Total.REQUESTS, 1)
         return Permit(self, client, deadline, background)
 
     def charge_rate(self, client: str, n_images: int) -> None:
         """Count images against the rate of a client; raises RateLimited."""
         rate = self.rate
-        if rate is None or client == LOCAL or not n_images or not counts():
+        if rate is None or client == LOCAL or n_images <= 0 or not counts():
             return
         if wait := self.counters.rates.take(client, n_images, rate):
             raise RateLimited(
@@ -331,10 +268,9 @@ class Admission:
                 retry_after=wait,
             )
 
-    def must_not_wait_long(self, client: str, deadline: Deadline, work: int, largest: int) -> None:
-        """Raise Overloaded if `work` would wait for long or end too late (`Backlog.refusal`)."""
-        remaining = deadline.remaining(self.clock())
-        if (error := self.backlog.refusal(client, remaining, work, largest)) is not None:
+    def must_not_wait_long(self, client: str, deadline: Deadline, images: int = 1) -> None:
+        """Raise Overloaded if images would wait for long or end too late (`FairLine.refusal`)."""
+        if (error := self.line.refusal(client, deadline, images)) is not None:
             raise error
 
     def take(self, client: str, n_images: int, n_bytes: int, of_request: int) -> None:
@@ -407,7 +343,7 @@ class Admission:
 
     def _overloaded(self, client: str, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
-        wait = self.backlog.wait(client) or 1.0
+        wait = self.line.wait(client) or 1.0
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
     def standing(self, client: str) -> tuple[Lane, bool]:
@@ -417,12 +353,6 @@ class Admission:
         contended = own < total or self.clock() < self._contended_until
         most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
         return (Lane.BULK if most else Lane.INTERACTIVE), contended
-
-    def passed(self, place: Place, images: int) -> None:
-        """Count images that have passed the line, or fewer."""
-        if place.lane is not Lane.BACKGROUND:
-            waited_for = place.lane is Lane.INTERACTIVE  # bulk leaves a core to others
-            self.backlog.passed(images, images * place.work if waited_for else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,5 +392,5 @@ class Usage:
         text = "Requests for images, with those still arriving."
         yield "requests_under_way", text, total(Total.REQUESTS)
         text = "Time until all admitted work of this front end is done."
-        yield "predicted_wait_seconds", text, admission.backlog.left()
+        yield "predicted_wait_seconds", text, admission.line.left()
         yield "line_images", "Images of this front end in line.", admission.line.waiting

@@ -6,7 +6,7 @@ control for all. Only an image that waits longer than its deadline allows is ref
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -58,25 +58,17 @@ class StreamPermits:
 
     async def arrives(self, permit: Permit, n_bytes: int, announced: int = 0) -> None:
         """Count bytes of an image that has not arrived whole; raises Overloaded and TooLarge."""
-        counted = [n_bytes]
+        permit.size += n_bytes
+        await self._patiently(partial(permit.charge, announced))
 
-        def count() -> None:
-            permit.arrives(counted.pop() if counted else 0, announced)
-
-        await self._patiently(count)
-
-    async def complete(self, permit: Permit, n_bytes: int, works: Sequence[int]) -> None:
+    async def complete(self, permit: Permit, n_bytes: int) -> None:
         """Admit an image of `n_bytes` that is complete, and begin its time.
 
-        `works` has its expected work; of a URL, nothing. Raises Overloaded and TooLarge.
+        Raises Overloaded and TooLarge.
         """
-        try:
-            permit.complete(0, n_bytes)
-        except Overloaded:
-            await self._patiently(partial(permit.grow, 1, n_bytes))
-        await self._patiently(partial(permit.grow, self._parts - 1, 0))
+        await self._patiently(partial(permit.complete, 0, n_bytes, self._parts))
         permit.deadline = self._deadline()
-        await self._patiently(partial(permit.expect, works))
+        await self._patiently(partial(permit.expect, 1))
         permit.deadline = self._deadline()
 
     def _entered(self) -> Permit:

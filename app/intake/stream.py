@@ -17,7 +17,7 @@ from app.intake.body import BodyReader
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line
 from app.intake.spool import Blob, Spool, kept, too_large
-from app.intake.wanted import Admitted, Wanted, work_on
+from app.intake.wanted import Admitted, Wanted
 from models.domain.errors import (
     Cancelled,
     Draining,
@@ -172,11 +172,8 @@ class ImageStream:
         try:
             if self._permit is None:
                 self._permit = await self._permits.enter()
-            size, works = 0, list[int]()
-            if isinstance(content, Blob):
-                size = content.size
-                works.append(work_on(content, self._wanted, self._settings.max_pixels))
-            await self._permits.complete(self._permit, size, works)
+            size = content.size if isinstance(content, Blob) else 0
+            await self._permits.complete(self._permit, size)
         except (Overloaded, RateLimited, TooLarge, Draining) as error:
             self._ends = isinstance(error, Draining)
             self._dropped()

@@ -7,8 +7,8 @@ known only once the image has been read: all else that the format depends on, th
 and the Accept header, becomes a small value here.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,9 +41,9 @@ NETWORK, CODEC = 20_000, 1000
 DECODED_PIXEL = 20.0
 """Nanoseconds that decoding is expected to take for each pixel; encoding has `encode_cost`."""
 
-MOST_ENCODING = 1_000_000
-"""Microseconds that encoding a version counts as at most. A slower encoding, such as that of an
-AVIF at speed 0, keeps one core busy while others go on, and must not hold up all clients."""
+MOST_WORK = 2_000_000
+"""Microseconds that an image counts as at most. Slower work, such as an AVIF at speed 0, keeps one
+core busy while others go on, and must not hold up all clients; nor must a size that is claimed."""
 
 LEAST_PIXELS, TYPICAL_PIXELS = 1 << 16, 1 << 20
 """Pixels from which work follows the pixels, and those of an image of which nothing is known."""
@@ -203,11 +203,6 @@ class ImageRequest:
         """Return whether an image has to be fetched."""
         return any(isinstance(item.content, Url) for item in self.items)
 
-    def works(self, most: int) -> Sequence[int]:
-        """Return the expected work on each image that has come; see `work_on`."""
-        contents = (item.content for item in self.items)
-        return [work_on(each, self.wanted, most) for each in contents if isinstance(each, Blob)]
-
     @property
     def network(self) -> str | None:
         """Return the name of the network that will be asked, None if none will be."""
@@ -236,11 +231,11 @@ def images_of_each(wanted: Wanted) -> int:
 
 
 def work_on(content: Blob, wanted: Wanted, most: int) -> int:
-    """Return the microseconds that a core is expected to take for an image.
+    """Return the microseconds that a core is expected to take for an image, at most `MOST_WORK`.
 
     The start of a file claims its pixels. A file that does not show them, or that claims more than
     `most`, counts as `TYPICAL_PIXELS`: the image will be refused, and its claim must not count as
-    work that other clients wait for.
+    work that other clients wait for. The filtered image counts as large as its source.
     """
     source = None
     if isinstance(wanted, ClassifyTensors):
@@ -260,28 +255,10 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
         versions = wanted.versions
     for each in versions:
         nano += nanoseconds(each.operation.filters)
-        micro += _encoding_work(each, source or ImageFormat.PNG, pixels, most)
-    return micro + int(max(pixels, LEAST_PIXELS) * nano / 1000)
-
-
-def _encoding_work(version: Version, source: ImageFormat, pixels: int, most: int) -> int:
-    """Return the microseconds that encoding a version is expected to take, `MOST_ENCODING` at most.
-
-    The sides of the image are not known: the filters are asked for the size of a square, and where
-    a filter cannot be applied to the square the version counts as large as its source.
-    """
-    side = math.isqrt(pixels)
-    try:
-        height, width, _ = version.operation.shape_after((side, side, 3))
-        pixels = min(height * width, most)
-    except InvalidParameter:
-        pass
-    try:
-        format_ = version.format.of(source)
-    except NotAcceptable:  # the image will be refused
-        return 0
-    seconds = encode_cost(pixels, format_, version.encoding)
-    return min(MOST_ENCODING, round(seconds * 1e6))
+        with suppress(NotAcceptable):  # the image will be refused
+            format_ = each.format.of(source or ImageFormat.PNG)
+            nano += 1e9 * encode_cost(1, format_, each.encoding)
+    return min(MOST_WORK, micro + int(max(pixels, LEAST_PIXELS) * nano / 1000))
 
 
 def chain_of(options: FilterOptions) -> FilterChain:

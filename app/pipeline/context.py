@@ -3,7 +3,7 @@
 from copy import copy
 
 from app.admission import Permit
-from app.admission.permits import Work
+from app.admission.line import Turn
 from app.decoders import SMALL
 from app.intake.item import Item
 from app.pipeline.memory import Memory
@@ -22,7 +22,7 @@ class ImageContext:
     __slots__ = ("_held", "_memory", "alarm", "item", "most", "permit", "stages", "turn")
 
     alarm: Timeout
-    turn: Work
+    turn: Turn
 
     def __init__(self, item: Item, permit: Permit, memory: Memory) -> None:
         self.item = item
@@ -43,7 +43,7 @@ class ImageContext:
         self.release()
         _, _, self._held = await self._memory.budget.take(self.permit.client, amount=n_bytes)
         self.most = n_bytes
-        await self.turn.enter()
+        await self.turn.take()
 
     def release(self) -> None:
         """Give all memory back; further calls have no effect."""

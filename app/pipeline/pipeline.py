@@ -200,8 +200,8 @@ class Pipeline:
     async def _outcome(self, content: Blob, wanted: Wanted, image: ImageContext) -> AnswerOutcome:
         """Wait for the turn of an image among all clients, then do what is wanted of it."""
         permit, decoder = image.permit, self._decoder
-        with permit.work(work_on(content, wanted, self._max_pixels)) as image.turn:
-            await image.turn.enter()
+        with permit.turn(work_on(content, wanted, self._max_pixels)) as image.turn:
+            await image.turn.take()
             if isinstance(wanted, Version):
                 return await self._filtered(content, wanted, image)
             if isinstance(wanted, Parts):

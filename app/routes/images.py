@@ -224,7 +224,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     asked = ImageRequest(items, wanted)
     if asked.count > n_items:
         permit.grow(asked.count - n_items, 0)  # each part counts as an image
-    permit.expect(asked.works(settings.max_pixels))
+    permit.expect(n_items)
     form = form_of(accept, n_items == 1)
     rendering = _rendering(request, asked, service, timings, options, form)
     if wants_tag(request, form, settings):

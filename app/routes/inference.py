@@ -42,7 +42,7 @@ async def answers_of(
     """
     if asked.timeout is not None:
         permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
-    permit.expect(asked.images.works(service.settings.max_pixels))
+    permit.expect(len(asked.images.items))
     answers = service.pipeline.answers(asked.images, permit, left)
     return sorted([each async for each in answers], key=lambda each: each.item.index)
 

@@ -24,8 +24,9 @@ def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
 
     The wait that it predicts does not depend on what it has admitted.
     """
-    backlog = server.app.state.service.admission.backlog
-    monkeypatch.setattr(backlog, "wait", lambda _client, _more=0: 1000.0)
+    monkeypatch.setattr(
+        server.app.state.service.admission.line, "refusal", lambda *_: Overloaded("no", 1000.0)
+    )
     return server
 
 

@@ -236,12 +236,6 @@ class ProcessBackend:
         devices = [self._welcomes[each].device for each in workers if each in self._welcomes]
         return combined([each.load for each in lines], up, ", ".join(devices) or "none")
 
-    def absence(self) -> float:
-        """Return the seconds until a worker is expected to run again; 0 while a worker runs."""
-        if self._load is not None and self._load.alive:  # an image asks four times
-            return 0.0
-        return self.load().back_in or 0.0
-
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then close the connections."""
         if self._closing:

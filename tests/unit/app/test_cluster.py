@@ -43,8 +43,8 @@ async def test_more_images_pass_the_line_when_replicas_come() -> None:
     turns: list[str] = []
 
     async def pass_line(number: int) -> None:
-        with admission.enter() as permit, permit.work(100_000_000) as work:
-            await work.enter()
+        with admission.enter() as permit, permit.turn(100_000_000) as turn:
+            await turn.take()
             turns.append(f"{number}")
             await asyncio.sleep(0.05)
 

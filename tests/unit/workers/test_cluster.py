@@ -217,7 +217,7 @@ async def test_a_replica_with_other_weights_is_noticed() -> None:
 async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
     async with served(lambda: None) as (backend, handle):
         await wait_until(lambda: backend.load().alive)
-        assert (backend.busy_images, backend.absence()) == (8, 0.0)
+        assert (backend.busy_images, backend.load().back_in) == (8, 0.0)
         other = Report("two", "", 4, backend.load())
         backend._take([other, None])  # the first one is silent
         assert backend.busy_images == 12
@@ -231,7 +231,7 @@ async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
 async def test_without_replicas_the_backend_is_not_alive() -> None:
     async with served(lambda: None) as (backend, _handle):
         assert not backend.load().alive
-        assert backend.absence() > 0
+        assert (backend.load().back_in or 0) > 0
 
 
 async def test_nothing_is_sent_after_the_drain() -> None:

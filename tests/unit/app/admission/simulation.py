@@ -143,12 +143,15 @@ class Simulation:
         try:
             with self.admission.enter(client, deadline) as permit:
                 permit.complete(100_000)
-                permit.expect([expected])
+                permit.expect(1)
                 async with AsyncExitStack() as held:
                     await held.enter_async_context(asyncio.timeout_at(deadline.alarm))
-                    await held.enter_context(permit.work(expected)).enter()
+                    turn = held.enter_context(permit.turn(expected))
+                    await turn.take()
                     if memory is not None:
+                        turn.leave()
                         await held.enter_async_context(memory)
+                        await turn.take()
                     took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
                     async with self.cores.one(permit.lane):
                         await asyncio.sleep(took)

@@ -7,8 +7,7 @@ from contextlib import suppress
 import pytest
 
 from app.admission import Admission, Limits
-from app.admission.backlog import TARGET
-from app.admission.permits import Work
+from app.admission.line import TARGET, Turn
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from tests.fakes import FakeClock
@@ -24,21 +23,23 @@ class Server:
         self.clock = FakeClock(100.0)
         self.admission = Admission(Limits(images, 1 << 30, 1 << 29), cores=2, clock=self.clock)
 
-    def ask(self, client: str, seconds: float, work: int = SLOW) -> Work:
-        """Admit a request of one image that has come whole."""
+    def ask(self, client: str, seconds: float, work: int = SLOW, images: int = 1) -> Turn:
+        """Admit a request that has come whole, of which one image asks for its turn."""
         permit = self.admission.enter(client, Deadline.after(seconds, self.clock()))
         try:
             permit.grow(1, 10)
-            permit.expect([work])
+            permit.expect(images)
         except Overloaded:
             permit.release()
             raise
-        return permit.work(work).__enter__()
+        turn = permit.turn(work)
+        self.admission.line.add(turn)
+        return turn
 
-    def end(self, work: Work, error: type[Exception] | None = None) -> None:
+    def end(self, turn: Turn, *, failed: bool = False) -> None:
         """End the work on an image."""
-        work.__exit__(error)
-        work._permit.release()
+        self.admission.line.end(turn, failed=failed)
+        turn.permit.release()
 
 
 def test_the_first_request_whose_deadline_cannot_be_met_is_refused_although_none_was_measured() -> (
@@ -73,27 +74,25 @@ def test_while_a_core_is_free_nothing_is_refused(seconds: float) -> None:
     server.ask("a", seconds)
 
 
-def test_what_cannot_end_before_a_worker_is_back_is_refused_with_that_time() -> None:
-    server = Server()
-    server.admission.backlog.absence = lambda: 4.0
-    with pytest.raises(Overloaded) as caught:
-        server.ask("a", 3.0)
-    assert caught.value.retry_after == 4.0
-    server.ask("a", 30.0)
-
-
 async def test_a_machine_that_is_busy_with_other_programs_refuses_no_photo() -> None:
     """Each photo takes 5 s in place of 20 ms, and two of them are in flight at the same time."""
     server = Server()
     for _ in range(30):
-        one, other = server.ask("a", 30.0, QUICK), server.ask("b", 30.0, QUICK)
-        await one.enter()
-        await other.enter()
+        both = [server.ask(client, 30.0, QUICK) for client in "ab"]
+        for each in both:
+            await each.take()
         server.clock.now += 5.0
-        one.leave()
-        other.leave()
-        server.end(one)
-        server.end(other)
+        for each in both:
+            server.end(each)
+
+
+def test_a_request_whose_own_images_miss_its_deadline_is_refused_while_others_wait() -> None:
+    server = Server()
+    for _ in range(3):
+        server.ask("a", 60.0, 200_000)
+    with pytest.raises(Overloaded):
+        server.ask("b", 10.0, 200_000, images=100)
+    server.ask("b", 10.0, 200_000, images=50)
 
 
 @pytest.mark.parametrize("deadline", [0.5, 2.0, 7.9, 9.0, 60.0, 99.9])
@@ -119,7 +118,7 @@ def test_a_wait_of_more_than_some_seconds_is_refused_whatever_the_deadline_is() 
             server.ask("a", 3600.0)
     admitted = server.admission.held.images
     assert admitted == pytest.approx(TARGET, abs=1), "each takes two seconds of one of two cores"
-    with pytest.raises(Overloaded, match=r"may wait for 4\.0: at most 4") as refused:
+    with pytest.raises(Overloaded, match=r"may wait for 3\.0: at most 3") as refused:
         server.ask("a", 3600.0)
     assert refused.value.retry_after == pytest.approx(TARGET, abs=1.1)
 
@@ -136,41 +135,39 @@ def test_the_work_of_one_client_is_before_that_of_another_only_as_far_as_both_ha
 async def test_a_client_is_not_refused_because_images_of_another_take_longer() -> None:
     server = Server()
     for _ in range(2):
-        await server.ask("a", 60.0, 100_000).enter()
+        await server.ask("a", 60.0, 100_000).take()
     server.clock.now += 30.0
     server.ask("b", 2.0, 100_000)
 
 
-def test_a_queue_that_does_not_move_becomes_a_longer_wait() -> None:
+async def test_a_queue_that_does_not_move_becomes_a_longer_wait() -> None:
     server = Server()
-    for _ in range(3):
-        server.ask("a", 60.0)
-    before = server.admission.backlog.wait("a")
+    server.admission.line.set_images(2, 2, 2)
+    turns = [server.ask("a", 60.0) for _ in range(3)]
+    waiting = asyncio.gather(*(each.take() for each in turns))
+    await asyncio.sleep(0)
+    before = server.admission.line.wait("a")
     server.clock.now += 1.0
-    assert server.admission.backlog.wait("a") > 2 * before
+    assert server.admission.line.wait("a") > 2 * before
+    server.end(turns[0])
+    await waiting
 
 
 @pytest.mark.parametrize(
-    ("seconds", "error", "least", "most"),
-    [
-        (0.1, None, 0.1, 0.2),
-        (0.01, None, 0.8, 1.2),
-        (0.001, None, 3, 10),
-        (0.001, ValueError, 1, 2),
-    ],
+    ("seconds", "failed", "least", "most"),
+    [(0.1, False, 0.1, 0.2), (0.01, False, 0.8, 1.2), (0.001, False, 3, 10), (0.001, True, 0.9, 2)],
     ids=["slow", "as_expected", "fast", "failing"],
 )
 async def test_the_speed_is_that_of_work_which_was_done_and_of_none_that_was_only_claimed(
-    seconds: float, error: type[Exception] | None, least: float, most: float
+    seconds: float, failed: bool, least: float, most: float
 ) -> None:
     """Two images of 20 ms are past the line; each ends `seconds` after the image before it."""
     server = Server(images=512)
-    server.admission.line.set_images(2, 2)
-    works = [server.ask("a", 3600.0, QUICK) for _ in range(100)]
-    turns = [asyncio.create_task(each.enter()) for each in works]
-    for each, turn in zip(works, turns, strict=True):
+    server.admission.line.set_images(2, 2, 2)
+    turns = [server.ask("a", 3600.0, QUICK) for _ in range(100)]
+    waiting = [asyncio.create_task(each.take()) for each in turns]
+    for each, turn in zip(turns, waiting, strict=True):
         await turn
         server.clock.now += seconds
-        each.leave()
-        server.end(each, error)
-    assert least <= server.admission.backlog.speed() / 2e6 <= most
+        server.end(each, failed=failed)
+    assert least <= server.admission.line.speed() / 2e6 <= most

@@ -80,9 +80,10 @@ def test_limits_are_changed_while_the_server_runs() -> None:
 def test_the_larger_of_two_clients_is_bulk() -> None:
     admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=8)
     large = [admitted(admission, 1, 0, "a") for _ in range(8)]
-    assert large[0].lane is Lane.INTERACTIVE
+    assert large[0].standing() == (Lane.INTERACTIVE, False)
     small = admitted(admission, 1, 0, "b")
-    assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
+    assert large[0].standing() == (Lane.BULK, True)
+    assert small.standing() == (Lane.INTERACTIVE, True)
 
 
 async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
@@ -94,10 +95,10 @@ async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None
     assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
     with ExitStack() as held:
         for _ in range(2):
-            await held.enter_context(job.work(1_000_000)).enter()
-        waiting = asyncio.create_task(job.work(1_000_000).enter())
+            await held.enter_context(job.turn(1_000_000)).take()
+        waiting = asyncio.create_task(job.turn(1_000_000).take())
         await asyncio.sleep(0)
-        await held.enter_context(other.work(1_000_000)).enter()
+        await held.enter_context(other.turn(1_000_000)).take()
         assert not waiting.done()
     await waiting
 
@@ -120,7 +121,7 @@ async def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed
     assert [counters.total(field) for field in fields] == [0] * len(fields)
     for client, field in itertools.product("abc", ByKey):
         assert counters.of(counters.key(f"client {client}"), field) == 0
-    assert server.admission.line.waiting == server.admission.backlog.left() == 0
+    assert server.admission.line.waiting == server.admission.line.left() == 0
     after = Seen()
     await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))
     assert len(after.good) == 20

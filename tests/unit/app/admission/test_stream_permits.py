@@ -21,7 +21,7 @@ async def test_an_image_waits_until_another_has_ended() -> None:
     other = admitted(admission, 2, 0)
     permits = StreamPermits(admission, "a", 60)
     permit = await permits.enter()
-    waiting = asyncio.ensure_future(permits.complete(permit, 10, []))
+    waiting = asyncio.ensure_future(permits.complete(permit, 10))
     await asyncio.sleep(0)
     assert not waiting.done()
     other.release()
@@ -45,20 +45,20 @@ async def test_an_image_that_waits_too_long_or_while_the_server_gives_up_is_refu
             if gives_up:
                 alarms().end()
             with pytest.raises(error, match="again"):
-                await permits.complete(permit, 0, [])
+                await permits.complete(permit, 0)
 
 
 async def test_what_never_fits_is_refused_at_once() -> None:
     permits = StreamPermits(Admission(LIMITS), "a", 60)
     with await permits.enter() as permit, pytest.raises(TooLarge):
-        await permits.complete(permit, 1001, [])
+        await permits.complete(permit, 1001)
 
 
 async def test_each_part_of_an_image_counts_as_one() -> None:
     admission = Admission(LIMITS)
     permits = StreamPermits(admission, "a", 60, parts=2)
     with await permits.enter() as permit:
-        await permits.complete(permit, 0, [])
+        await permits.complete(permit, 0)
         assert admission.held == Amount(2, 0)
 
 
@@ -74,8 +74,8 @@ async def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> 
     rate = Rate(per_second=0.001, burst=10.0)
     admission = Admission(LIMITS, rate=rate)
     permits = StreamPermits(admission, "a", 0.2)
-    (await permits.enter()).release()
-    admission.backlog.add("a", 1_000_000_000)
+    with await permits.enter() as permit:
+        admission.line.add(permit.turn(1_000_000_000))
     with pytest.raises(Overloaded):
         await permits.enter()
     assert admission.counters.rates.take("a", 10.0, rate) > 0
@@ -92,7 +92,7 @@ async def test_bytes_that_arrive_are_counted_once_and_released() -> None:
         with pytest.raises(Overloaded):
             await permits.arrives(other, 60_000, 90_000)
         other.release()
-        await permits.complete(permit, 90_000, [])
+        await permits.complete(permit, 90_000)
         assert admission.held == Amount(1, 90_000)
         await permits.arrives(await permits.enter(), 60_000, 90_000)
 

@@ -36,7 +36,7 @@ def image_of(memory: Memory, client: str = "") -> ImageContext:
     """Return an image that has its turn whenever it wants one."""
     admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=64)
     image = ImageContext(cast(Item, None), admission.enter(client), memory)
-    image.turn = image.permit.work(1).__enter__()
+    image.turn = image.permit.turn(1).__enter__()
     return image
 
 
@@ -104,16 +104,16 @@ async def test_an_image_that_waits_for_memory_has_no_turn_and_ends_with_nothing(
     memory = Memory(4 * LARGE, counters := Counters())
     first, second = image_of(memory), image_of(memory)
     await first.hold(4 * LARGE)
-    await second.turn.enter()
+    await second.turn.take()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await second.hold(LARGE)
-    assert second.turn._place is None
+    assert second.turn.lane is None
     first.release()
     assert counters.total(Total.MEMORY) == 0
     async with asyncio.timeout(PATIENCE):
         await second.hold(4 * LARGE)
-    assert second.turn._place is not None
+    assert second.turn.lane is not None
 
 
 async def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> None:

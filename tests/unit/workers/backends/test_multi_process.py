@@ -580,7 +580,7 @@ async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called(
         await wait_until(lambda: not line.up)
         await peer.accept()
         await wait_until(lambda: len(ours.lines) == 2)
-        assert ours.absence() == SOON
+        assert ours.load().back_in == SOON
         await peer.send(Welcome("next"))
         await wait_until(lambda: ours.load().alive)
         assert line in ours.lines
