@@ -147,7 +147,7 @@ class Permit:
         self._images, self._bytes = images, all_bytes
 
     def expect(self, images: int) -> None:
-        """Raise Overloaded if a request of so many images would wait for long or end too late."""
+        """Raise Overloaded if this many images would wait for long or end too late."""
         if not self.in_background:
             self._admission.must_not_wait_long(self.client, self.deadline, images)
 

