@@ -1,30 +1,37 @@
 """The gRPC server of a front end, on the event loop of its HTTP server.
 
-An ASGI application answers the calls, so that calls pass the same steps as requests over HTTP: the
-request id, the log line, the metric, API keys, rates, deadlines and permits.
+Each call is converted to a request for `/v2` of the same application, so calls pass the same steps
+as requests over HTTP: the request id, the log line, the metric, API keys, rates, deadlines and
+permits. Sources: https://grpc.io/docs/guides/status-codes/ and
+https://github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
 
 import asyncio
 import logging
+import math
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
-from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from app.admission.clients import client_of
 from app.admission.semaphore import FairSemaphore
-from app.grpc_service.calls import REFUSAL, Refusal, refused, scope_of
-from app.grpc_service.methods import METHODS, ROUTE
-from app.routes.middleware import RequestLayer
+from app.grpc_service.messages import PATHS, message_class, reply_of, request_of
+from app.http.problems import ERROR, retry_after, shortened
+from app.http.request import HEADER, before, seconds_of
 from app.service import Service
-from models.domain.errors import ServiceError
+from models.domain.deadline import Deadline
+from models.domain.errors import InternalError, Overloaded, ServiceError
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
@@ -44,6 +51,9 @@ gRPC holds each message whole. While a message is not read, flow control keeps a
 WINDOW = 1 << 16
 """Bytes of a message that a client may send before the message is read."""
 
+AT_ONCE, PIECE = 1 << 16, 1 << 18
+"""Bytes of a message that is converted on the event loop, and of a piece of a body."""
+
 MILLISECONDS = 1000
 
 SHORTEST_PING = 10_000
@@ -58,21 +68,30 @@ AGE = 5
 Libraries of gRPC connect again and lose no call. Calls that it has may take the longest deadline.
 """
 
+FORWARDED = (
+    "authorization",
+    "x-api-key",
+    "x-request-id",
+    "x-forwarded-for",
+    "traceparent",
+    "tracestate",
+)
+"""Metadata that become headers."""
+
+LONGEST_DETAIL = 1000
+"""Characters of a status, which stands in a header line of its own."""
+
+_DEADLINE = HEADER.lower()
+
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # for errors that any client can cause
 
 _OF_CLIENTS = ("Invalid encoding on", "ExecuteBatchError raised in core")
 """Begin what grpcio logs as errors with a traceback, for metadata that are no UTF-8 and for answers
 whose client has left. Any client could fill the log with them."""
 
-_FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been logged")
-
-
-def is_fault(record: logging.LogRecord) -> bool:
-    """Tell whether a record of grpcio is about more than the act of a single client."""
-    return not str(record.msg).startswith(_OF_CLIENTS)
-
-
-logging.getLogger("grpc._cython.cygrpc").addFilter(is_fault)
+logging.getLogger("grpc._cython.cygrpc").addFilter(
+    lambda record: not str(record.msg).startswith(_OF_CLIENTS)
+)
 
 
 async def started(app: FastAPI, settings: Settings, connections: int) -> grpc.aio.Server:
@@ -83,13 +102,9 @@ async def started(app: FastAPI, settings: Settings, connections: int) -> grpc.ai
     """
     service: Service = app.state.service
     largest = min(settings.grpc_max_message_bytes, settings.max_body_bytes)
-    slots = FairSemaphore(max(2, ARRIVING_BYTES // largest))
-    answering = _application(service)
+    calls = _Calls(app, settings, FairSemaphore(max(2, ARRIVING_BYTES // largest)))
     methods = {
-        path.rsplit("/", 1)[1]: grpc.stream_unary_rpc_method_handler(
-            partial(_answered, answering, path, app, slots)
-        )
-        for path in (*METHODS, ROUTE.path)
+        name: grpc.stream_unary_rpc_method_handler(partial(calls.answer, name)) for name in PATHS
     }
     several = service.counters.front_ends > 1
     server = grpc.aio.server(
@@ -137,80 +152,160 @@ def _options(settings: Settings, largest: int, connections: int) -> list[tuple[s
     ]
 
 
-def _application(service: Service) -> ASGIApp:
-    """Return the application that answers calls."""
-    settings = service.settings
-    routed = ExceptionMiddleware(_routed, {ServiceError: _on_error})
-    app: ASGIApp = RequestLayer(routed, settings, service.metrics)
-    if settings.trusted_proxies:
-        trusted = [str(each) for each in settings.trusted_proxies]
-        app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))
-    return app
+class _Calls:
+    """Answers calls by an application; each message has one of `slots` until its body is read."""
 
+    def __init__(self, app: FastAPI, settings: Settings, slots: FairSemaphore) -> None:
+        self._settings = settings
+        self._slots = slots
+        self._app: ASGIApp = app
+        if settings.trusted_proxies:
+            trusted = [str(each) for each in settings.trusted_proxies]
+            self._app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))
 
-async def _answered(
-    answering: ASGIApp,
-    path: str,
-    app: FastAPI,
-    slots: FairSemaphore,
-    _messages: AsyncIterator[bytes],
-    context: Any,
-) -> bytes:
-    """Return the serialized answer of a call; end the call with a status if it has none.
+    async def answer(self, method: str, _messages: AsyncIterator[bytes], context: Any) -> bytes:
+        """Return the serialized answer of a call; end the call with a status if it has none.
 
-    A method takes its message as a stream, which needs no change of clients: a unary call is a
-    stream of a single message. grpcio would read the message of a unary method before it calls
-    anything. grpcio cancels this coroutine when the client of the call leaves.
-    """
-    status, request_id, read = 500, "", False
-    body = list[bytes]()
+        A method takes its message as a stream, which needs no change of clients: a unary call is a
+        stream of a single message. grpcio would read the message of a unary method before it calls
+        anything. grpcio cancels this coroutine when the client of the call leaves.
+        """
+        status, body, scope = 500, b"", scope_of(context)
+        headers: Mapping[bytes, bytes] = {}
+        try:
+            async with AsyncExitStack() as slot:
+                status, headers, body = await self._asked(method, scope, context, slot)
+        except ServiceError as refused:
+            scope[ERROR] = refused
+        named = (("x-request-id", headers.get(b"x-request-id", b"").decode()),)
+        if status == 200 or (status == 503 and method.endswith("Ready")):
+            context.set_trailing_metadata(named)
+            return reply_of(method, status == 200, headers, body)
+        error = scope.get(ERROR, InternalError("an unexpected error; it has been logged"))
+        refusal = Refusal.of(error)
+        await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
+        raise AssertionError("unreachable: abort raises")
 
-    async def receive() -> Message:
-        nonlocal read
-        if read:
-            await asyncio.Event().wait()
-        message = await context.read()
+    async def _asked(
+        self, method: str, scope: Scope, context: Any, slot: AsyncExitStack
+    ) -> tuple[int, Mapping[bytes, bytes], bytes]:
+        """Return the status, the headers and the body of the application's answer."""
+        seconds = min(seconds_of(scope, self._settings), context.time_remaining() or math.inf)
+        deadline = Deadline.after(seconds, time.monotonic())
+        await before(deadline, slot.enter_async_context(self._slots.hold(client_of(scope))))
+        message = await before(deadline, context.read())
         if message is grpc.aio.EOF:
-            return {"type": "http.disconnect"}
-        read = True
-        return {"type": "http.request", "body": message, "more_body": False}
-
-    async def send(message: Message) -> None:
-        nonlocal status, request_id
-        if message["type"] == "http.response.start":
-            status = message["status"]
-            request_id = dict(message["headers"]).get(b"x-request-id", b"").decode()
+            message = b""
+        if len(message) <= AT_ONCE:
+            request = request_of(method, message)
         else:
-            body.append(message.get("body", b""))
+            request = await asyncio.to_thread(request_of, method, message)
+        del message
+        left = max(1, int(deadline.remaining(time.monotonic()) * MILLISECONDS))
+        scope["method"], scope["path"] = request.method, request.path
+        scope["headers"] = [
+            *(each for each in scope["headers"] if each[0] != _DEADLINE.encode()),
+            (_DEADLINE.encode(), b"%d" % left),
+            *request.headers,
+        ]
+        place, status, headers, body = 0, 500, dict[bytes, bytes](), list[bytes]()
 
-    scope = scope_of(path, context, app, slots)
-    await answering(scope, receive, send)
-    named = (("x-request-id", request_id),)
-    if status == 200:
-        context.set_trailing_metadata(named)
-        return b"".join(body)
-    refusal = scope.get(REFUSAL, _FAULT)
-    await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
-    raise AssertionError("unreachable: abort raises")
+        async def receive() -> Message:
+            nonlocal place
+            if place > len(request.body):
+                await asyncio.Event().wait()
+            piece = request.body[place : place + PIECE]
+            place += PIECE
+            if place >= len(request.body):
+                await slot.aclose()
+            return {
+                "type": "http.request",
+                "body": piece,
+                "more_body": place < len(request.body),
+            }
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers.update(message["headers"])
+            else:
+                body.append(message.get("body", b""))
+
+        await self._app(scope, receive, send)
+        return status, headers, b"".join(body)
 
 
-class _Named:
-    """A method's path where log and metrics look for that of a route."""
+def scope_of(context: Any) -> Scope:
+    """Return the scope of a call: its client, and the metadata that are headers."""
+    headers = [
+        (key.encode(), value.encode() if isinstance(value, str) else value)
+        for key, value in context.invocation_metadata() or ()
+        if key in (*FORWARDED, _DEADLINE)
+    ]
+    return {
+        "type": "http",
+        "http_version": "2",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": headers,
+        "client": client_of_peer(context.peer()),
+    }
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+
+def client_of_peer(peer: str) -> tuple[str, int] | None:
+    """Return host and port of gRPC's name of a peer, `ipv4:127.0.0.1:80` or `ipv6:%5B::1%5D:80`."""
+    kind, _, address = unquote(peer).partition(":")
+    host, _, port = address.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdigit():
+        return None
+    return host.strip("[]"), int(port)
 
 
-async def _routed(scope: Scope, receive: Receive, send: Send) -> None:
-    method = METHODS.get(scope["path"])
-    scope["route"] = ROUTE if method is None else _Named(scope["path"])
-    if method is None:
-        await ROUTE.handle(scope, receive, send)
-    else:
-        response = await method(Request(scope, receive, send))
-        await response(scope, receive, send)
+_CODES = {
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    499: grpc.StatusCode.CANCELLED,
+    500: grpc.StatusCode.INTERNAL,
+    502: grpc.StatusCode.UNAVAILABLE,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+"""Codes by the status that HTTP would have; all others mean that the request is wrong."""
+
+_Status, _RetryInfo = message_class("google.rpc.Status"), message_class("google.rpc.RetryInfo")
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServiceError)
-    return refused(request.scope, Refusal.of(error), error.status)
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call has no answer; `seconds` later it may be tried again, None if that is useless."""
+
+    code: grpc.StatusCode
+    detail: str
+    seconds: int | None = None
+
+    @classmethod
+    def of(cls, error: ServiceError) -> "Refusal":
+        """Return the refusal for an error."""
+        code = _CODES.get(error.status, grpc.StatusCode.INVALID_ARGUMENT)
+        if isinstance(error, Overloaded):
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        return cls(code, shortened(error.detail, LONGEST_DETAIL), retry_after(error))
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """Return the trailing metadata: when to try again, for people, clients and libraries."""
+        if self.seconds is None:
+            return ()
+        delay = _RetryInfo()
+        delay.retry_delay.seconds = self.seconds
+        status = _Status(code=self.code.value[0], message=self.detail)
+        status.details.add().Pack(delay)
+        return (
+            ("retry-after", str(self.seconds)),
+            ("grpc-retry-pushback-ms", str(self.seconds * 1000)),
+            ("grpc-status-details-bin", status.SerializeToString()),
+        )

@@ -37,6 +37,9 @@ EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"),)
 METHODS = ("DELETE", "GET", "POST")
 """The methods that routes take; each path that takes GET takes HEAD, too."""
 
+ERROR = "error"
+"""The key of a request's scope under which the error stands with which it was answered."""
+
 INFERENCE = "/v2"
 """The path of the Open Inference Protocol, whose errors are `{"error": "…"}`."""
 
@@ -93,6 +96,8 @@ def answer(error: ServiceError, scope: Scope | None = None) -> Response:
 
     There is no `scope` where the connection refuses to read the request.
     """
+    if scope is not None:
+        scope[ERROR] = error
     headers = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Bearer realm="darkroom"'

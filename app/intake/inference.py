@@ -282,14 +282,9 @@ async def collect(
         read = body, settings, model
         at_once = body.size <= AT_ONCE
         head, contents = _whole(*read) if at_once else await in_parsing_thread(_whole, *read)
-    return admitted(head, contents, permit)
-
-
-def admitted(head: Head, contents: list[Content], permit: Permit) -> InferenceRequest:
-    """Return the request that was read; its images are held by `permit` from now on."""
-    document = head.document
     if head.n > 1:
         permit.grow(head.n - 1, 0)
+    document = head.document
     items = tuple(Item(index, content) for index, content in enumerate(contents))
     asked = ImageRequest(items, head.wanted)
     errors = any(each.name == ERROR for each in document.outputs)
@@ -353,25 +348,13 @@ def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
     try:
         document = _DECODER.decode(text)
     except msgspec.ValidationError as error:
-        raise _wrong(error) from None
+        raise MalformedRequest(f"the inference request is wrong: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise MalformedRequest("the inference request is not valid JSON") from None
-    return checked(document, settings, model)
+    return _checked(document, settings, model)
 
 
-def document_of(given: object) -> Document:
-    """Return a request that is given as what its JSON would be; raises MalformedRequest."""
-    try:
-        return msgspec.convert(given, Document)
-    except msgspec.ValidationError as error:
-        raise _wrong(error) from None
-
-
-def _wrong(error: msgspec.ValidationError) -> MalformedRequest:
-    return MalformedRequest(f"the inference request is wrong: {error}")
-
-
-def checked(document: Document, settings: Settings, model: InferenceModel) -> Head:
+def _checked(document: Document, settings: Settings, model: InferenceModel) -> Head:
     """Return a request whose input and outputs are tensors of its model; raises ServiceError."""
     names = ", ".join(f"{each.name} ({each.datatype})" for each in model.inputs)
     if len(document.inputs) != 1:

@@ -48,9 +48,6 @@ OTHER = "other"
 """The method, in metrics, of requests with a method that no route takes. The parser knows 34, and
 clients that sent each of them to each path made a hundred times as many series."""
 
-_QUIET = QUIET | {
-    *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
-}
 _QUIET_ROUTES = ("/page/{name}", "/filters/{name}/thumbnail")
 """Routes of the files and pictures of the page: opening the page asks for dozens of them."""
 
@@ -167,7 +164,7 @@ class RequestLayer:
         self._observed(method, route, status, seconds)
         if not counts():
             return
-        quiet = scope["path"] in _QUIET or route in _QUIET_ROUTES
+        quiet = scope["path"] in QUIET or route in _QUIET_ROUTES
         level = logging.DEBUG if quiet else logging.INFO
         if access.isEnabledFor(level):
             client = scope.get("client")

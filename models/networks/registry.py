@@ -6,14 +6,7 @@ Recognition", table 1, https://arxiv.org/abs/1512.03385.
 
 from pathlib import Path
 
-from models.networks.spec import (
-    Builder,
-    Bundled,
-    NetworkSpec,
-    Preprocessing,
-    PublishedWeights,
-    Speedup,
-)
+from models.networks.spec import Builder, Bundled, NetworkSpec, Preprocessing, PublishedWeights
 
 BUNDLED = Bundled(
     name="bundled",
@@ -50,7 +43,6 @@ def _residual(
         weights=(PublishedWeights(name, weights, url, filename, size, sha256, "imagenet1k"),),
         features=features,
         bundled=bundled,
-        speedups=frozenset(Speedup),
     )
 
 

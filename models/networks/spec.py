@@ -8,7 +8,6 @@ name was preferred to a table in the engines' room, because a new network then c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
 
@@ -60,25 +59,12 @@ class Builder:
     """The function that builds a network, by its dotted name, and its keyword arguments.
 
     The function also takes `n_classes`. It returns a torch module that maps a batch of crops,
-    float (n, 3, crop, crop), to logits (n, n_classes).
+    float (n, 3, crop, crop), to logits (n, n_classes). A GPU captures its forward pass in CUDA
+    graphs.
     """
 
     function: str
     arguments: Mapping[str, object] = field(default_factory=dict)
-
-
-class Speedup(Enum):
-    """An optional way to compute a network faster. The result is equal up to rounding."""
-
-    FOLDED_BATCH_NORMS = "folded batch norms"
-    """Each batch norm is folded into the convolution that is declared right before it."""
-    FUSED_CONVOLUTIONS = "fused convolutions"
-    """On a CPU, oneDNN applies ReLU and the residual sum inside of the convolutions.
-
-    Only for modules of `workers.engines.residual_network`; needs folded batch norms.
-    """
-    CUDA_GRAPHS = "CUDA graphs"
-    """On a GPU, the forward pass is captured once for each batch size and then replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +85,7 @@ class NetworkSpec:
     features: int
     head: str = "fc"
     bundled: Bundled | None = None
-    speedups: frozenset[Speedup] = frozenset()
 
     def __post_init__(self) -> None:
-        fused = Speedup.FUSED_CONVOLUTIONS in self.speedups
-        if fused and Speedup.FOLDED_BATCH_NORMS not in self.speedups:
-            raise ValueError(f"{self.name}: fused convolutions need folded batch norms")
         if not self.weights or any(each.network != self.name for each in self.weights):
             raise ValueError(f"{self.name}: at least one file of weights, all of this network")

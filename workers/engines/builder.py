@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.overrides import TorchFunctionMode
 
-from models.networks.spec import NetworkSpec, Preprocessing, Speedup
+from models.networks.spec import NetworkSpec, Preprocessing
 from models.settings import Precision
+from workers.engines.residual_network import ResidualNetwork
 
 DTYPES = {
     Precision.FP32: torch.float32,
@@ -86,12 +87,12 @@ def build_empty(spec: NetworkSpec, n_classes: int) -> nn.Module:
 def loaded(spec: NetworkSpec, state: Mapping[str, Tensor]) -> nn.Module:
     """Build the module with the weights of `state`, ready for inference.
 
-    Batch norms are folded into convolutions where the specification allows that.
+    The batch norms of a residual network are folded into its convolutions.
     """
     network = build_empty(spec, state[f"{spec.head}.weight"].shape[0])
     network.load_state_dict(state)
     network = network.eval()
-    return folded(network) if Speedup.FOLDED_BATCH_NORMS in spec.speedups else network
+    return folded(network) if isinstance(network, ResidualNetwork) else network
 
 
 def take_head(spec: NetworkSpec, network: nn.Module, instead: nn.Module) -> nn.Linear:

@@ -47,25 +47,6 @@ def parse_short(text: str) -> list[dict[str, Any]]:
     return chain
 
 
-def short_form(chain: list[dict[str, Any]]) -> str:
-    """Return the short form of a chain: the inverse of `parse_short` for valid chains."""
-    return ",".join(_written(op) for op in chain)
-
-
-def _written(op: Mapping[str, Any]) -> str:
-    parameters = ",".join(
-        f"{key}={value if _is_bare(value) else json.dumps(value)}"
-        for key, value in op.items()
-        if key != "name"
-    )
-    return f"{op['name']}:{parameters}" if parameters else str(op["name"])
-
-
-def _is_bare(value: object) -> bool:
-    """Return whether a value can be written without quotes."""
-    return isinstance(value, str) and value.strip() == value and not set(value) & set(',"[]')
-
-
 def _add(op: dict[str, Any], text: str) -> None:
     """Add `name=value` to the parameters of a filter."""
     name, equals, value = (part.strip() for part in text.partition("="))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from models.domain.image import Pixels
-from models.networks.spec import NetworkSpec, Speedup
+from models.networks.spec import NetworkSpec
 from models.settings import Precision
 from workers.engines.builder import (
     DTYPES,
@@ -98,9 +98,7 @@ class FusedFeatures:
     The module must be channels last, with its batch norms folded.
     """
 
-    def __init__(self, network: nn.Module, side: int) -> None:
-        if not isinstance(network, ResidualNetwork):
-            raise TypeError(f"only residual networks can be fused, not {type(network).__name__}")
+    def __init__(self, network: ResidualNetwork, side: int) -> None:
         self._stem = _Convolution(network.conv1, side)
         side = (self._stem.side_after - 1) // 2 + 1  # of the pooling
         self._blocks = []
@@ -225,9 +223,9 @@ class CpuNetwork:
         self._head = take_head(self.spec, network, nn.Flatten())
         layout = torch.channels_last
         network.to(self._dtype).to(memory_format=layout)  # type: ignore[call-overload]  # no stub
-        fuses = Speedup.FUSED_CONVOLUTIONS in self.spec.speedups and supports(self._dtype)
-        features = FusedFeatures(network, self._crop) if fuses else network
-        self._features: Callable[[Tensor], Tensor] = features
+        self._features: Callable[[Tensor], Tensor] = network
+        if isinstance(network, ResidualNetwork) and supports(self._dtype):
+            self._features = FusedFeatures(network, self._crop)
 
 
 def _fastest() -> Precision:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.networks.spec import NetworkSpec, Preprocessing, Speedup
+from models.networks.spec import NetworkSpec, Preprocessing
 from models.settings import Optimize, Precision
 from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
 
@@ -83,8 +83,7 @@ class GraphedNetwork:
         """Make a graph for each batch size, to be run on `stream`.
 
         Nothing else may use the device from this process meanwhile: a capture fails when a thread
-        allocates. A network whose specification names no graphs is only run, so that algorithms are
-        chosen.
+        allocates.
         """
         torch.backends.cudnn.allow_tf32 = False
         started = time.monotonic()
@@ -93,8 +92,6 @@ class GraphedNetwork:
                 for _ in range(ROUNDS):
                     self._run(size)
                 stream.synchronize()
-                if Speedup.CUDA_GRAPHS not in self.spec.speedups:
-                    continue
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, self._pool, stream, "thread_local"):
                     self._run(size)
@@ -108,12 +105,8 @@ class GraphedNetwork:
 
     def run(self, n: int) -> None:
         """Compute the scores of the first `n` inputs, on the current stream."""
-        if self._graphs:
-            # The surplus inputs are images of earlier batches; nothing reads their scores.
-            self._graphs[min(size for size in self._graphs if size >= n)].replay()
-            return
-        with torch.inference_mode():
-            self._run(self._padded(n))
+        # The surplus inputs are images of earlier batches; nothing reads their scores.
+        self._graphs[self._padded(n)].replay()
 
     def embed(self, n: int) -> None:
         """Write the features of the first `n` inputs to `vectors`, on the current stream.

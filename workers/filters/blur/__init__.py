@@ -36,8 +36,7 @@ from workers.filters.separable import (
     to_byte,
     wide_reach,
 )
-from workers.kernels.items import Pass, Shape
-from workers.kernels.launches import Grid
+from workers.kernels.items import Grid, Pass, Shape
 
 _IN_TILES = {
     NEAR: Pass("gaussian_reach_8", channels=(1, 3)),

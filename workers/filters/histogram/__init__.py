@@ -21,8 +21,7 @@ from workers.filters.arithmetic.colour import (
 )
 from workers.filters.arithmetic.sums import COUNTED, bands, pieces
 from workers.filters.base import CountingFilter, Filter, PieceFilter, number
-from workers.kernels.items import Pass, Shape
-from workers.kernels.launches import Grid
+from workers.kernels.items import Grid, Pass, Shape
 
 
 class ChannelTables(Filter):

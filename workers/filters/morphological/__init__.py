@@ -14,8 +14,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter, number
 from workers.filters.interruption import stop_if_late
-from workers.kernels.items import Pass, Shape
-from workers.kernels.launches import Grid
+from workers.kernels.items import Grid, Pass, Shape
 
 # The morphology filter: erosion, dilation and their combinations, by `cv2.morphologyEx`.
 #

@@ -3,7 +3,7 @@
 import functools
 import math
 import struct
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import cv2
 import numpy as np
@@ -135,17 +135,14 @@ def _squared(weights: NDArray[Any], side: int, kind: np.dtype[Any]) -> NDArray[A
     return room
 
 
+Kernels = Literal[
+    "blur", "contour", "detail", "edge_enhance", "edge_enhance_more", "emboss", "find_edges",
+    "sharpen", "smooth", "smooth_more",
+]  # fmt: skip
+"""The names of Pillow's kernels."""
+
 _KERNELS: dict[str, type[ImageFilter.BuiltinFilter]] = {
-    "blur": ImageFilter.BLUR,
-    "contour": ImageFilter.CONTOUR,
-    "detail": ImageFilter.DETAIL,
-    "edge_enhance": ImageFilter.EDGE_ENHANCE,
-    "edge_enhance_more": ImageFilter.EDGE_ENHANCE_MORE,
-    "emboss": ImageFilter.EMBOSS,
-    "find_edges": ImageFilter.FIND_EDGES,
-    "sharpen": ImageFilter.SHARPEN,
-    "smooth": ImageFilter.SMOOTH,
-    "smooth_more": ImageFilter.SMOOTH_MORE,
+    name: getattr(ImageFilter, name.upper()) for name in get_args(Kernels)
 }
 _MARGIN = 2
 """Pixels around a result that Pillow leaves unfiltered, at most."""
@@ -164,18 +161,7 @@ class Preset(ColourFilter):
     """Apply one of Pillow's predefined small kernels: emboss, contour, detail and others."""
 
     name: Literal["preset"] = "preset"
-    kernel: Literal[
-        "blur",
-        "contour",
-        "detail",
-        "edge_enhance",
-        "edge_enhance_more",
-        "emboss",
-        "find_edges",
-        "sharpen",
-        "smooth",
-        "smooth_more",
-    ] = Field("emboss", description="name of the kernel in Pillow")
+    kernel: Kernels = Field("emboss", description="name of the kernel in Pillow")
 
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     row_reach: ClassVar = 2

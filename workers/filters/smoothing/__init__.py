@@ -1,8 +1,8 @@
 """Filters that smooth and keep edges: bilateral, guided, non-local means."""
 
+import itertools
 import math
 import struct
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import cv2
@@ -261,99 +261,6 @@ Weights = NDArray[np.float32]
 """Float32 that holds integers; sums of products are float64, so they are exact in any order."""
 
 
-class PatchDistances:
-    """Non-local means for a set of parameters.
-
-    `h` is in levels; `patch` and `search` are the sides of both squares in pixels, odd; `channels`
-    is 1 or 3.
-    """
-
-    def __init__(self, h: float, patch: int, search: int, channels: int) -> None:
-        self._patch = patch
-        self._near, self._far = patch // 2, search // 2
-        area = patch * patch * channels
-        self._depth = cv2.CV_32F if area * 255 * 255 < 1 << 24 else cv2.CV_64F
-        self._shift, self._table = _weights_by_distance(h * h * area)
-
-    def denoised(self, colour: Pixels) -> Pixels:
-        """Return floor(sum(w · x) / sum(w) + 0.5) for every sample of uint8 (H, W, channels).
-
-        The border mode is mirror. Raises DeadlineExceeded.
-        """
-        height, width, channels = colour.shape
-        margin = self._near + self._far
-        ys, xs = (places(length, 2 * margin + 1, "mirror") for length in (height, width))
-        result = np.empty(colour.shape, np.uint8)
-        for top in range(0, height, PATCH_TILE[0]):
-            for left in range(0, width, PATCH_TILE[1]):
-                rows = ys[top : top + PATCH_TILE[0] + 2 * margin]
-                columns = xs[left : left + PATCH_TILE[1] + 2 * margin]
-                wide = colour[np.ix_(rows, columns)]
-                target = result[top : top + PATCH_TILE[0], left : left + PATCH_TILE[1]]
-                stop_if_late()  # a tile takes a fraction of a second
-                planes = [np.ascontiguousarray(wide[..., n]) for n in range(channels)]
-                target[:] = self._tile(planes)
-        return result
-
-    def device_data(self) -> bytes:
-        """Return the struct of patch_distances.cu: reaches, shift, last index, uint16 weights."""
-        last = len(self._table) - 1
-        weights = np.pad(self._table.astype("<u2"), (0, len(self._table) % 2))
-        return struct.pack("<4i", self._near, self._far, self._shift, last) + weights.tobytes()
-
-    def _tile(self, planes: list[Pixels]) -> Pixels:
-        """Return the result for planes with margins, without them; compare every pair once."""
-        margin = self._near + self._far
-        height, width = (n - 2 * margin for n in planes[0].shape)
-        levels = [plane.astype(np.float32) for plane in planes]
-        here = (slice(margin, margin + height), slice(margin, margin + width))
-        total = np.full((height, width), 1 << WEIGHT_BITS, np.float64)
-        sums = [plane[here] * np.float64(1 << WEIGHT_BITS) for plane in levels]
-        for down, right in self._offsets():
-            weights = self._weights(planes, height, width, down, right)
-            left = max(right, 0)
-            # Each weight serves both pixels of its pair: first the neighbour ahead of a pixel of
-            # the tile, then, with the weights moved by the offset, the one behind it.
-            for sign, top, start in ((1, down, left), (-1, 0, left - right)):
-                part = weights[top : top + height, start : start + width]
-                y, x = margin + sign * down, margin + sign * right
-                cv2.accumulate(part, total)
-                for plane, sum_ in zip(levels, sums, strict=True):
-                    cv2.accumulateProduct(plane[y : y + height, x : x + width], part, sum_)
-        # floor(sum / total + 1 / 2) with a single division, whose operands are exact integers.
-        means = [np.floor((2 * sum_ + total) / (2 * total)) for sum_ in sums]
-        return np.stack(means, 2).astype(np.uint8)
-
-    def _offsets(self) -> Iterator[tuple[int, int]]:
-        """Yield half of the offsets (down, right); the second half are the same pairs."""
-        for down in range(self._far + 1):
-            for right in range(-self._far if down else 1, self._far + 1):
-                yield down, right
-
-    def _weights(
-        self, planes: list[Pixels], height: int, width: int, down: int, right: int
-    ) -> Weights:
-        """Return weights of pixels and their neighbours at (down, right), float32.
-
-        The result covers the pixels of the tile and the pixels outside whose neighbour lies inside.
-        """
-        top, left = self._far - down, self._far - max(right, 0)
-        rows, columns = height + down, width + abs(right)
-        rows, columns = rows + 2 * self._near, columns + 2 * self._near
-        squares = np.zeros((rows, columns), np.float32)
-        for plane in planes:
-            one = plane[top : top + rows, left : left + columns]
-            other = plane[top + down :, left + right :][:rows, :columns]
-            cv2.accumulateSquare(cv2.absdiff(one, other), squares)
-        side = (self._patch, self._patch)
-        sums = np.asarray(cv2.boxFilter(squares, self._depth, side, normalize=False))
-        inside = sums[self._near : rows - self._near, self._near : columns - self._near]
-        places = inside.astype(np.int32)
-        places >>= self._shift
-        np.minimum(places, len(self._table) - 1, out=places)
-        return np.take(self._table, places)
-
-
 def _weights_by_distance(scale: float) -> tuple[int, Weights]:
     """Return a shift in bits, and the weight of every sum of squares shifted right by it.
 
@@ -379,27 +286,102 @@ class NlMeans(ColourFilter):
     passes: ClassVar = (Pass("nl_means"),)
 
     def recoloured(self, colour: Pixels) -> Pixels:
-        """Return means weighted by exp(-d / h²), half up.
+        """Return means weighted by exp(-d / h²): floor(sum(w · x) / sum(w) + 0.5).
 
         Source: A. Buades, B. Coll, J.-M. Morel, 2005. d is the mean squared difference of two
         patches over all colours, as in OpenCV's fastNlMeansDenoising, from which this differs by at
         most 2 levels. The definition is our own, in integers: weights have 14 bits and come from a
-        table indexed by the sum of squares.
+        table indexed by the sum of squares. Raises DeadlineExceeded.
         """
-        return self._distances(colour.shape[2]).denoised(colour)
+        height, width, channels = colour.shape
+        margin = self._margin
+        table = self._table(channels)
+        ys, xs = (places(length, 2 * margin + 1, "mirror") for length in (height, width))
+        result = np.empty(colour.shape, np.uint8)
+        for top in range(0, height, PATCH_TILE[0]):
+            for left in range(0, width, PATCH_TILE[1]):
+                rows = ys[top : top + PATCH_TILE[0] + 2 * margin]
+                columns = xs[left : left + PATCH_TILE[1] + 2 * margin]
+                wide = colour[np.ix_(rows, columns)]
+                target = result[top : top + PATCH_TILE[0], left : left + PATCH_TILE[1]]
+                stop_if_late()  # a tile takes a fraction of a second
+                target[:] = self._tile(
+                    list(map(np.ascontiguousarray, np.moveaxis(wide, 2, 0))), table
+                )
+        return result
 
     @property
     def around(self) -> tuple[int, int]:
         """Return the reach of the search and of a patch."""
-        return (self.search // 2 + self.patch // 2,) * 2
+        return self._margin, self._margin
 
     def device_data(self, shape: Shape) -> bytes:
-        """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""
-        return self._distances(min(shape[2], 3)).device_data()
+        """Return the struct of patch_distances.cu: reaches, shift, last index, uint16 weights."""
+        shift, table = self._table(min(shape[2], 3))
+        weights = np.pad(table.astype("<u2"), (0, len(table) % 2))
+        header = struct.pack("<4i", self.patch // 2, self.search // 2, shift, len(table) - 1)
+        return header + weights.tobytes()
 
     def device_scratch(self, _shape: Shape) -> int:
         """Return 0 bytes: the kernel keeps its tiles in shared memory."""
         return 0
 
-    def _distances(self, channels: int) -> PatchDistances:
-        return PatchDistances(self.h, self.patch, self.search, channels)
+    @property
+    def _margin(self) -> int:
+        return self.search // 2 + self.patch // 2
+
+    def _table(self, channels: int) -> tuple[int, Weights]:
+        return _weights_by_distance(self.h * self.h * (self.patch * self.patch * channels))
+
+    def _tile(self, planes: list[Pixels], table: tuple[int, Weights]) -> Pixels:
+        """Return the result for planes with margins, without them; compare every pair once."""
+        margin, far = self._margin, self.search // 2
+        height, width = (n - 2 * margin for n in planes[0].shape)
+        levels = [plane.astype(np.float32) for plane in planes]
+        here = (slice(margin, margin + height), slice(margin, margin + width))
+        total = np.full((height, width), 1 << WEIGHT_BITS, np.float64)
+        sums = [plane[here] * np.float64(1 << WEIGHT_BITS) for plane in levels]
+        # Half of the offsets: the second half are the same pairs.
+        offsets = itertools.product(range(far + 1), range(-far, far + 1))
+        for down, right in (each for each in offsets if each > (0, 0)):
+            weights = self._weights(planes, (height, width), down, right, table)
+            left = max(right, 0)
+            # Each weight serves both pixels of its pair: first the neighbour ahead of a pixel of
+            # the tile, then, with the weights moved by the offset, the one behind it.
+            for sign, top, start in ((1, down, left), (-1, 0, left - right)):
+                part = weights[top : top + height, start : start + width]
+                y, x = margin + sign * down, margin + sign * right
+                cv2.accumulate(part, total)
+                for plane, sum_ in zip(levels, sums, strict=True):
+                    cv2.accumulateProduct(plane[y : y + height, x : x + width], part, sum_)
+        # floor(sum / total + 1 / 2) with a single division, whose operands are exact integers.
+        means = [np.floor((2 * sum_ + total) / (2 * total)) for sum_ in sums]
+        return np.stack(means, 2).astype(np.uint8)
+
+    def _weights(
+        self,
+        planes: list[Pixels],
+        size: tuple[int, int],
+        down: int,
+        right: int,
+        table: tuple[int, Weights],
+    ) -> Weights:
+        """Return weights of pixels and their neighbours at (down, right), float32.
+
+        The result covers the pixels of the tile and the pixels outside whose neighbour lies inside.
+        """
+        near, far, (shift, weights) = self.patch // 2, self.search // 2, table
+        top, left = far - down, far - max(right, 0)
+        rows, columns = size[0] + down + 2 * near, size[1] + abs(right) + 2 * near
+        squares = np.zeros((rows, columns), np.float32)
+        for plane in planes:
+            one = plane[top : top + rows, left : left + columns]
+            other = plane[top + down :, left + right :][:rows, :columns]
+            cv2.accumulateSquare(cv2.absdiff(one, other), squares)
+        exact = self.patch * self.patch * len(planes) * 255 * 255 < 1 << 24
+        depth, side = cv2.CV_32F if exact else cv2.CV_64F, (self.patch, self.patch)
+        sums = np.asarray(cv2.boxFilter(squares, depth, side, normalize=False))
+        places = sums[near : rows - near, near : columns - near].astype(np.int32)
+        places >>= shift
+        np.minimum(places, len(weights) - 1, out=places)
+        return np.take(weights, places)

@@ -2,16 +2,15 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
 from tritonclient.grpc import service_pb2
 
-from app.admission.semaphore import FairSemaphore
 from app.grpc_service import messages
-from app.grpc_service.calls import LONGEST_DETAIL, Refusal, client_of_peer, scope_of
 from app.grpc_service.messages import message_class
+from app.grpc_service.server import LONGEST_DETAIL, Refusal, client_of_peer, scope_of
 from models.domain import errors
 from models.domain.errors import ServiceError
 
@@ -80,15 +79,6 @@ def test_the_methods_are_those_of_the_service() -> None:
         assert known.output_type.full_name == method.output_type.full_name
 
 
-def scope(seconds: float | None, *metadata: tuple[str, str | bytes]) -> dict[str, Any]:
-    context = SimpleNamespace(
-        invocation_metadata=lambda: metadata,
-        time_remaining=lambda: seconds,
-        peer=lambda: "ipv4:192.0.2.7:99",
-    )
-    return dict(scope_of("/a", context, cast(Any, None), FairSemaphore(2)))
-
-
 @pytest.mark.parametrize(
     ("peer", "client"),
     [
@@ -103,34 +93,28 @@ def test_the_client_is_the_peer(peer: str, client: tuple[str, int] | None) -> No
     assert client_of_peer(peer) == client
 
 
+def test_metadata_are_headers() -> None:
+    metadata = (("x-api-key", "secret"), ("x-deadline-ms", "70"), ("content-encoding", "gzip"))
+    context = SimpleNamespace(
+        invocation_metadata=lambda: metadata, peer=lambda: "ipv4:192.0.2.7:99"
+    )
+    found = scope_of(context)
+    assert found["headers"] == [(b"x-api-key", b"secret"), (b"x-deadline-ms", b"70")]
+    assert found["client"] == ("192.0.2.7", 99)
+
+
 @pytest.mark.parametrize(
-    ("seconds", "given", "deadline"),
+    ("method", "message", "path"),
     [
-        (2.5, None, b"2500"),
-        (0.0001, None, b"1"),
-        (None, None, None),
-        (None, "70", b"70"),
-        (2.5, "70", b"70"),
-        (2.5, "9000", b"2500"),
-        (2.5, "soon", b"soon"),  # refused as it is over HTTP
-        (2.5, "9" * 5000, b"9" * 5000),  # so is this; Python makes no number of it
-        (3.6e11, None, b"999999999999"),  # 99999999 hours, the latest deadline of gRPC
+        ("ServerLive", {}, "/v2/health/live"),
+        ("ModelReady", {"name": "stats"}, "/v2/models/stats/versions/1/ready"),
+        ("ModelMetadata", {"name": "a/b", "version": "c"}, "/v2/models/a%2Fb/versions/c"),
     ],
 )
-def test_the_earlier_deadline_counts(
-    seconds: float | None, given: str | None, deadline: bytes | None
-) -> None:
-    metadata = [("x-deadline-ms", given)] if given is not None else []
-    headers = scope(seconds, *metadata)["headers"]
-    found = [value for name, value in headers if name == b"x-deadline-ms"]
-    assert found == ([] if deadline is None else [deadline])
-
-
-def test_metadata_are_headers() -> None:
-    found = scope(None, ("x-api-key", "secret"), ("a-bin", b"\xff"))
-    assert (b"x-api-key", b"secret") in found["headers"]
-    assert (b"a-bin", b"\xff") in found["headers"]
-    assert found["client"] == ("192.0.2.7", 99)
+def test_a_call_without_images_is_a_get(method: str, message: dict[str, str], path: str) -> None:
+    given = message_class(f"inference.{method}Request")(**message)
+    found = messages.request_of(method, given.SerializeToString())
+    assert (found.method, found.path, found.headers) == ("GET", path, [])
 
 
 OVERLOADED = errors.Overloaded("full", 2.5)

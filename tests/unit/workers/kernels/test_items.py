@@ -1,4 +1,7 @@
-"""The number of blocks that a batch needs."""
+"""The grids of kernels, read from their text, and the number of blocks that a batch needs."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.filters.registry import FILTERS, parse_one
-from workers.kernels import loader
-from workers.kernels.items import Pass, starts
-from workers.kernels.launches import Grid
+from workers.kernels import items, loader
+from workers.kernels.items import Grid, Pass, grid_of, starts
 
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
 
@@ -54,3 +56,56 @@ def test_every_pass_of_a_filter_names_a_kernel_of_the_text() -> None:
     named = {pass_.kernel for filter_ in FILTERS.values() for pass_ in filter_.passes}
     assert named <= set(loader.KERNELS)
     assert len(loader.KERNELS) == len(set(loader.KERNELS))
+
+
+TEXT = """
+constexpr int WIDTH = 64, HEIGHT = 2 *
+    WIDTH - 8;  // pixels, HEIGHT = 3
+constexpr u32 LINE = (3 + 1) * HEIGHT / 7;
+constexpr int SIZED = sizeof(int);
+LAUNCHED_BY_TILES(tiled, WIDTH, HEIGHT);
+LAUNCHED_BY_LINES(lined, 8 * LINE);
+LAUNCHED_BY_BLOCKS(fixed, 16);
+LAUNCHED_BY_TILES(sized, SIZED, 4);
+LAUNCHED_BY_TILES(unknown, 64, OTHER);
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "one.cu").write_text(TEXT)
+    monkeypatch.setattr(items, "_FOLDER", tmp_path)
+    _forget()
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    grid_of.cache_clear()
+    items._declarations.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid"),
+    [
+        ("tiled", Grid(64, 120)),
+        ("lined", Grid(8 * 68, flat=True)),
+        ("fixed", Grid(each=16)),
+    ],
+)
+@pytest.mark.usefixtures("text")
+def test_a_grid_is_computed_from_the_constants_of_the_text(kernel: str, grid: Grid) -> None:
+    assert grid_of(kernel) == grid
+
+
+@pytest.mark.usefixtures("text")
+def test_a_kernel_without_a_grid_is_named() -> None:
+    with pytest.raises(ValueError, match="the kernel missing states no grid"):
+        grid_of("missing")
+
+
+@pytest.mark.parametrize(("kernel", "named"), [("sized", "sizeof"), ("unknown", "OTHER")])
+@pytest.mark.usefixtures("text")
+def test_a_number_that_cannot_be_computed_is_named(kernel: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        grid_of(kernel)

@@ -28,8 +28,7 @@ from workers.filters.effects import Noise
 from workers.filters.registry import FILTERS, parse_one
 from workers.filters.separable import device_weights
 from workers.kernels import items, loader
-from workers.kernels.items import Pass
-from workers.kernels.launches import Grid, grid_of
+from workers.kernels.items import Grid, Pass, grid_of
 
 SHAPE = (90, 100, 3)
 BY_HOST = {"clahe_tables", "box_blur_opaque", "box_blur_opaque_wide", "morphology_small"}

@@ -30,7 +30,7 @@ from tests.fakes import (
 from workers.scheduling.batch import Batch, Observer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.ticket import Ticket
-from workers.scheduling.worker import Worker
+from workers.scheduling.worker import Throughput, Worker
 
 POISON = 255
 PLUG = 254
@@ -313,3 +313,8 @@ def test_the_servers_own_jobs_are_left_out_of_the_batches_that_are_observed() ->
         gate.open()
         assert [inbox.answer_of(each) for each in (own, *tickets)] == [1, 2, 3]
     assert seen == [[2, 3]]
+
+
+def test_batches_that_overlap_count_once() -> None:
+    rate, spans = Throughput(), ((0.0, 4.0), (1.0, 5.0), (8.0, 9.0))
+    assert [rate.add(1, launched, done) for launched, done in spans] == [4.0, 1.0, 1.0]

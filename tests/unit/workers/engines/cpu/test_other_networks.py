@@ -1,4 +1,4 @@
-"""Networks of any kind on the CPU: built by a dotted name, with or without speed-ups."""
+"""Networks of any kind on the CPU: built by a dotted name, with or without fused convolutions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from models.networks.registry import NETWORKS
-from models.networks.spec import Speedup
 from models.settings import Precision
 from tests.tiny_network import SIDE, TINY, tiny_network
+from workers.engines import builder
+from workers.engines.cpu import network as cpu_network
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import load_state, random_state
 
@@ -31,28 +32,20 @@ def test_a_network_of_another_kind_needs_only_a_specification(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_speed_ups_are_optional_and_change_logits_by_rounding_only(name: str) -> None:
+def test_fused_convolutions_and_folded_batch_norms_change_logits_by_rounding_only(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = NETWORKS[name]
     state = random_state(0, 3, spec)
     crops = np.random.default_rng(1).integers(0, 256, (1, 224, 224, 3), np.uint8)
     fast = CpuNetwork(state, Precision.FP32, spec).logits(crops)
-    folded = replace(spec, speedups=frozenset({Speedup.FOLDED_BATCH_NORMS}))
-    for slower in (folded, replace(spec, speedups=frozenset())):
-        plain = CpuNetwork(state, Precision.FP32, slower).logits(crops)
+    monkeypatch.setattr(cpu_network, "supports", lambda _dtype: False)
+    for fold in (builder.folded, lambda network: network):
+        monkeypatch.setattr(builder, "folded", fold)
+        plain = CpuNetwork(state, Precision.FP32, spec).logits(crops)
         assert np.abs(fast - plain).max() <= 1e-4 * np.abs(plain).max()
-
-
-def test_fused_convolutions_without_folded_batch_norms_are_refused() -> None:
-    with pytest.raises(ValueError, match="fused convolutions need folded batch norms"):
-        replace(TINY, speedups=frozenset({Speedup.FUSED_CONVOLUTIONS}))
 
 
 def test_weights_of_another_network_are_refused_in_a_specification() -> None:
     with pytest.raises(ValueError, match="all of this network"):
         replace(TINY, name="small")
-
-
-def test_fused_convolutions_of_a_network_of_another_kind_are_refused() -> None:
-    both = frozenset({Speedup.FUSED_CONVOLUTIONS, Speedup.FOLDED_BATCH_NORMS})
-    with pytest.raises(TypeError, match="only residual networks can be fused, not TinyNetwork"):
-        CpuNetwork(random_state(0, 2, TINY), Precision.FP32, replace(TINY, speedups=both))
