@@ -4,7 +4,7 @@ Names, content types and the header itself are not trusted.
 """
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from PIL.Image import DecompressionBombError
@@ -46,8 +46,7 @@ class ImageInfo:
     frames: int
     mode: str
     fast_jpeg: bool
-    # Without `repr`, so that the texts of headers stay comparable with those recorded before it.
-    transparent: bool = field(default=False, repr=False)
+    transparent: bool = False
 
     @property
     def n_pixels(self) -> int:
