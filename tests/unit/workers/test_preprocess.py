@@ -76,19 +76,6 @@ def test_very_long_images_are_cropped_as_if_resized_whole(
     assert np.array_equal(found, resized_whole(pixels))
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.integers(1, 400), st.floats(0.1, 9), st.integers(0, 99))
-def test_the_window_is_what_pillow_s_whole_resize_has_there(
-    width: int, aspect: float, seed: int
-) -> None:
-    height = max(1, round(aspect * width))
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preprocess, "MAX_ASPECT", 0)
-        found = preprocess.crop(Image(pixels), RESNET18.preprocessing)
-    assert np.array_equal(found, preprocess.crop(Image(pixels), RESNET18.preprocessing))
-
-
 @pytest.mark.parametrize("size", [(1, 65500), (65500, 1), (2_000_000, 1), (1, 2_000_000)])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_very_long_images_are_cropped_in_little_memory(

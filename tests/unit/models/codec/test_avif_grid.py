@@ -8,9 +8,8 @@ import PIL.Image
 import pytest
 
 from models import codec
-from models.codec import Encoding, ImageFormat, avif_grid, encode_memory
+from models.codec import Encoding, ImageFormat, avif_grid
 from models.codec.avif_grid import GridLayout, encode_grid
-from models.codec.encoder import codec_versions
 from models.codec.formats import ENCODABLE
 from models.domain.image import Image, Pixels
 
@@ -111,19 +110,6 @@ def test_one_cell_at_a_time_is_encoded() -> None:
     assert shapes == [(78, 70, 3)] * 13
 
 
-def test_the_form_of_grids_is_part_of_entity_tags() -> None:
-    assert codec_versions()["avif_grid"] == avif_grid.FORM
-
-
-def test_fine_grids_of_noise_are_estimated_with_two_copies_of_their_file() -> None:
-    pixels = np.random.default_rng(1).integers(0, 256, (200, 200, 3), np.uint8)
-    options = Encoding(quality=100, chroma="444")
-    file = codec.encode(Image(pixels), ImageFormat.AVIF, options)
-    cell = avif_grid.CELL * 43
-    needed = encode_memory((200, 200, 3), ImageFormat.AVIF, options) - cell
-    assert needed >= pixels.nbytes + 2 * len(file)
-
-
 def test_the_bytes_of_a_grid_are_freed_while_they_are_written() -> None:
     """Of noise they are more than its pixels, and memory is estimated without further copies."""
     cell = codec.encode(Image(picture(80, 80, 3)), ImageFormat.AVIF)
@@ -138,10 +124,3 @@ def test_the_bytes_of_a_grid_are_freed_while_they_are_written() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1.6 * len(file)
-
-
-def test_24_megapixels_take_a_cell_more_than_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    for channels in (1, 3, 4):
-        needed = encode_memory((4000, 6000, channels), ImageFormat.AVIF, Encoding())
-        assert needed < 24_000_000 * (channels + 3.2) + (90 << 20)

@@ -11,9 +11,8 @@ from PIL import Image as PillowImage
 from PIL import ImageCms
 from PIL.PngImagePlugin import PngInfo
 
-from models.codec import decode, encode, probe
+from models.codec import decode
 from models.codec.colour import MAX_CACHED_BYTES, _transform
-from models.codec.formats import ImageFormat
 from models.domain.image import Pixels
 from tests.pictures import as_image
 
@@ -181,13 +180,6 @@ def test_a_text_chunk_named_like_a_profile_is_no_profile(picture: PillowImage.Im
     text.add_text("icc_profile", "surprise")
     data = image_file(picture, "PNG", pnginfo=text)
     np.testing.assert_array_equal(decoded(data), np.asarray(picture))
-
-
-def test_an_answer_carries_no_profile(picture: PillowImage.Image) -> None:
-    image = as_image(decode(image_file(picture, icc_profile=wide_rgb()), max_pixels=LIMIT).image)
-    data = encode(image, ImageFormat.PNG)
-    assert probe(data, max_pixels=LIMIT).mode == "RGB"
-    assert "icc_profile" not in PillowImage.open(BytesIO(data)).info
 
 
 def test_the_parts_of_an_image_share_the_transform_of_a_large_profile() -> None:

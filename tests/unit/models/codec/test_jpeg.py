@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from models.codec import jpeg
-from models.codec import jpeg as jpeg_module
 from models.codec.jpeg import (
     MAX_SEGMENTS,
     BaselineJpeg,
@@ -368,17 +367,6 @@ def test_damage_inside_the_huffman_data_is_not_seen() -> None:
     with pytest.raises(ValueError, match="bad Huffman code"):
         simplejpeg.decode_jpeg(damaged)
     assert inspect(damaged) == inspect(JPEG)
-
-
-@pytest.mark.parametrize("block", [1, 2, 3, 64])
-def test_the_end_is_found_wherever_a_block_of_the_search_ends(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jpeg_module, "_BLOCK", block)
-    found = inspect(JPEG + EOI)
-    assert found is not None
-    assert found.length == len(JPEG)
-    assert inspect(JPEG[:-1]) is None
 
 
 MANY = 1 << 20

@@ -1,19 +1,14 @@
 """Which files are left encoded, and that they are described as decoding would describe them."""
 
-import io
-import time
-import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
 from models.codec import decode, encoded, open_plain
 from models.domain.errors import TooManyPixels
 from models.domain.image import Jpeg
-from tests.chaos.hostile.profiles import of_stages
-from tests.pictures import as_image, drawing, png
+from tests.pictures import drawing, png
 from tests.pictures import encoded as file_of
 from tests.shared import ODD, PHOTOS
 
@@ -77,13 +72,6 @@ def test_a_profile_of_uncertain_cost_is_left_to_decoding(name: bytes) -> None:
     assert encoded(data, max_pixels=LIMIT) is None
 
 
-def test_a_profile_of_stages_is_not_evaluated() -> None:
-    data = file_of(drawing(40, 30), icc_profile=of_stages())
-    start = time.thread_time()
-    assert encoded(data, max_pixels=LIMIT) is None
-    assert time.thread_time() - start < 0.5  # LittleCMS takes 6 to 19 s
-
-
 def swapped_srgb() -> bytes:
     """Return sRGB with red and blue exchanged: a valid profile of quite other colours."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
@@ -111,18 +99,6 @@ def test_restart_markers_are_a_doubt_that_libjpeg_settles(options: dict[str, Any
     data = file_of(drawing(80, 60), **options)
     assert encoded(data, max_pixels=LIMIT) is None
     assert open_plain(data, max_pixels=LIMIT) is not None  # a thread decodes it, exactly
-
-
-def test_bytes_too_many_before_a_restart_marker_never_reach_a_device() -> None:
-    data = file_of(drawing(80, 60), restart_marker_rows=1)
-    at = data.index(b"\xff\xd0")
-    damaged = data[:at] + bytes(40) + data[at:]
-    assert encoded(damaged, max_pixels=LIMIT) is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = np.asarray(Image.open(io.BytesIO(damaged)).convert("RGB"))
-    found = decode(damaged, max_pixels=LIMIT).image
-    assert np.array_equal(as_image(found).pixels, expected)
 
 
 def test_the_damaged_photo_that_showed_it_is_decoded_here() -> None:

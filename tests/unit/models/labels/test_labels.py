@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -32,10 +31,6 @@ def test_imagenette_s_classes_are_ten_of_imagenet_s_under_the_same_names() -> No
     assert [names[wnid] for wnid in ten.wnids] == list(ten.labels)
 
 
-def test_imagenet_is_read_once() -> None:
-    assert shipped("imagenet1k") is shipped("imagenet1k")
-
-
 def test_a_text_has_one_label_a_line_and_may_end_in_blank_lines(tmp_path: Path) -> None:
     path = written(tmp_path, "\ufeffgreat tit\r\n Mönchsgrasmücke \r\n\r\n\n")
     expected = LabelSet("birds", ("great tit", "Mönchsgrasmücke"), (None, None))
@@ -54,13 +49,6 @@ def test_a_json_list_of_pairs_is_wnids_and_labels(tmp_path: Path) -> None:
 
 def test_json_is_known_by_its_first_character_too(tmp_path: Path) -> None:
     assert read_labels(written(tmp_path, ' ["a"]')).labels == ("a",)
-
-
-def test_the_shipped_file_reads_as_a_file_of_one_s_own(tmp_path: Path) -> None:
-    pairs = list(zip(shipped("imagenet1k").wnids, shipped("imagenet1k").labels, strict=True))
-    assert read_labels(written(tmp_path, json.dumps(pairs), "imagenet1k.json")) == shipped(
-        "imagenet1k"
-    )
 
 
 @pytest.mark.parametrize(

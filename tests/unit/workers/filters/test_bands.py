@@ -204,11 +204,3 @@ def test_an_estimate_covers_what_a_filter_of_tones_takes(op: dict[str, Any], cha
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert result.nbytes <= peak <= filter_.memory(pixels.shape)
-
-
-def test_small_images_are_filtered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    pixels = noise(3)
-    result = bands.apply(parsed({"name": "invert"}), pixels, overwrite=True)
-    assert result is not pixels  # which bands would have overwritten
-    assert np.array_equal(pixels, noise(3))

@@ -1,6 +1,6 @@
 """Runs of filters that are tables: one pass, and the bytes of one filter after the other."""
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu.engine import _filtered
 from workers.filters.arithmetic.colour import through_table
-from workers.filters.base import ComposedTables, Filter
 from workers.filters.registry import FILTERS, parse_chain, parse_one
 from workers.operations import FilterChain
 
@@ -72,12 +71,6 @@ def test_neighbours_that_are_tables_are_one_step_and_all_others_stay(
     assert names(operation) == expected
 
 
-def test_the_filters_that_are_tables_are_those_that_look_at_one_level_alone() -> None:
-    found = {name for name in FILTERS if parse_one(name, {}).table() is not None}
-    assert found >= {"invert", "brightness", "gamma", "levels", "posterize", "solarize"}
-    assert not found & {*OTHERS, "color_matrix", "hue", "threshold", "noise", "vignette"}
-
-
 @pytest.mark.parametrize("name", [n for n in FILTERS if parse_one(n, {}).table() is not None])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_a_table_is_all_that_its_filter_does(name: str, channels: int) -> None:
@@ -104,28 +97,3 @@ def test_chains_of_different_tables_share_a_batch_and_the_names_of_filters_stay(
     assert [each.name for each in first.filters] == ["invert", "gamma", "sobel"]
     assert first == chain("invert", "gamma", "sobel")
     assert first != second
-
-
-class Half(Filter):
-    """A table, and no kernel of its own."""
-
-    name: Literal["half"] = "half"
-
-    example: ClassVar = {"name": "half"}
-    alpha_rule: ClassVar = "point"
-
-    def apply(self, pixels: Pixels) -> Pixels:
-        return through_table(pixels, self.table())
-
-    def table(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        return np.arange(256, dtype=np.uint8) // 2
-
-
-def test_a_filter_that_is_a_table_has_kernels_without_one_of_its_own() -> None:
-    operation = FilterChain((cast(Any, Half()), parse_one("invert", {})))
-    assert not operation.filters[0].device_passes
-    assert all(step.device_passes for step in operation.steps)
-    assert isinstance(operation.steps[0], ComposedTables)
-    (step,) = operation.steps
-    pixels = image(np.random.default_rng(0), 9, 11, 4)
-    assert np.array_equal(step.apply(pixels), one_by_one(operation, pixels))

@@ -9,23 +9,16 @@ import skimage.filters
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
 
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images, run, slow_sums
 from workers.filters.base import Filter
 from workers.filters.blur import BoxBlur, GaussianBlur
-from workers.filters.edges import Sobel
 from workers.filters.rank import Median, Rank
 from workers.filters.registry import parse_one
 from workers.filters.separable import (
-    LONG_FROM,
-    correlated_down,
     taps,
-    tiles,
-    transposed,
-    with_margins,
 )
 from workers.filters.sharpen import UnsharpMask
 
@@ -137,37 +130,11 @@ def test_unsharp_mask_is_scikit_image_s_within_one(sigma: float, amount: float) 
     assert inside.max() <= 1
 
 
-@pytest.mark.parametrize("sigma", [0.1, 0.5, 3.0, 100.0])
-@pytest.mark.parametrize("amount", [0.0, 1.5, 10.0])
-def test_unsharp_mask_is_the_formula_up_to_the_border_within_one(
-    sigma: float, amount: float
-) -> None:
-    pixels = np.asarray(drawing(83, 61))
-    exact = pixels.astype(np.float64)
-    blurred = scipy.ndimage.gaussian_filter(exact, (sigma, sigma, 0), mode="nearest", truncate=4)
-    expected = np.clip(np.floor(exact + amount * (exact - blurred) + 0.5), 0, 255)
-    found = UnsharpMask(sigma=sigma, amount=amount).apply(pixels)
-    assert np.abs(found - expected).max() <= 1
-
-
 def test_unsharp_mask_leaves_differences_below_the_threshold_alone() -> None:
     pixels = np.full((9, 9, 1), 100, np.uint8)
     pixels[4, 4] = 104
     assert np.array_equal(UnsharpMask(amount=10, threshold=5).apply(pixels), pixels)
     assert UnsharpMask(amount=10, threshold=1).apply(pixels)[4, 4] > 104
-
-
-@given(images(channels=(1, 3)), st.sampled_from(["x", "y", "mag"]), st.floats(0, 100))
-def test_sobel_is_the_gradient_of_the_luma(pixels: Pixels, axis: str, scale: float) -> None:
-    grey = np.asarray(
-        Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels).convert("L")
-    )
-    x = scipy.ndimage.sobel(grey.astype(np.int64), axis=1, mode="nearest")
-    y = scipy.ndimage.sobel(grey.astype(np.int64), axis=0, mode="nearest")
-    gradient = {"x": abs(x), "y": abs(y), "mag": np.rint(np.hypot(x, y))}[axis]
-    expected = np.minimum(np.floor(gradient * scale + 0.5), 255)
-    found = Sobel(axis=axis, scale=scale).apply(pixels)
-    assert all(np.array_equal(found[:, :, n], expected) for n in range(pixels.shape[2]))
 
 
 LINEAR = [GaussianBlur(sigma=1.5), GaussianBlur(sigma=3, sigma_y=0.5), BoxBlur(radius=2)]
@@ -342,67 +309,6 @@ def test_dog_is_its_integer_formula(pixels: Pixels, scale: float) -> None:
     assert np.array_equal(found[..., 0], difference(pixels[..., 0], 0.4, 3.1, scale))
 
 
-@given(images(channels=(3,)), st.floats(0.1, 6), st.floats(0, 10), st.integers(0, 255))
-def test_every_colour_is_sharpened_by_itself(
-    pixels: Pixels, sigma: float, amount: float, threshold: int
-) -> None:
-    found = run("unsharp_mask", pixels, sigma=sigma, amount=amount, threshold=threshold)
-    for n in range(3):
-        assert np.array_equal(found[..., n], sharpened(pixels[..., n], sigma, amount, threshold))
-
-
-def chequered(height: int, width: int, count: int) -> NDArray[np.uint8]:
-    squares = (np.add.outer(np.arange(height), np.arange(width)) % 2 * 255).astype(np.uint8)
-    return np.repeat(squares[..., None], count, 2)
-
-
-@pytest.mark.parametrize("radius", [0, 1, 7, LONG_FROM - 1, LONG_FROM, 61])
-@pytest.mark.parametrize("height", [1, 2, 23, 24, 25, 100])
-def test_sums_are_those_of_whole_numbers(radius: int, height: int) -> None:
-    weights = np.random.default_rng(radius).integers(-(1 << 22), 1 << 22, 2 * radius + 1)
-    for planes in (image(height, 9, 3, 1), chequered(height, 5, 4), np.full((height, 2, 1), 255)):
-        found = correlated_down(planes, weights.astype(np.float64))
-        for n in range(planes.shape[2]):
-            plane = planes[..., n].astype(np.int64)
-            expected = slow_sums(plane, weights[:, None], "replicate")
-            assert np.array_equal(found[..., n], expected)
-
-
-def test_parts_of_a_power_of_two_are_as_exact_in_many_products() -> None:
-    band = np.random.default_rng(2).integers(0, 65281, (70, 1500, 3), np.uint16)
-    weights = taps(9.5, 16)
-    found = correlated_down(band, weights.astype(np.float64) * 2.0**-24)
-    for n in range(3):
-        expected = slow_sums(band[..., n].astype(np.int64), weights[:, None], "replicate")
-        assert np.array_equal(found[..., n] * 2**24, expected)
-
-
-@pytest.mark.parametrize("rows", [slice(0, 9), slice(9, 33), slice(40, 50), slice(0, 50)])
-@pytest.mark.parametrize("radius", [0, 5, 30, 70])
-def test_sums_of_some_rows_are_those_of_all_of_them(rows: slice, radius: int) -> None:
-    band, weights = image(50, 6, 3, 4), np.arange(2.0 * radius + 1)
-    whole = correlated_down(band, weights)
-    assert np.array_equal(correlated_down(band, weights, rows), whole[rows])
-    seen, inside = with_margins(rows, radius)
-    assert np.array_equal(correlated_down(band[seen], weights, inside), whole[rows])
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (100, 7), (7, 3000), (300, 400), (70_000, 2)])
-@pytest.mark.parametrize("count", [1, 4])
-def test_tiles_cover_every_pixel_once(shape: tuple[int, int], count: int) -> None:
-    covered = np.zeros(shape, np.uint8)
-    for place in tiles((*shape, count), 960):
-        covered[place] += 1
-    assert (covered == 1).all()
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int32])
-@pytest.mark.parametrize("count", [1, 3, 4])
-def test_transposed_swaps_rows_and_columns(kind: type[np.integer], count: int) -> None:
-    band = np.random.default_rng(3).integers(0, 200, (7, 12, count)).astype(kind)
-    assert np.array_equal(transposed(band), band.swapaxes(0, 1))
-
-
 PERCENTILES = st.one_of(st.sampled_from([0.0, 50.0, 99.999, 100.0]), st.floats(0, 100))
 
 
@@ -413,19 +319,3 @@ def test_rank_is_scipy_s_percentile_filter(pixels: Pixels, size: int, percentile
         pixels, percentile, size=(size, size, 1), mode="nearest"
     )
     assert np.array_equal(Rank(size=size, percentile=percentile).apply(pixels), expected)
-
-
-@pytest.mark.parametrize("size", [3, 9, pytest.param(31, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("percentile", [0, 20, 50, 100])
-def test_rank_is_pillow_s_rank_filter(size: int, percentile: float) -> None:
-    picture = drawing(331, 263)
-    rank = min(int(size * size * percentile / 100), size * size - 1)
-    expected = np.asarray(picture.filter(ImageFilter.RankFilter(size, rank)))
-    found = Rank(size=size, percentile=percentile).apply(np.asarray(picture))
-    assert np.array_equal(found, expected)
-
-
-def test_rank_by_default_is_the_median() -> None:
-    picture = Image.fromarray(image(50, 60, 3, 0))
-    expected = np.asarray(picture.filter(ImageFilter.MedianFilter(3)))
-    assert np.array_equal(Rank().apply(np.asarray(picture)), expected)

@@ -8,14 +8,11 @@ from hypothesis import strategies as st
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
-from workers.filters import registry
 from workers.filters.registry import FILTERS, USUAL, describe, nanoseconds, parse_chain, parse_one
 from workers.operations import FilterChain
 
 LARGEST = 500_000
 """Pixels of a result that a test waits for."""
-
-COPYING = [name for name, each in FILTERS.items() if each.alpha_rule in ("point", "keep")]
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -232,15 +229,6 @@ def test_the_size_of_an_example_s_result_is_known_before(name: str, pixels: Pixe
     (filter_,) = parse_chain([FILTERS[name].example])
     if name != "crop":
         assert filter_.apply(pixels).shape == filter_.shape_after(pixels.shape)
-
-
-def test_every_slow_filter_is_one_that_exists() -> None:
-    assert set(registry._SLOW) <= set(FILTERS)
-
-
-@pytest.mark.parametrize("name", list(FILTERS))
-def test_every_filter_has_an_expected_time(name: str) -> None:
-    assert nanoseconds(parse_chain([FILTERS[name].example])) > 0
 
 
 def test_the_times_of_a_chain_add_up_and_parameters_count() -> None:

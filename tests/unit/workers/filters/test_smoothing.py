@@ -57,12 +57,6 @@ def test_guided_of_several_tiles_is_its_formula(radius: int, eps: float) -> None
     assert np.abs(found - guided(pixels, radius, eps)).max() < 0.51
 
 
-@pytest.mark.parametrize("level", [0, 1, 254, 255])
-def test_guided_leaves_a_plain_image_as_it_is(level: int) -> None:
-    pixels = np.full((31, 40, 3), level, np.uint8)
-    assert np.array_equal(Guided(radius=100, eps=1e-6).apply(pixels), pixels)
-
-
 def test_products_of_bright_pixels_fit_the_sums_of_the_largest_squares() -> None:
     pixels = np.full((40, 50, 3), 255, np.uint8)
     pixels[::3, ::4, 0] = 0

@@ -1,7 +1,5 @@
 """Filters of structure, place and light against OpenCV, Pillow and their definitions."""
 
-from time import monotonic
-
 import cv2
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded
 from models.domain.image import Pixels
 from tests.pictures import drawing
@@ -19,7 +16,6 @@ from tests.unit.workers.filters.images import image, images, run
 from workers.filters import morphological as module
 from workers.filters.arithmetic.colour import luma
 from workers.filters.effects import halves, lit, nudged, philox
-from workers.filters.interruption import ending_at
 from workers.filters.morphological import by_tiles
 from workers.filters.registry import parse_chain
 
@@ -175,15 +171,6 @@ def test_noise_adds_the_quantile_that_the_generator_names(
     assert np.array_equal(found, np.clip(colour + added, 0, 255))
 
 
-def test_noise_has_the_deviation_asked_for_and_no_tendency() -> None:
-    flat = np.full((300, 400, 3), 128, np.uint8)
-    added = run("noise", flat, amount=12, seed=3) - 128.0
-    assert abs(added.mean()) < 0.1
-    assert abs(added.std() - 12) < 0.1
-    left, right = added[:, :-1].ravel(), added[:, 1:].ravel()
-    assert abs(np.corrcoef(left, right)[0, 1]) < 0.01
-
-
 def test_noise_of_a_large_image_goes_on_where_the_last_piece_ended() -> None:
     flat = np.full((300, 301, 3), 128, np.uint8)
     found = run("noise", flat, amount=40, seed=9).ravel()
@@ -228,25 +215,6 @@ def test_every_level_in_every_light_is_half_up() -> None:
         found = np.empty_like(pixels)
         lit(pixels, lights[None, :, None], found)
         assert np.array_equal(found[0, :, 0], (int(level) * light + (1 << 15)) >> 16)
-
-
-def test_vignette_keeps_the_middle_and_takes_its_amount_from_the_corners() -> None:
-    flat = np.full((101, 51, 1), 200, np.uint8)
-    found = run("vignette", flat, amount=0.75)[..., 0]
-    assert found[50, 25] == 200
-    assert {found[0, 0], found[0, -1], found[-1, 0], found[-1, -1]} == {50}
-    assert np.array_equal(found, found[::-1, ::-1])
-
-
-@given(images())
-def test_neither_changes_anything_at_amount_0(pixels: Pixels) -> None:
-    for name in ("vignette", "noise"):
-        assert np.array_equal(run(name, pixels, amount=0), pixels)
-
-
-def test_noise_treats_every_row_alike() -> None:
-    tall = image(97, 1, 1, 0)
-    assert np.array_equal(run("noise", tall).ravel(), run("noise", tall.reshape(1, 97, 1)).ravel())
 
 
 _OPERATIONS = {
@@ -308,9 +276,3 @@ def test_a_deadline_ends_the_work_between_two_tiles(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DeadlineExceeded):
         by_tiles(noise(40, 40, 1), "erode", kernel, 16)
     assert len(calls) == 3
-
-
-def test_an_image_whose_deadline_has_passed_is_not_filtered() -> None:
-    kernel = np.asarray(cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (201, 201)), np.uint8)
-    with ending_at(Deadline(monotonic() - 1)), pytest.raises(DeadlineExceeded):
-        by_tiles(noise(400, 400, 3), "blackhat", kernel, 16)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.kernels.compilation import compiled, options
+from workers.kernels.compilation import compiled
 from workers.kernels.cubins import CubinStore
 from workers.kernels.loader import KERNELS, CudaModule, modules, source
 
@@ -92,11 +92,6 @@ def test_an_error_of_the_compiler_ends_the_start_and_the_lock(tmp_path: Path) ->
     with pytest.raises(RuntimeError, match="no such type"):
         compiled(MODULES, "sm_90", Failing(), store)
     assert compiled(MODULES, "sm_90", Recorder(), store) == BOTH
-
-
-def test_products_are_rounded_before_they_are_added_on_every_architecture() -> None:
-    assert "--fmad=false" in options("sm_75")
-    assert options("sm_75")[-1] == "-arch=sm_75"
 
 
 def test_every_kernel_is_in_one_module_that_has_its_text() -> None:

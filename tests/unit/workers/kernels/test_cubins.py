@@ -1,7 +1,6 @@
 """Compiled kernels on disk: what finds them, what refuses them, and where they are kept."""
 
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -90,25 +89,3 @@ def test_a_store_looks_into_the_cache_folder_of_the_image_and_of_the_user(tmp_pa
         tmp_path / "b" / "kernels",
     )
     assert folders(tmp_path, tmp_path) == (tmp_path / "kernels",)
-
-
-def test_the_second_process_that_compiles_waits_for_the_first(tmp_path: Path) -> None:
-    """Each store opens the file anew, as a process would."""
-    (tmp_path / "file").write_bytes(b"")
-    folders = [tmp_path / "file" / "below", tmp_path / "good"]  # the first cannot be written
-    order, waiting = list[str](), threading.Event()
-
-    def second() -> None:
-        waiting.set()
-        with CubinStore(folders).lock():
-            order.append("second")
-
-    thread = threading.Thread(target=second)
-    with CubinStore(folders).lock():
-        thread.start()
-        assert waiting.wait(60)
-        order.append("first")
-    thread.join(60)
-    assert order == ["first", "second"]
-    with CubinStore(folders[:1]).lock():
-        pass  # without a folder there is no wait

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulation.emulator import FLAGS, HEADER
+from tests.emulation.emulator import FLAGS
 from workers.kernels import loader
 
 HEADERS = sorted(loader.FOLDER.rglob("*.cuh"))
@@ -75,18 +75,6 @@ def test_every_file_reads_alone_by_its_own_includes() -> None:
         assert "".join(compilers.map(errors, [*HEADERS, *FILES])) == ""
 
 
-def test_kernels_stand_in_cu_files_and_what_several_files_use_in_headers() -> None:
-    for header in HEADERS:
-        text = header.read_text("utf-8")
-        assert "__global__" not in text, header
-        assert text.count("\n#pragma once\n") == 1, header
-    for file in [*HEADERS, *FILES]:
-        text = file.read_text("utf-8")
-        included = re.findall(r'#include "([^"]*)"', text)
-        assert all(name.endswith(".cuh") for name in included), file
-        assert "extern" in text or file.suffix == ".cuh", file
-
-
 def test_a_file_includes_only_its_own_folder_and_the_shared_ones() -> None:
     for file in [*HEADERS, *FILES]:
         folder = file.relative_to(loader.FOLDER).parent.as_posix()
@@ -94,9 +82,3 @@ def test_a_file_includes_only_its_own_folder_and_the_shared_ones() -> None:
         allowed = {"kernels/headers", *((*SHARED, folder) if family else ())}
         for name in re.findall(r'#include "([^"]*)"', file.read_text("utf-8")):
             assert name.rpartition("/")[0] in allowed, f"{file} includes {name}"
-
-
-def test_lines_of_the_cuda_text_fit_100_columns() -> None:
-    for file in [*HEADERS, *FILES, HEADER]:
-        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-            assert len(line) <= 100, f"{file}:{number}"

@@ -108,46 +108,6 @@ def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
     assert (picked.batch, picked.dropped, b.queued_jobs) == ([], [third], 0)
 
 
-def test_empty_lanes_leave_nothing_behind() -> None:
-    b = batcher()
-    for number in range(300):
-        add(b, fake_job(key=f"picked {number}"))
-        b.pick(0.0)
-        b.cancel(add(b, fake_job(key=f"cancelled {number}")))
-        add(b, fake_job(key=f"expired {number}", deadline=Deadline(0.0)))
-        b.pick(0.0)
-    assert b._lanes == {}
-
-
-class CountedTicket(Ticket):
-    """Counts how often the batcher asks whether a job is dead."""
-
-    __slots__ = ()
-    looks = 0
-
-    def is_over(self, now: float) -> bool:
-        CountedTicket.looks += 1
-        return super().is_over(now)
-
-
-@pytest.mark.parametrize("dies_by", ["cancelling", "expiring"])
-def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
-    """However many died, a job is looked at a bounded number of times over its life."""
-    b, now, per_pick = batcher(size=8), 0.0, 50
-    CountedTicket.looks = 0
-    for _ in range(200):
-        for _ in range(per_pick):
-            dying = CountedTicket(fake_job(deadline=Deadline(now + 1.0)), lambda _outcomes: None)
-            b.add(dying, now)
-            if dies_by == "cancelling":
-                b.cancel(dying)
-        now += 1.0
-        b.add(CountedTicket(fake_job(), lambda _outcomes: None), now)
-        assert len(b.pick(now).batch) == 1
-    assert b.queued_jobs == 0
-    assert CountedTicket.looks <= 200 * (per_pick + 3)
-
-
 def test_a_suspect_waits_for_an_idle_device_and_everything_else_for_it() -> None:
     b = batcher()
     for number in (1, 2):

@@ -1,15 +1,12 @@
 """The forward pass against torchvision's own, and what `auto` may and may not do."""
 
 import ctypes
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torchvision
 from numpy.typing import NDArray
-from torch.overrides import TorchFunctionMode
 
 from models import codec
 from models.domain.image import Image
@@ -17,10 +14,9 @@ from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
-from workers.engines.builder import DTYPES, on_one_thread
-from workers.engines.cpu import network
-from workers.engines.cpu.network import CpuNetwork, supports
-from workers.engines.model import State, load_state, random_state
+from workers.engines.builder import on_one_thread
+from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import State, random_state
 from workers.preprocess import crop
 
 CLASSES = 40
@@ -57,34 +53,6 @@ def test_no_weights_are_laid_out_anew_in_a_pass(
     steps = [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
     assert sum(",convolution," in line for line in steps) == 20
     assert not [line for line in steps if ",reorder," in line]
-
-
-class _Threads(TorchFunctionMode):
-    """Notes on how many threads torch works on tensors that it divides (over 32,768 values)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[int] = set()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(isinstance(each, torch.Tensor) and each.numel() > 1 << 15 for each in args):
-            self.seen.add(torch.get_num_threads())
-        return func(*args, **(kwargs or {}))
-
-
-def test_weights_are_read_and_laid_out_on_one_thread(tmp_path: Path) -> None:
-    # On all cores, threads that wait for each other took ten times as much CPU time.
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        torch.save(random_state(0, CLASSES), tmp_path / "own.pth")
-        with _Threads() as threads:
-            CpuNetwork(load_state(tmp_path / "own.pth", CLASSES), Precision.FP32, RESNET18)
-        after = torch.get_num_threads()
-    finally:
-        torch.set_num_threads(before)
-    assert threads.seen == {1}
-    assert after == 3
 
 
 @pytest.fixture(scope="module")
@@ -169,17 +137,3 @@ def test_an_image_s_logits_do_not_depend_on_its_neighbours(decided: State) -> No
     together = network.logits(batch)
     for number, alone in enumerate(batch):
         assert np.allclose(network.logits(alone[None])[0], together[number], atol=1e-4)
-
-
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
-def test_fused_convolutions_give_the_logits_of_the_plain_ones(
-    decided: State, precision: Precision, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not supports(DTYPES[precision]):
-        pytest.skip(f"no fused {precision} convolutions on this machine")
-    batch = np.random.default_rng(0).integers(0, 256, (3, 224, 224, 3), np.uint8)
-    fused = CpuNetwork(decided, precision, RESNET18).logits(batch)
-    monkeypatch.setattr(network, "supports", lambda _dtype: False)
-    plain = CpuNetwork(decided, precision, RESNET18).logits(batch)
-    within = 1e-4 if precision is Precision.FP32 else 0.03
-    assert np.abs(fused - plain).max() <= within * np.abs(plain).max()

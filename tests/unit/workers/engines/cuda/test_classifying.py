@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-import pytest
 import torch
 
 from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
 from models.networks.registry import RESNET34
 from tests.emulation.staging import EmulatedKernels, NoStreams, staging_slot
-from workers.engines.cuda.classifying import Classifying, Cropper, in_class_order
+from workers.engines.cuda.classifying import Classifying, Cropper
 from workers.engines.cuda.network import GraphedNetwork, input_buffer
 from workers.engines.cuda.slot import GpuSlot, Outputs, Streams
 from workers.operations import Classify, FunctionToApply, NetworkOutput
@@ -81,14 +80,6 @@ def test_labels_are_the_best_classes_as_before() -> None:
     (found,), network = answered(operation, [3])
     assert found == Labels((1, 4), (10.0, 9.0))
     assert network.ran == ["run"]
-
-
-@pytest.mark.parametrize("n", [1, 2, 1000])
-def test_sorting_is_undone_whatever_the_order(n: int) -> None:
-    logits = np.random.default_rng(n).normal(size=n).astype(np.float32)
-    best = np.argsort(-logits, kind="stable")
-    scores = np.stack((logits[best], best.astype(np.float32), logits))
-    assert in_class_order(scores).tobytes() == logits.tobytes()
 
 
 class HalfNetwork(FakeNetwork):
