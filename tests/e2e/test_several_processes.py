@@ -56,23 +56,14 @@ def without_weights(tmp_path: Path) -> tuple[str, ...]:
     return (*TREE, "--weights", "imagenet1k_v1", "--cache-folder", str(tmp_path / "cache"))
 
 
-def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> None:
-    for label, draw in DRAWN.items():
-        assert ask(tree, encoded(draw(), quality=92)) == label
-    path = "/filter?name=gaussian_blur&sigma=3&format=png"
-    several = post(url(tree, path), content=jpeg(), headers=RAW)
-    with serving("--front-ends", "0", *FLAGS[2:]) as single:
-        alone = post(url(single, path), content=jpeg(), headers=RAW)
-    assert several.content == alone.content
-    assert several.status_code == 200
-
-
 def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> None:
     line = 'darkroom_images_total{operation="classify",outcome="ok"}'
     before = metric(tree, line)
+    for label, draw in DRAWN.items():
+        assert ask(tree, encoded(draw(), quality=92)) == label
     with ThreadPoolExecutor(4) as clients:
         list(clients.map(lambda n: ask(tree, jpeg(n, 64, 64)), range(24)))
-    assert {metric(tree, line) for _ in range(12)} == {before + 24}
+    assert {metric(tree, line) for _ in range(12)} == {before + len(DRAWN) + 24}
     until(lambda: metric(tree, "darkroom_in_flight_images") == 0)  # an answer comes before its end
     assert metric(tree, "darkroom_worker_alive") == 1
     assert metric(tree, 'darkroom_batch_size_count{network="resnet18",operation="classify"}') > 0

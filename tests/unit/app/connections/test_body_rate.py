@@ -82,13 +82,6 @@ def test_a_stream_may_pause_while_answers_are_owed_and_between_images(
     assert bool(message) == bool(found)
 
 
-def test_a_piece_that_was_there_takes_no_time() -> None:
-    body = BodyRate({})
-    body.piece(1000, 9000.0)
-    body.wait(9001.0)
-    assert body.late(9002.0, 30.0, 1024) is None
-
-
 @pytest.mark.parametrize("ends", [False, True])
 async def test_an_application_is_told_that_its_body_is_late_or_the_server_ends(ends: bool) -> None:
     told = list[str]()

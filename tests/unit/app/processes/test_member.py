@@ -26,35 +26,26 @@ class FakeWorker:
         return self._loads.pop(0) if len(self._loads) > 1 else self._loads[0]
 
 
-def is_given_up(*loads: Load) -> bool:
-    """Return whether a worker is given up within a thousand looks, each of which is a second."""
-    worker: Any = FakeWorker(*loads)
-
-    async def looked() -> bool:
-        death = asyncio.ensure_future(member._death(worker, PATIENCE))
-        for _ in range(1000):
-            await asyncio.sleep(0)
-        return death.done() or not death.cancel()
-
-    return asyncio.run(looked())
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("loads", "given_up"),
+    [
+        ([BUSY], True),
+        ([*WORKING[:50], BUSY], True),
+        ([IDLE], False),
+        ([*WORKING, IDLE], False),
+        ([replace(IDLE, alive=False)], True),
+    ],
+    ids=["hangs", "hangs later", "idle", "works", "ended"],
+)
+async def test_a_worker_is_given_up_whose_threads_end_or_get_no_work_done(
+    loads: list[Load], given_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Look a thousand times, each of which is a second."""
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda _seconds: sleep(0))
     monkeypatch.setattr(member, "LOOK", 1.0)
-
-
-def test_a_device_that_gets_no_work_done_is_given_up() -> None:
-    assert is_given_up(BUSY)
-    assert is_given_up(*WORKING[:50], BUSY)
-
-
-def test_a_device_that_has_no_work_or_gets_it_done_is_not_given_up() -> None:
-    assert not is_given_up(IDLE)
-    assert not is_given_up(*WORKING, IDLE)
-
-
-def test_a_worker_whose_threads_have_ended_is_given_up() -> None:
-    assert is_given_up(replace(IDLE, alive=False))
+    worker: Any = FakeWorker(*loads)
+    death = asyncio.ensure_future(member._death(worker, PATIENCE))
+    for _ in range(1000):
+        await sleep(0)
+    assert (death.done() or not death.cancel()) is given_up

@@ -10,39 +10,29 @@ from models.settings import Settings
 from workers.supervision.supervisor import ProcessSpec, Supervisor
 
 
-def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:
-    patch.setattr(tree, "wanted_gpus", lambda _gpus: gpus_there)
-    return Plan.of(Settings.model_validate(settings))
-
-
-def test_without_a_gpu_one_process_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(0, monkeypatch) == Plan(front_ends=0, gpus=0)
-
-
-def test_with_gpus_front_ends_take_the_cores_their_workers_leave(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("gpus", "settings", "plan"),
+    [
+        (0, {}, Plan(front_ends=0, gpus=0)),
+        (0, {"threads": 64}, Plan(front_ends=0, gpus=0)),
+        (2, {"threads": 32, "gpu_workers": 3}, Plan(32 - 2 * 3 * CORES_PER_WORKER, 2, 3)),
+        (2, {"threads": 4}, Plan(2, 2)),
+        (1, {"threads": 8}, Plan(8 - 2 * CORES_PER_WORKER, 1, 2)),
+        (2, {"threads": 8}, Plan(8 - 2 * CORES_PER_WORKER, 2, 1)),
+        (1, {"threads": 8, "front_ends": 5}, Plan(5, 1, 2)),
+        (4, {"threads": 8, "gpu_workers": 32}, Plan(2, 4, 32)),
+        (4, {"threads": 8, "gpu_workers": 33}, None),
+    ],
+)
+def test_the_numbers_of_processes_follow_from_gpus_and_cores(
+    gpus: int, settings: dict[str, int], plan: Plan | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planned(2, monkeypatch, threads=32, gpu_workers=3)
-    assert plan == Plan(front_ends=32 - 2 * 3 * CORES_PER_WORKER, gpus=2, gpu_workers=3)
-    assert planned(2, monkeypatch, threads=4) == Plan(front_ends=2, gpus=2)
-
-
-def test_a_gpu_has_two_workers_where_the_cores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(1, monkeypatch, threads=8).gpu_workers == 2
-    assert planned(2, monkeypatch, threads=8).gpu_workers == 1
-    assert planned(0, monkeypatch, threads=64).gpu_workers == 1
-
-
-def test_a_number_that_was_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(1, monkeypatch, front_ends=5).front_ends == 5
-
-
-def test_more_workers_than_can_be_counted_are_refused_before_a_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert planned(4, monkeypatch, gpu_workers=32).gpu_workers == 32
+    monkeypatch.setattr(tree, "wanted_gpus", lambda _gpus: gpus)
+    if plan is not None:
+        assert Plan.of(Settings.model_validate(settings)) == plan
+        return
     with pytest.raises(ValueError, match=r"132 workers.* at most 128 .*set fewer"):
-        planned(4, monkeypatch, gpu_workers=33)
+        Plan.of(Settings.model_validate(settings))
 
 
 @pytest.fixture

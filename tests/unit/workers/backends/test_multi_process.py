@@ -35,7 +35,6 @@ from workers.backends import multi_process
 from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
 from workers.ipc import frames as wire
-from workers.ipc import worker_server
 from workers.ipc.arena import LARGE, PAGE, ArenaSlot
 from workers.ipc.frames import ENCODER, Batched, Done, Frame, Leaving, Submit, Welcome
 from workers.scheduling.batcher import BatchLimits
@@ -195,20 +194,6 @@ async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_
         assert worker.engine.seen == [1, 3]
 
 
-async def test_waiting_for_room_can_be_cancelled_at_any_point() -> None:
-    with running_worker(ENGINE, LIMITS) as worker:
-        ours = backend(worker, arena=2 * PAGE)
-        for turns in range(12):
-            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(6)]
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            for task in tasks[::2]:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(number(t.result()) == n for n, t in enumerate(tasks) if n % 2)
-        assert number(await ours.run(fake_job(5, n_pixels=PAGE // 2))) == 5
-
-
 async def test_an_image_that_never_fits_is_refused_at_once() -> None:
     ours = backend(new_address(), arena=PAGE)
     with pytest.raises(TooManyPixels, match="no room"):
@@ -348,46 +333,6 @@ async def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -
         os.close(end)
 
 
-async def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(number: int, trace: Trace | None = None, *rest: Any, **named: Any) -> Done:
-        if trace is not None and trace.batch_size == 1:
-            raise KeyError("a fault of ours")
-        return Done(number, trace, *rest, **named)
-
-    with running_worker(ENGINE, LIMITS) as worker:
-        ours = backend(worker, arena=4 * PAGE)
-        worker.gate.shut()
-        held = asyncio.create_task(ours.run(fake_job(9)))
-        await on_device(worker)
-        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
-        await wait_until(lambda: ours.load().queued_jobs == 2)
-        monkeypatch.setattr(worker_server, "Done", fail)
-        worker.gate.open()
-        with pytest.raises(InternalError, match="could not be sent back"):
-            await held
-        assert [number(c) for c in await asyncio.gather(*tasks)] == [0, 1]
-        monkeypatch.undo()
-        full = fake_job(3, n_pixels=3 * PAGE + 1)
-        assert number(await ours.run(full)) == 3, "a slot has leaked"
-
-
-async def test_while_closing_nobody_reads_that_no_worker_died() -> None:
-    with ExitStack() as first:
-        worker = first.enter_context(running_worker(ENGINE, LIMITS))
-        ours = backend(worker)
-        worker.gate.shut()
-        task = asyncio.create_task(ours.run(fake_job(1)))
-        await on_device(worker)
-        closing = asyncio.create_task(ours.aclose())
-        await asyncio.sleep(0)
-        first.close()
-        with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
-            await task
-        await closing
-
-
 async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -> None:
     """One job ends every worker that computes it; ten others are beside and behind it."""
     address, poison, here = new_address(), 66, list[RunningWorker]()
@@ -418,22 +363,6 @@ async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answer
         assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
 
 
-async def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken(_operation: object) -> object:
-        raise InternalError("no frame")
-
-    with running_worker(ENGINE, LIMITS, new_address()) as worker:
-        work = OwnWork(1)
-        ours = backend(worker, work=work)
-        await ours.welcome()
-        monkeypatch.setattr(multi_process, "encode_operation", broken)
-        with pytest.raises(InternalError):
-            await ours.run(fake_job(1))
-        assert work.totals() == [0]
-
-
 async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -445,14 +374,15 @@ async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
         return encode(operation)
 
     monkeypatch.setattr(multi_process, "encode_operation", sometimes)
-    address = new_address()
-    ours = backend(address)
+    address, work = new_address(), OwnWork(1)
+    ours = backend(address, work=work)
     tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
     await wait_until(lambda: ours.load().queued_jobs == 3)
     with running_worker(ENGINE, LIMITS, address):
         with pytest.raises(InternalError, match="could not be sent"):
             await tasks[0]
         assert [number(c) for c in await asyncio.gather(*tasks[1:])] == [1, 2]
+        assert work.totals() == [0]
 
 
 async def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(

@@ -35,16 +35,6 @@ def test_slots_never_overlap_and_all_room_comes_back(steps: list[tuple[bool, int
     assert room.take(room.size) == ArenaSlot(0, room.size)
 
 
-def test_there_is_no_slot_larger_than_what_is_free() -> None:
-    room = ArenaAllocator(4 * PAGE)
-    assert room.take(5 * PAGE) is None
-    first, _ = room.take(PAGE), room.take(2 * PAGE)
-    assert first is not None
-    room.give_back(first)
-    assert room.take(PAGE + 1) is None
-    assert room.take(PAGE) == first
-
-
 def test_who_has_the_descriptor_sees_the_same_bytes(arena: Arena) -> None:
     other = Arena(os.dup(arena.fd))
     slot = ArenaSlot(PAGE, PAGE)

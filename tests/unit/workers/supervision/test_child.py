@@ -78,28 +78,13 @@ def run(test: Callable[[Fake], Awaitable[object]]) -> Fake:
 
 
 @pytest.mark.parametrize(
-    ("urgencies", "signals"),
-    [
-        ([1, 1], [TERM]),
-        ([2], [TERM, INT]),
-        ([1, 2], [TERM, INT]),
-        ([2, 2, 1], [TERM, INT]),
-        ([3], [TERM, INT, INT]),
-    ],
-)
-def test_each_urgency_is_sent_once_and_sigterm_first(
-    urgencies: list[int], signals: list[signal.Signals]
-) -> None:
-    async def test(fake: Fake) -> None:
-        for each in urgencies:
-            fake.child.urge(each)
-
-    assert run(test).process.signals == signals
-
-
-@pytest.mark.parametrize(
     ("told", "signals"),
-    [([TERM], [TERM]), ([INT], [TERM, INT]), ([TERM, TERM], [TERM, INT])],
+    [
+        ([TERM], [TERM]),
+        ([INT], [TERM, INT]),
+        ([TERM, TERM], [TERM, INT]),
+        ([INT, INT], [TERM, INT, INT]),
+    ],
 )
 def test_a_sigint_or_a_second_signal_skips_the_grace_time(
     told: list[signal.Signals], signals: list[signal.Signals], monkeypatch: pytest.MonkeyPatch
@@ -144,16 +129,5 @@ def test_a_process_that_is_stopped_hangs_soon(monkeypatch: pytest.MonkeyPatch) -
     async def test(fake: Fake) -> None:
         assert not fake.hangs_after(STOPPED - BEAT)
         assert fake.hangs_after(BEAT)
-
-    run(test)
-
-
-def test_a_process_that_has_ended_is_watched_no_more() -> None:
-    async def test(fake: Fake) -> None:
-        fake.channel.shutdown(socket.SHUT_RDWR)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert fake.child._timer.cancelled()
-        fake.child.tell({"leave": True})
 
     run(test)
