@@ -13,10 +13,10 @@ from fastapi import FastAPI
 
 from app import main
 from app.executors import Executor, Workers
-from app.processes.gc_tuning import freeze
 from app.service import Computing
 from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations
+from models.malloc import freeze
 from models.settings import Settings
 from models.usable_cpus import usable_cores
 from workers.cluster import Offer, RayBackend, Replica

@@ -14,11 +14,11 @@ from app.pipeline.memory import Memory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend, Load
+from models.malloc import return_freed_memory
 from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.ipc.frames import Batched, Welcome
-from workers.malloc import return_freed_memory
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.supervision.gpu_discovery import uuid_of, wanted_gpus

@@ -21,18 +21,19 @@ from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits, raise_limit
 from app.connections.listening import ConnectionBalancer, announce, is_listening, listens
 from app.connections.protocol import CLOSE, ConnectionTable, GuardedProtocol
-from app.processes.gc_tuning import freeze
-from app.processes.orders import Orders
 from app.routes.middleware import MetricsOnly, is_loopback
 from app.service import Service
 from app.warm_up import warm_up
 from models.domain.alarms import alarms
 from models.exit_codes import ExitCode
+from models.malloc import freeze
 from models.settings import Settings
 from models.settings_loading import IN_PLACE, reloaded
 
-if TYPE_CHECKING:  # only servers with a port for gRPC load grpcio
+if TYPE_CHECKING:  # only servers with a port for gRPC load grpcio, and members load this module
     import grpc.aio
+
+    from app.processes.member import Orders
 
 log = logging.getLogger("darkroom.server")
 
@@ -66,7 +67,7 @@ class Server(uvicorn.Server):
         app: FastAPI,
         settings: Settings,
         scraped: Sequence[socket.socket] = (),
-        orders: Orders | None = None,
+        orders: "Orders | None" = None,
         *,
         warms_up: bool = True,
     ) -> None:
@@ -212,7 +213,7 @@ class Server(uvicorn.Server):
             default = self.server_state.default_headers
             self.server_state.default_headers = [*default, CLOSE]
 
-    async def _leave(self, orders: Orders) -> None:
+    async def _leave(self, orders: "Orders") -> None:
         """Accept no more connections on the parent's order, and let the open connections end.
 
         Another front end accepts them. Each answer says that its connection ends, so that clients

@@ -29,10 +29,10 @@ import cv2
 import numpy as np
 from PIL import __version__ as pillow_version
 
+from models.malloc import keep_freed_memory
 from tests.bench.filter_peers import PEERS, Peer, Pixels
 from tests.pictures import drawing
 from workers.filters.registry import parse_chain
-from workers.malloc import keep_freed_memory
 
 WIDTH, HEIGHT = 1920, 1080
 FEWEST, MOST = 3, 60

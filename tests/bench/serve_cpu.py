@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from models import codec
+from models.malloc import keep_freed_memory
 from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.bench import load
@@ -31,7 +32,6 @@ from tests.pictures import as_image
 from tests.server import serving
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import random_state
-from workers.malloc import keep_freed_memory
 from workers.preprocess import crop
 
 BATCH = 32

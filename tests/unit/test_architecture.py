@@ -78,7 +78,6 @@ BULK = (
 """What a bulk command reads and writes, then what answers it."""
 
 WORKERS = (
-    "malloc",
     "kernels",
     "preprocess",
     "weights_store",

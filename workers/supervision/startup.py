@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from models.malloc import keep_freed_memory, return_freed_memory
 from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
@@ -17,7 +18,6 @@ from models.thread_priority import can_lower_priority
 from models.usable_cpus import usable_cores
 from workers.engines.cpu.engine import CpuEngine, start_filter_threads
 from workers.kernels.cubins import CubinStore, folders
-from workers.malloc import keep_freed_memory, return_freed_memory
 from workers.operations import FilterChain
 from workers.scheduling.batch import Observer
 from workers.scheduling.batcher import BatchLimits

@@ -31,10 +31,10 @@ from models.domain.errors import (
 )
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels
 from models.domain.job import Job, Labels, Result, Vector
+from models.malloc import return_freed_memory
 from models.networks.spec import NetworkSpec
 from workers.filters import bands
 from workers.filters.interruption import ending_at, stop_if_late
-from workers.malloc import return_freed_memory
 from workers.operations import Classify, FilterChain, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult

@@ -1,6 +1,9 @@
-"""Configure the C library's allocator: keep the memory of ordinary images, return that of large."""
+"""Tune the C library's allocator, which keeps the memory of ordinary images and returns the memory
+of large images, and Python's garbage collector.
+"""
 
 import ctypes
+import gc
 import sys
 
 from models.usable_cpus import usable_cpus
@@ -10,6 +13,16 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 LARGE = 32 << 20
 """Bytes of an allocation that goes back to the kernel as soon as it is freed. The largest buffer of
 a batch of 8 on a CPU has 26 MB."""
+
+YOUNG = 20_000
+"""New containers between two collections. With Python's own 700 they took 5 % of a front end's
+time; nearly all objects of a request are freed without them."""
+
+
+def freeze() -> None:
+    """Freeze the objects alive after a start so that the garbage collector never scans them."""
+    gc.freeze()
+    gc.set_threshold(YOUNG)
 
 
 def keep_freed_memory() -> None:
