@@ -25,7 +25,6 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
-from starlette.types import Scope
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -40,7 +39,7 @@ from uvicorn.server import ServerState
 from app.admission.counters import ByKey, Counters, Key, Total
 from app.connections.limits import BodyRate, ConnectionLimits, framing, target
 from app.http.problems import EVERY_ANSWER, answer
-from app.http.request import DEPARTURE, STREAM, Departure
+from app.http.request import DEPARTURE, Departure
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import (
     ConnectionsExhausted,
@@ -300,9 +299,6 @@ class Cycle(RequestResponseCycle):
         self.disconnected = True
         self.message_event.set()
         self.departure.happen()
-        stream = cast(Scope, self.scope).get(STREAM)
-        if stream is not None:  # it may read nothing at present, so the event above is not enough
-            stream.left.set()
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a message of the application; raises RuntimeError for a message in wrong order."""
@@ -789,7 +785,7 @@ def _known(error: httptools.HttpParserError) -> ServiceError:
 def _has(transport: asyncio.BaseTransport, event: int) -> bool:
     """Return whether an event of `select` is true, even if bytes before it were not read."""
     connection = transport.get_extra_info("socket")
-    if connection is None:
+    if connection is None or connection.fileno() < 0:  # it was closed meanwhile
         return False
     poll = select.poll()
     poll.register(connection.fileno(), event)

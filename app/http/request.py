@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -75,61 +75,41 @@ DEPARTURE = "departure"
 
 
 class Departure:
-    """Calls a function when the client of a request leaves; belongs to one event loop."""
+    """Cancels the task that answers a request when the client leaves.
 
-    __slots__ = ("_call", "_happened")
+    A context manager, without effect outside its block: its block ends with Cancelled then.
+    """
+
+    __slots__ = ("_left", "_task")
 
     def __init__(self) -> None:
-        self._call: Callable[[], object] | None = None
-        self._happened = False
+        self._left = False
+        self._task: asyncio.Task[Any] | None = None
 
     def happen(self) -> None:
         """Note that the client has left."""
-        self._happened = True
-        call, self._call = self._call, None
-        if call is not None:
-            call()
+        if not self._left and self._task is not None:
+            self._task.cancel()
+        self._left = True
 
-    def watch(self, call: Callable[[], object]) -> Callable[[], object]:
-        """Call `call` once when the client leaves, or in the next turn of the event loop if it has
-        left already. A call of the result ends this watch, and so does another watch.
-        """
-        self._call = call
-        if self._happened:
-            asyncio.get_running_loop().call_soon(self.happen)
-        return self._stop
+    def __enter__(self) -> None:
+        if self._left:
+            raise Cancelled("the client left")
+        self._task = asyncio.current_task()
 
-    def _stop(self) -> None:
-        self._call = None
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        assert task is not None
+        # uncancel returns how many other requests to cancel this task remain. With any, a timeout
+        # or a shutdown has cancelled it too, and must see its own CancelledError.
+        if self._left and not task.uncancel() and kind is asyncio.CancelledError:
+            raise Cancelled("the client left") from None
 
 
 def departure_of(scope: Scope) -> Departure:
     """Return the Departure of a request; a server that tells of none cancels the request itself."""
     found: Departure | None = scope.get(DEPARTURE)
     return found or Departure()
-
-
-async def unless_left(departure: Departure, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` in the caller's own task; a client that leaves ends it with Cancelled."""
-    task, gone = asyncio.current_task(), False
-    assert task is not None
-
-    def leave() -> None:
-        nonlocal gone
-        gone = True
-        task.cancel()
-
-    stop = departure.watch(leave)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        # uncancel returns how many other requests to cancel this task remain. With any, a timeout
-        # or a shutdown has cancelled it too, and must see its own CancelledError.
-        if gone and not task.uncancel():
-            raise Cancelled("the client left") from None
-        raise
-    finally:
-        stop()
 
 
 STREAM = "stream"
@@ -140,15 +120,13 @@ class StreamWindow:
     """Room for `size` items, from before an item is read until its answer has been sent.
 
     `in_flight` counts items that were read and are not answered; while there are some, the client
-    may be waiting for the server. `inside_item` is true while an item has arrived in part. `left`
-    is set when the client has left.
+    may be waiting for the server. `inside_item` is true while an item has arrived in part.
     """
 
     def __init__(self, size: int) -> None:
         self._room = asyncio.Semaphore(size)
         self.in_flight = 0
         self.inside_item = False
-        self.left = asyncio.Event()
 
     async def room(self) -> None:
         """Wait for room for the next item, and take it."""

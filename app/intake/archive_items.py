@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from fastapi import Request
-
 from app.admission import Permit
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import (
@@ -24,7 +22,6 @@ from app.archives.reading import (
     on_thread,
     open_archive,
 )
-from app.http.request import departure_of, unless_left
 from app.intake.item import Found
 from app.intake.spool import Blob, keep
 from models.domain.errors import BadArchive, MalformedRequest, TooLarge
@@ -59,14 +56,8 @@ def is_archive(media_type: str | None, filename: str | None) -> bool:
 
 
 async def images_of(
-    request: Request, packed: Blob, permit: Permit, settings: Settings, already: int = 0
+    packed: Blob, permit: Permit, settings: Settings, already: int = 0
 ) -> list[Found]:
-    """Return the images in an archive, as `unpacked`; raises Cancelled if the client leaves."""
-    work = unpacked(packed, permit, settings, already)
-    return await unless_left(departure_of(request.scope), work)
-
-
-async def unpacked(packed: Blob, permit: Permit, settings: Settings, already: int) -> list[Found]:
     """Return the files in an archive, in its order, and close it.
 
     `already` is the number of images before them in the request; `permit` grows by their bytes. A

@@ -79,7 +79,7 @@ async def form_items(
             content = await kept(events, most)
             if packed and isinstance(content, Blob):
                 try:
-                    found += await images_of(request, content, permit, settings, len(found))
+                    found += await images_of(content, permit, settings, len(found))
                 except (BadArchive, MalformedRequest) as error:
                     found.append((error.with_traceback(None), filename or None, None))
             # A browser sends a file input without a file as an empty file without a name.

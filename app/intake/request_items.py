@@ -39,7 +39,7 @@ async def collect(
         found, options = [(image, None, None)], []
     elif kind in MEDIA_TYPES:
         packed = await spooled(request.receive, settings.max_body_bytes)
-        found, options = await images_of(request, packed, permit, settings), []
+        found, options = await images_of(packed, permit, settings), []
     else:
         raise UnsupportedMedia(
             f"Content-Type is {kind or 'missing'}; send an image as image/* or "

@@ -28,7 +28,7 @@ from multipart import MultipartSegment
 
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
-from app.http.request import departure_of, unless_left
+from app.http.request import departure_of
 from app.intake import archive_items
 from app.intake.multipart import filename_of, segments
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
@@ -223,8 +223,8 @@ class Acceptance:
                 made = await self._retried(query.retry_of, asked.client, folder)
             else:
                 await self._receive(request, kind, folder, digest)
-                reading = self._in_turn(asked.client, folder)
-                made = await unless_left(departure_of(request.scope), reading)
+                with departure_of(request.scope):
+                    made = await self._in_turn(asked.client, folder)
             await asyncio.to_thread(self._folder.sync, id_)
             archive = folder / ARCHIVE
             new = Job(

@@ -18,7 +18,7 @@ import numpy as np
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
-from app.http.request import Departure, StreamWindow
+from app.http.request import StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import (
@@ -100,15 +100,13 @@ class Pipeline:
         self._backend = backend
         self._encoder = Encoder(decoders, self._threads, max_pixels)
 
-    def answers(
-        self, request: ImageRequest, permit: Permit, left: Departure
-    ) -> AsyncGenerator[Answer, None]:
-        """Yield the answer of each image as it finishes; raises Cancelled when the client leaves.
+    def answers(self, request: ImageRequest, permit: Permit) -> AsyncGenerator[Answer, None]:
+        """Yield the answer of each image as it finishes.
 
         Nothing starts before the first answer is asked for. Close the generator to end the work.
         """
         work = partial(self.answer, wanted=request.wanted, permit=permit)
-        return run(work, request.items, left)
+        return run(work, request.items)
 
     def stream(
         self, items: AsyncGenerator[Admitted, None], wanted: Wanted, window: StreamWindow
@@ -124,13 +122,8 @@ class Pipeline:
         self._observe(_NAMES[type(wanted)], answer)
         return answer
 
-    async def fetched(
-        self, items: tuple[Item, ...], permit: Permit, left: Departure
-    ) -> tuple[Item, ...]:
-        """Return the items with the contents of all URLs, or with the errors of their fetches.
-
-        Raises Cancelled when the client leaves.
-        """
+    async def fetched(self, items: tuple[Item, ...], permit: Permit) -> tuple[Item, ...]:
+        """Return the items with the contents of all URLs, or with the errors of their fetches."""
 
         async def opened(item: Item) -> Item:
             if not isinstance(item.content, Url):
@@ -138,7 +131,7 @@ class Pipeline:
             content = await caught(item, permit, self._opened(item, permit, Timings()))
             return replace(item, content=content)
 
-        found = [each async for each in run(opened, items, left)]
+        found = [each async for each in run(opened, items)]
         return tuple(sorted(found, key=operator.attrgetter("index")))
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:

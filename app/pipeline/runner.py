@@ -10,38 +10,29 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from app.http.request import Departure, StreamWindow, unless_left
-from models.domain.errors import Cancelled
+from app.http.request import StreamWindow
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
 async def run(
-    work: Callable[[ItemT], Coroutine[Any, Any, T]], items: Sequence[ItemT], left: Departure
+    work: Callable[[ItemT], Coroutine[Any, Any, T]], items: Sequence[ItemT]
 ) -> AsyncGenerator[T, None]:
-    """Yield what `work` returns for each item; raises Cancelled when the client leaves.
+    """Yield what `work` returns for each item.
 
     One item needs no task of its own: it is worked on while its answer is awaited.
     """
     if len(items) == 1:
-        yield await unless_left(left, work(items[0]))
+        yield await work(items[0])
         return
-    # The watch is in the same queue as the work, so that one wait notices both; its end, whatever
-    # is in the queue before it, ends the iteration.
     tasks = _Tasks()
-    watch = tasks.add(asyncio.get_running_loop().create_future())
-    stop = left.watch(partial(watch.set_result, None))
     for item in items:
         tasks.start(work(item))
     try:
         for _ in items:
-            done = await tasks.next()
-            if watch.done():
-                raise Cancelled("the client left")
-            yield done.result()
+            yield (await tasks.next()).result()
     finally:
-        stop()
         await tasks.cancel()
 
 
@@ -55,7 +46,6 @@ async def run_window(
 
     The next item is asked for when there is room for it; an item has its room until the caller asks
     for the result after its own. `ended` is called for each item, also if its work never began.
-    Raises Cancelled when the client leaves.
     """
     tasks = _Tasks()
 
@@ -69,14 +59,10 @@ async def run_window(
             window.begin()
             tasks.start(work(item)).add_done_callback(partial(_call, ended, item))
 
-    watch, reading = tasks.start(window.left.wait()), tasks.start(read())
+    reading = tasks.start(read())
     try:
-        while len(tasks.running) > 1:  # the watch runs as long as the client is there
+        while tasks.running:
             done = await tasks.next()
-            if watch.done():
-                # Its error is taken, or asyncio would log that it was never retrieved.
-                await asyncio.gather(done, return_exceptions=True)
-                raise Cancelled("the client left")
             if done is reading:
                 reading.result()
                 continue
@@ -97,9 +83,7 @@ class _Tasks:
         self._loop = asyncio.get_running_loop()
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
-        return self.add(self._loop.create_task(coroutine))
-
-    def add(self, task: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        task = self._loop.create_task(coroutine)
         self.running.add(task)
         task.add_done_callback(self._end)
         return task

@@ -20,7 +20,7 @@ from fastapi.responses import Response
 
 from app.admission import Permit
 from app.http.negotiation import IMAGE, JSON, names
-from app.http.request import before, departure_of, header
+from app.http.request import before, header
 from app.intake.item import Item
 from app.intake.spool import Blob, digest_of
 from app.intake.wanted import ImageRequest
@@ -65,9 +65,8 @@ async def tagged(
     be had gets no tag.
     """
     if asked.has_urls:
-        left = departure_of(request.scope)
         with rendering.intake.measure("fetch"):
-            items = await service.pipeline.fetched(asked.items, permit, left)
+            items = await service.pipeline.fetched(asked.items, permit)
         asked = replace(asked, items=items)
     digests = await before(permit.deadline, _digests(asked.items))
     if digests is None:

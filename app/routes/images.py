@@ -30,7 +30,6 @@ from app.http.request import (
     StreamWindow,
     before,
     content_type,
-    departure_of,
     header,
     seconds_of,
 )
@@ -233,7 +232,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         )
         if unchanged is not None:
             return unchanged
-    answers = service.pipeline.answers(asked, permit, departure_of(request.scope))
+    answers = service.pipeline.answers(asked, permit)
     return await render(answers, form, rendering)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from app.admission import Permit
-from app.http.request import Departure, before, departure_of
+from app.http.request import before
 from app.intake.inference import (
     InferenceModel,
     InferenceRequest,
@@ -34,16 +34,15 @@ async def answers_of(
     permit: Permit,
     asked: InferenceRequest,
     began: float,
-    left: Departure,
 ) -> list[Answer]:
-    """Return the answers of all images in their order; `left` tells when the client has left.
+    """Return the answers of all images in their order.
 
     The request's own timeout counts from when it `began`. Raises Overloaded.
     """
     if asked.timeout is not None:
         permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
     permit.expect(len(asked.images.items))
-    answers = service.pipeline.answers(asked.images, permit, left)
+    answers = service.pipeline.answers(asked.images, permit)
     return sorted([each async for each in answers], key=lambda each: each.item.index)
 
 
@@ -87,7 +86,7 @@ async def infer(request: Request) -> Response:
             asked = await before(permit.deadline, reading)
         if service.pipeline.spans is not None:
             service.pipeline.spans.stages(timings)
-        found = await answers_of(service, permit, asked, began, departure_of(request.scope))
+        found = await answers_of(service, permit, asked, began)
         style = InferenceStyle(model, weights, asked, timings)
         response = await inference_reply(request, found, style)
     except ServiceError:

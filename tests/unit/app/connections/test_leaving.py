@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 from app.admission.counters import Counters
 from app.connections.protocol import READING, ConnectionTable, GuardedProtocol
 from app.http.request import DEPARTURE
+from models.domain.errors import Cancelled
 from tests.connection import LIMITS
 
 SOON = 3.0
@@ -57,7 +58,13 @@ class Device:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         while self.reads and (await receive()).get("more_body"):
             pass
-        scope[DEPARTURE].watch(self.left.release)
+        try:
+            with scope[DEPARTURE]:
+                await self._answer(send)
+        except Cancelled:
+            self.left.release()
+
+    async def _answer(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.headers}
         *before, last = self.pieces
         if before:

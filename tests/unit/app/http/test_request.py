@@ -12,7 +12,6 @@ from app.http.request import (
     before,
     deadline_of,
     departure_of,
-    unless_left,
 )
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, DeadlineExceeded, InvalidParameter
@@ -44,25 +43,11 @@ async def test_work_past_its_deadline_is_a_deadline_error() -> None:
         await before(Deadline(0.0), asyncio.Event().wait())
 
 
-def test_the_function_is_called_once_when_the_client_leaves_unless_the_watch_was_ended() -> None:
-    departure, called = Departure(), list[str]()
-    departure.watch(lambda: called.append("ended"))()
-    departure.watch(lambda: called.append("left"))
-    assert not called
+async def test_nothing_begins_for_a_client_that_has_left_already() -> None:
+    departure = Departure()
     departure.happen()
-    departure.happen()
-    assert called == ["left"]
-
-
-async def test_a_client_that_has_left_already_is_told_of_in_the_next_turn() -> None:
-    departure, called = Departure(), list[str]()
-    departure.happen()
-    departure.watch(lambda: called.append("left"))
-    assert not called  # the caller has not begun what this ends
-    await asyncio.sleep(0)
-    departure.watch(lambda: called.append("again"))()
-    await asyncio.sleep(0)
-    assert called == ["left"]
+    with pytest.raises(Cancelled), departure:
+        raise AssertionError
 
 
 def test_a_request_has_the_departure_of_its_server() -> None:
@@ -73,28 +58,31 @@ def test_a_request_has_the_departure_of_its_server() -> None:
 
 @pytest.mark.parametrize("by_others", [False, True])
 async def test_work_ends_when_the_client_leaves_or_others_cancel_it(by_others: bool) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+    begun, ended, departure = asyncio.Event(), asyncio.Event(), Departure()
 
     async def work() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            ended.set()
+        with departure:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                ended.set()
 
-    departure = Departure()
-    doing = asyncio.create_task(unless_left(departure, work()))
+    doing = asyncio.create_task(work())
     await begun.wait()
     if by_others:
         doing.cancel()
+    departure.happen()
     departure.happen()
     with pytest.raises(asyncio.CancelledError if by_others else Cancelled):
         await doing
     assert ended.is_set()
 
 
-async def test_work_of_a_client_that_stays_has_its_result() -> None:
+async def test_a_client_that_leaves_after_its_answer_cancels_nothing() -> None:
     departure = Departure()
-    assert await unless_left(departure, asyncio.sleep(0, 5)) == 5
-    departure.happen()  # it is watched no more
+    with departure:
+        await asyncio.sleep(0)
+    departure.happen()
+    await asyncio.sleep(0)

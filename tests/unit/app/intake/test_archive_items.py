@@ -5,6 +5,7 @@ import io
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
@@ -17,15 +18,13 @@ from app.admission import Admission
 from app.admission.permits import Limits
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import Archive, ArchiveLimits, on_thread, open_archive
-from app.http.request import DEPARTURE, Departure
 from app.intake import archive_items, spool
-from app.intake.archive_items import PLACES, unpacked
+from app.intake.archive_items import PLACES, images_of
 from app.intake.item import Item
 from app.intake.request_items import collect
 from app.intake.spool import Blob
 from models.domain.errors import (
     BadArchive,
-    Cancelled,
     MalformedRequest,
     Overloaded,
     ServiceError,
@@ -46,7 +45,7 @@ def collected(
     settings: Settings | None = None,
     admission: Admission | None = None,
     query: dict[str, str] | None = None,
-    departure: Departure | None = None,
+    begun: Callable[[asyncio.Task[Any]], object] = lambda _task: None,
 ) -> tuple[tuple[Item, ...], dict[str, Any]]:
     """Return what intake finds in a body of that type, sent in pieces."""
     pieces = [body[n : n + 999] for n in range(0, len(body), 999)]
@@ -63,8 +62,10 @@ def collected(
             "path": "/classify",
             "headers": headers,
             "query_string": urlencode(query or {}).encode(),
-            DEPARTURE: departure,
         }
+        task = asyncio.current_task()
+        assert task is not None
+        begun(task)
         used = admission or Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
         with admitted(used, 1, 0) as permit:
             return await collect(Request(scope, receive), permit, settings or Settings())
@@ -145,41 +146,34 @@ async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.Monkey
     with admitted(admission, 1, 0, "client") as permit:
         async with places.hold("other"):
             blob = Blob.of(zipped(FILES))
-            reading = asyncio.create_task(unpacked(blob, permit, Settings(), 0))
+            reading = asyncio.create_task(images_of(blob, permit, Settings(), 0))
             await asyncio.sleep(0)
             assert (places.waiting, opened) == (1, 0)
         assert len(await reading) == len(FILES)
         assert (places.used, opened) == (0, 1)
 
 
-class Watched(Departure):
-    """A Departure with the event loop of its watch."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def watch(self, call: Callable[[], object]) -> Callable[[], object]:
-        self.loop = asyncio.get_running_loop()
-        return super().watch(call)
-
-
 @pytest.mark.parametrize("in_form", [False, True])
-def test_reading_ends_when_the_client_leaves(
+def test_reading_ends_when_the_request_is_cancelled(
     in_form: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread goes on until it is told to stop."""
-    departure, stopped = Watched(), list[bool]()
+    stopped, reading = list[bool](), list[Callable[[], object]]()
 
     def open_forever(_file: BinaryIO, limits: ArchiveLimits) -> Archive:
-        departure.loop.call_soon_threadsafe(departure.happen)
+        reading[0]()
         stopped.append(limits.stop.wait(PATIENCE))
         raise BadArchive("the request has ended")
+
+    def begun(task: asyncio.Task[Any]) -> None:
+        reading.append(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
 
     monkeypatch.setattr(archive_items, "open_archive", open_forever)
     body, kind = zipped(FILES), "application/zip"
     if in_form:
         body, kind = form(("x.zip", kind, body)), FORM
-    with pytest.raises(Cancelled, match="the client left"):
-        collected(body, kind, departure=departure)
+    with pytest.raises(asyncio.CancelledError):
+        collected(body, kind, begun=begun)
     assert stopped == [True]
     assert PLACES.used == 0
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from app.http.request import Departure, StreamWindow, unless_left
+from app.http.request import StreamWindow
 from app.pipeline.runner import run, run_window
 from models.domain.errors import Cancelled
 
@@ -37,7 +37,7 @@ def test_answers_come_in_the_order_in_which_they_finish() -> None:
         works = Works("a", "b", "c")
         found = []
         works.gates["b"].set()
-        async with aclosing(run(works, ["a", "b", "c"], Departure())) as answers:
+        async with aclosing(run(works, ["a", "b", "c"])) as answers:
             async for answer in answers:
                 found.append(answer)
                 works.gates["c" if answer == "b" else "a"].set()
@@ -48,20 +48,20 @@ def test_answers_come_in_the_order_in_which_they_finish() -> None:
 
 async def test_nothing_starts_before_the_first_answer_is_asked_for() -> None:
     works = Works("a", "b")
-    answers = run(works, ["a", "b"], Departure())
+    answers = run(works, ["a", "b"])
     await asyncio.sleep(0)
     assert works.started == []
     await answers.aclose()
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
-async def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> None:
-    works, gone = Works(*names), Departure()
-    answers = run(works, names, gone)
+async def test_all_work_has_ended_when_the_request_is_cancelled(names: list[str]) -> None:
+    works = Works(*names)
+    answers = run(works, names)
     waiting = asyncio.ensure_future(anext(answers))
     await works.all_started.wait()
-    gone.happen()
-    with pytest.raises(Cancelled):
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await waiting
     assert sorted(works.ended) == names
 
@@ -69,51 +69,10 @@ async def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> No
 async def test_all_work_has_ended_when_the_answers_are_closed() -> None:
     works = Works("a", "b", "c")
     works.gates["b"].set()
-    answers = run(works, ["a", "b", "c"], Departure())
+    answers = run(works, ["a", "b", "c"])
     assert await anext(answers) == "b"
     await answers.aclose()
     assert sorted(works.ended) == ["a", "b", "c"]
-
-
-async def test_a_finished_answer_is_not_given_to_a_client_that_has_left() -> None:
-    works, gone = Works("a", "b"), Departure()
-    answers = run(works, ["a", "b"], gone)
-    works.gates["a"].set()
-    assert await anext(answers) == "a"
-    gone.happen()
-    works.gates["b"].set()
-    with pytest.raises(Cancelled):
-        await anext(answers)
-
-
-async def test_an_error_of_the_work_reaches_its_caller() -> None:
-    async def work() -> None:
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        await unless_left(Departure(), work())
-
-
-async def test_a_client_that_leaves_is_noticed_without_a_task() -> None:
-    departure, works = Departure(), Works("a")
-    before = asyncio.all_tasks()
-    task = asyncio.ensure_future(unless_left(departure, works("a")))
-    await works.all_started.wait()
-    assert asyncio.all_tasks() == before | {task}
-    departure.happen()
-    with pytest.raises(Cancelled):
-        await task
-    assert works.ended == ["a"]
-
-
-async def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> None:
-    works = Works("a")
-    task = asyncio.ensure_future(unless_left(Departure(), works("a")))
-    await works.all_started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert works.ended == ["a"]
 
 
 class Stream:
@@ -157,8 +116,8 @@ async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> 
     answers = run_window(works, stream.items(), window, ended.append)
     asking = asyncio.ensure_future(anext(answers))
     await works.all_started.wait()
-    window.left.set()
-    with pytest.raises(Cancelled):
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await asking
     assert sorted(works.ended) == sorted(ended) == ["a", "b"]
     assert stream.closed
@@ -167,7 +126,7 @@ async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> 
 async def test_a_stream_that_ends_with_its_client_logs_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    window, reading, body_ended = StreamWindow(1), asyncio.Event(), asyncio.Event()
+    reading, body_ended = asyncio.Event(), asyncio.Event()
 
     async def items() -> AsyncGenerator[str, None]:
         reading.set()
@@ -175,12 +134,12 @@ async def test_a_stream_that_ends_with_its_client_logs_no_error(
         raise Cancelled("the client left")
         yield ""
 
-    answers = run_window(Works("a"), items(), window, lambda _item: None)
+    answers = run_window(Works("a"), items(), StreamWindow(1), lambda _item: None)
     asking = asyncio.ensure_future(anext(answers))
     await reading.wait()
-    body_ended.set()  # so the reader ends in the same turn as the watch, and before it
-    window.left.set()
-    with pytest.raises(Cancelled):
+    body_ended.set()  # so the reader ends in the same turn as the request
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await asking
     gc.collect()
     assert not caplog.records

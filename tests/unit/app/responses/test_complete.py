@@ -8,7 +8,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.http.negotiation import IMAGE, JSON, MULTIPART, STREAMS
-from app.http.request import Departure
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
@@ -40,7 +39,7 @@ async def never() -> Message:
 @pytest.mark.parametrize("form", STREAMS)
 async def test_a_large_image_leaves_a_stream_in_pieces_and_others_get_their_turn(form: str) -> None:
     async def sizes() -> list[int]:
-        reply = await render(run(answered, [0], Departure()), form, rendering())
+        reply = await render(run(answered, [0]), form, rendering())
         assert isinstance(reply, StreamedBody)
         return [len(piece) async for piece in reply.pieces]
 
@@ -59,7 +58,7 @@ def test_an_answer_on_disk_is_the_same(form: str) -> None:
         async def work(index: int) -> Answer:
             return Answer(Item(index, Blob.of(b"")), image, Timings())
 
-        reply = await render(run(work, [0], Departure()), form, rendering())
+        reply = await render(run(work, [0]), form, rendering())
         assert isinstance(reply, StreamedBody)
         return b"".join([bytes(piece) async for piece in reply.pieces]), image.file.in_memory
 
@@ -88,7 +87,7 @@ async def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None
         if message["type"] == "http.response.body":
             raise ConnectionError
 
-    reply = await render(run(work, [0, 1], Departure()), MULTIPART, rendering())
+    reply = await render(run(work, [0, 1]), MULTIPART, rendering())
     with pytest.raises(ConnectionError):
         await reply({"type": "http"}, never, send)
     assert ended.is_set()
@@ -120,6 +119,6 @@ async def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None
         image = EncodedImage(EncodedFile(b"x"), ImageFormat.PNG, 1, 1)
         return Answer(Item(index, Blob.of(b"")), image, Timings())
 
-    reply = await render(run(work, [0, 1], Departure()), JSON, rendering())
+    reply = await render(run(work, [0, 1]), JSON, rendering())
     body = bytes(reply.body)
     assert body.index(b'"index":0') < body.index(b'"index":1')
