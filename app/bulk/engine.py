@@ -8,13 +8,14 @@ import os
 import subprocess
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.pool import ApplyResult, ThreadPool
 from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 from app.bulk import contents
@@ -103,7 +104,7 @@ class Engine:
                 raise WrongUsage("--server: the servers have different networks, weights or labels")
             self.identity = found[0] if work.needs_weights else None
         warning = str((self.identity or {}).get("warning", ""))
-        self._idle = SimpleQueue[Sender | SenderProcess]()
+        self._senders = list[Sender | SenderProcess]()
         self._processes = list[subprocess.Popen[bytes]]()
         path = None if own is None else own.path
         shares = [range(n, self._connections, processes) for n in range(processes)]
@@ -117,28 +118,31 @@ class Engine:
             self._processes.append(process)
             for number, (pipe, theirs) in zip(share, pipes, strict=True):
                 theirs.close()
-                self._idle.put(SenderProcess(process, pipe, given[number], self._check_own))
-        for each in given if not shares else ():
-            self._idle.put(Sender(*each, self._check_own))
+                self._senders.append(SenderProcess(process, pipe, given[number]))
+        if not shares:
+            self._senders = [Sender(*each) for each in given]
 
     def answers(self, tasks: Iterator[Task]) -> Generator[list[Finished]]:
         """Yield the answers of all tasks, in their order, a chunk at a time."""
-        under_way: deque[tuple[ApplyResult[list[Finished]], int]] = deque()
-        pool = ThreadPool(self._connections)  # its threads are daemons: nothing waits for them
+        under_way, chunks = deque[_Chunk](), SimpleQueue[_Chunk | None]()
+        for sender in self._senders:  # daemons: nothing waits for them
+            Thread(target=_answer, args=(sender, chunks), daemon=True).start()
         most, held = AHEAD * self._connections, 0
         try:
             for chunk in _chunks(tasks, self._limit):
-                under_way.append((pool.apply_async(self._answered, (chunk,)), chunk.size))
+                chunks.put(chunk)
+                under_way.append(chunk)
                 held += chunk.size
                 while under_way and (
-                    under_way[0][0].ready() or len(under_way) >= most or held > BYTES_AHEAD
+                    under_way[0].records.done() or len(under_way) >= most or held > BYTES_AHEAD
                 ):
-                    yield result_of(under_way[0][0])
-                    held -= under_way.popleft()[1]
+                    yield result_of(under_way[0].records, self._check_own)
+                    held -= under_way.popleft().size
             while under_way:
-                yield result_of(under_way.popleft()[0])
+                yield result_of(under_way.popleft().records, self._check_own)
         finally:
-            pool.terminate()
+            for _ in self._senders:
+                chunks.put(None)
 
     def kill(self) -> None:
         """End the processes at once."""
@@ -187,17 +191,6 @@ class Engine:
             raise WrongUsage(f"{flag}{server} has no network with weights: {problem}")
         return identity(networks[0])
 
-    def _answered(self, chunk: "_Chunk") -> list[Finished]:
-        """Answer a chunk by the next sender that is idle. Call it on a thread."""
-        if chunk.waits:
-            ((task, _),) = chunk.tasks
-            chunk.tasks = [(task, contents.content(task.source.name))]
-        sender = self._idle.get()
-        try:
-            return sender.answered(chunk.tasks)
-        finally:
-            self._idle.put(sender)
-
     def _check_own(self) -> None:
         """Raise why the command's own server has ended, if it has."""
         ended = self._own.end(0) if self._own is not None else None
@@ -213,27 +206,18 @@ class Engine:
 
 
 class SenderProcess:
-    """The `Sender` with the arguments `given` in a process beside this one, at the end of a pipe.
-
-    `check` is called from time to time, and raises if there is no use in waiting.
-    """
+    """The `Sender` with the arguments `given` in another process, at the end of a pipe."""
 
     def __init__(
-        self,
-        process: "subprocess.Popen[bytes]",
-        pipe: "Connection[Any, Any]",
-        given: object,
-        check: Callable[[], None],
+        self, process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", given: object
     ) -> None:
-        self._process, self._pipe, self._check = process, pipe, check
+        self._process, self._pipe = process, pipe
         pipe.send(given)
 
     def answered(self, chunk: Chunk) -> list[Finished]:
         """Return the records of a chunk; EngineLost if the process has ended."""
         try:
             self._pipe.send(chunk)
-            while not self._pipe.poll(TURN):
-                self._check()
             answer: list[Finished] | Exception = self._pipe.recv()
         except (EOFError, ConnectionError):
             with suppress(subprocess.TimeoutExpired):
@@ -257,6 +241,19 @@ class _Chunk:
     tasks: list[tuple[Task, contents.Content | None]] = field(default_factory=list)
     size: int = 0
     waits: bool = False
+    records: Future[list[Finished]] = field(default_factory=Future)
+
+
+def _answer(sender: Sender | SenderProcess, chunks: "SimpleQueue[_Chunk | None]") -> None:
+    """Answer chunks by a sender, on a thread of its own."""
+    while (chunk := chunks.get()) is not None:
+        try:
+            if chunk.waits:
+                ((task, _),) = chunk.tasks
+                chunk.tasks = [(task, contents.content(task.source.name))]
+            chunk.records.set_result(sender.answered(chunk.tasks))
+        except BaseException as error:  # `result_of` raises it again
+            chunk.records.set_exception(error)
 
 
 def _chunks(tasks: Iterator[Task], limit: int) -> Iterator[_Chunk]:
@@ -288,8 +285,11 @@ def _chunks(tasks: Iterator[Task], limit: int) -> Iterator[_Chunk]:
         yield chunk
 
 
-def result_of(answering: "ApplyResult[list[Finished]]") -> list[Finished]:
-    """Wait for a result. A signal that comes just before a wait begins is handled at its end."""
-    while not answering.ready():
-        answering.wait(TURN)
-    return answering.get()
+def result_of(records: Future[list[Finished]], check: Callable[[], None]) -> list[Finished]:
+    """Wait for records; `check` raises if there is no use in another turn.
+
+    A signal that comes just before a turn begins is handled at its end.
+    """
+    while not wait([records], TURN).done:
+        check()
+    return records.result()

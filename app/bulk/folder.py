@@ -317,7 +317,7 @@ def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:
     try:
         with temporary.open("wb") as file:
             with ZipFile(file, "w") as packed:  # images are compressed already
-                for inner in walk(str(folder), ALL) if folder.is_dir() else ():
+                for inner, _ in walk(str(folder), ALL) if folder.is_dir() else ():
                     entry = ZipInfo(readable(inner))  # has no time, so equal results are equal ZIPs
                     entry.external_attr = 0o644 << 16
                     entry.file_size = (folder / inner).stat().st_size

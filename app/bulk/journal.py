@@ -254,7 +254,7 @@ class Records:
             self.size += offset
 
     def __contains__(self, name: str) -> bool:
-        return _digest(readable(name)) in self._places
+        return bool(self._places) and _digest(readable(name)) in self._places
 
     def failed(self, name: str) -> bool:
         """Return whether there is a record of an image, and it is an error."""

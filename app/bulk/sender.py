@@ -74,20 +74,12 @@ Chunk = Sequence[tuple[Task, contents.Content | None]]
 class Sender:
     """Sender of a request at a time to one of `servers`, or to the Unix socket `path`.
 
-    `warning` is that of the network. `check` is called when a connection is lost, and raises if
-    there is no use in another try.
+    `warning` is that of the network.
     """
 
-    def __init__(
-        self,
-        work: Work,
-        servers: Sequence[str],
-        path: str | None,
-        warning: str,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, work: Work, servers: Sequence[str], path: str | None, warning: str) -> None:
         self._work, self._warning = work, warning
-        self._wire = Wire(servers, path, check)
+        self._wire = Wire(servers, path)
         self._call = work.call()
 
     def answered(self, chunk: Chunk) -> list[Finished]:
@@ -176,6 +168,7 @@ class Wire:
     """The wire of the Python client over a connection to the first of `servers`.
 
     After a try that failed the next server is asked. A proxy of the environment is never used.
+    `check` is called when a connection is lost, and raises if there is no use in another try.
     """
 
     def __init__(

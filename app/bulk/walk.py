@@ -35,12 +35,13 @@ class Source(NamedTuple):
     `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
     relative path without `..`: where the result of the image is put below a folder of results.
     `load` reads a member of an archive: it takes the largest number of bytes, and raises
-    ServiceError.
+    ServiceError. A source that is `regular` is known to be a regular file.
     """
 
     name: str
     place: str
     load: Callable[[int], bytes] | None = None
+    regular: bool = False
 
 
 class Task(NamedTuple):
@@ -137,8 +138,8 @@ class Choice:
 
 def walk(
     folder: str, choice: Choice, results: str | None = None, left_out: LeftOut | None = None
-) -> Iterator[str]:
-    """Yield the paths below `folder` of the files that are taken.
+) -> Iterator[tuple[str, bool]]:
+    """Yield the paths below `folder` of the files that are taken, and whether they are regular.
 
     The files of a folder come first, then its folders, each in the order of their names' code
     points. Links to folders are not followed, so that no search is endless, and the folder
@@ -152,12 +153,12 @@ def walk(
         files, folders, links = _listed(os.path.join(folder, inner))
         for name in links:
             left_out.add("link to a folder", f"{inner}{name}")
-        for name in files:
+        for name, regular in files:
             path = f"{inner}{name}"
             if reason := choice.refusal(path, partial(head_of, os.path.join(folder, path))):
                 left_out.add(reason, path)
             else:
-                yield path
+                yield path, regular
         for name in reversed(folders):
             path = f"{inner}{name}"
             if _is_same(os.path.join(folder, path), results):
@@ -189,17 +190,21 @@ def head_of(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _listed(folder: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the sorted names of files, of folders, and of links to folders."""
-    files, folders, links = list[str](), list[str](), list[str]()
+def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str], list[str]]:
+    """Return the sorted names of files, of folders, and of links to folders.
+
+    Files that are not known as regular without a system call are not regular here.
+    """
+    files, folders, links = list[tuple[str, bool]](), list[str](), list[str]()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                is_folder = _is_folder(entry)
-                kind = (
-                    links if is_folder and entry.is_symlink() else folders if is_folder else files
-                )
-                kind.append(entry.name)
+                if not _is_folder(entry):
+                    files.append((entry.name, entry.is_file(follow_symlinks=False)))
+                elif entry.is_symlink():
+                    links.append(entry.name)
+                else:
+                    folders.append(entry.name)
     except OSError as error:
         name = folder.rstrip("/")
         raise WrongUsage(f"{name}: {error.strerror}; --exclude leaves out folders") from None

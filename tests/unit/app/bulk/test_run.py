@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
@@ -47,18 +48,6 @@ class Ended(Exception):
     """Raised in place of the end of this process."""
 
 
-class Never:
-    """Result that never comes."""
-
-    def ready(self) -> bool:
-        """Return whether it is there."""
-        return False
-
-    def wait(self, seconds: float) -> None:
-        """Wait for it."""
-        threading.Event().wait(seconds)
-
-
 class Waiting:
     """Engine that never answers."""
 
@@ -68,7 +57,7 @@ class Waiting:
     def answers(self, _tasks: object) -> Any:
         """Wait as for the records of a chunk."""
         begun.set()
-        yield engine.result_of(cast(Any, Never()))
+        yield engine.result_of(Future(), lambda: None)
 
     def kill(self) -> None:
         """Note the end."""
