@@ -97,8 +97,8 @@ class Filter(BaseModel):
       on a CPU, for grey or RGB and for RGBA, measured by `tests/bench/filter_memory.py`. A filter
       that is a table takes its result only.
     - `row_reach`: how many rows above and below its own, and columns beside it, a pixel of the
-      result depends on, where that does not depend on parameters; None for more, and for filters
-      that override `around`.
+      result depends on: a number, two numbers for rows and columns, or a function of the filter
+      that returns them. None: it depends on the whole image, or on its place.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
@@ -112,7 +112,7 @@ class Filter(BaseModel):
     tolerance: ClassVar[str] = "exact"
     device_tolerance: ClassVar[float] = 0
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
-    row_reach: ClassVar[int | None] = None
+    row_reach: ClassVar[Any] = None
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
@@ -147,13 +147,13 @@ class Filter(BaseModel):
 
     @property
     def around(self) -> tuple[int, int] | None:
-        """Return how many rows above and below its own, and columns beside it, a pixel depends on.
+        """Return `row_reach` as rows and columns; a table depends on no neighbours.
 
-        None means that it depends on the whole image, or on its place. Large images are filtered in
-        bands with these rows or columns around them (see `bands.py`).
+        Large images are filtered in bands with these rows or columns around them (see `bands.py`).
         """
         reach = self.row_reach if self.table() is None else 0
-        return None if reach is None else (reach, reach)
+        found: int | tuple[int, int] | None = reach() if callable(reach) else reach
+        return (found, found) if isinstance(found, int) else found
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.

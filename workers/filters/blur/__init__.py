@@ -62,6 +62,7 @@ class GaussianBlur(Filter):
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (10, 29)
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: (int(4 * self._down + 0.5), int(4 * self.sigma + 0.5))
     passes: ClassVar = (ROWS, COLUMNS, *_IN_TILES.values(), *_WIDE)
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
@@ -78,11 +79,6 @@ class GaussianBlur(Filter):
         for place, levels in blurred_levels(pixels, self.sigma, self._down):
             result[place] = levels
         return result
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the vertical and the horizontal radius of the window."""
-        return int(4 * self._down + 0.5), int(4 * self.sigma + 0.5)
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -132,6 +128,7 @@ class BoxBlur(Filter):
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (7, 31)
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: self.radius
     passes: ClassVar = (*(each for _, each in _BOXES), _BOX_WITH_ALPHA)
 
     # cv2.blur itself is off by one level in some samples from a radius of about 499 on. Up to a
@@ -160,11 +157,6 @@ class BoxBlur(Filter):
             return np.floor((2 * total + side * side) / (2 * side * side))
 
         return filtered(pixels, sums, rounded)
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the radius of the square."""
-        return self.radius, self.radius
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -202,6 +194,7 @@ class MotionBlur(Filter):
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (7, 24)
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: tuple(side // 2 for side in self.fixed().shape)
     passes: ClassVar = (Pass("motion_blur"),)
 
     # Weights have only 15 bits because sums over bytes are then exact in float32, and sums over
@@ -219,12 +212,6 @@ class MotionBlur(Filter):
             return correlated_bytes(source, weights, "replicate", BITS, 1 << (BITS - 1))
         sums = partial(correlated, weights=weights, border="replicate")
         return filtered(pixels, sums, partial(half_up, bits=BITS))
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return half of the rows and half of the columns of the kernel."""
-        rows, columns = self.fixed().shape
-        return rows // 2, columns // 2
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Motion`: the weights that are not 0, each with its offset in pixels."""

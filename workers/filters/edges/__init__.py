@@ -178,6 +178,7 @@ class Laplacian(Filter):
     example: ClassVar = {"name": "laplacian", "ksize": 3}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: self.ksize // 2 + 1
     passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -195,11 +196,6 @@ class Laplacian(Filter):
         for rows in bands(*source.shape):
             grey[rows] = toned(differences[rows], table)
         return as_grey(grey, pixels)
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the radius of the kernel."""
-        return (self.ksize // 2 + 1,) * 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -250,6 +246,7 @@ class Dog(Filter):
     example: ClassVar = {"name": "dog", "sigma1": 1, "sigma2": 2, "scale": 8}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: int(4 * max(self.sigma1, self.sigma2) + 0.5)
     passes: ClassVar = (Pass("grey_plane"), *[Pass("dog_rows")] * 2, Pass("dog_columns"))
     tolerance: ClassVar = "within 1, for each unit of scale, of float64"
 
@@ -268,11 +265,6 @@ class Dog(Filter):
             first += 0.5
             grey[place] = np.minimum(first, 255, out=first)
         return as_grey(grey[..., 0], pixels)
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the radius of the larger window."""
-        return (int(4 * max(self.sigma1, self.sigma2) + 0.5),) * 2
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Dog`: the scale in Q16, and the weights of both blurs."""

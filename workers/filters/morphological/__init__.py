@@ -181,6 +181,7 @@ class Morphology(Filter):
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "outside ignored"
     cpu_bytes_per_pixel: ClassVar = (9, 15)
+    row_reach: ClassVar = lambda self: 2 * self.size * self.iterations
     passes: ClassVar = (*SQUARES, ROWS, COLUMNS, RUNS, DIFFERENCE)
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -194,11 +195,6 @@ class Morphology(Filter):
         at_once = self.shape == "rect" and self._reach <= LONGEST
         found = by_tiles(source, self.op, self._kernel(), self.iterations, at_once=at_once)
         return join_alpha(found, alpha)
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the reach of two operations."""
-        return (2 * self.size * self.iterations,) * 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

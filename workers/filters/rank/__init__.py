@@ -170,6 +170,7 @@ class _Ranking(Filter):
 
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: self.size // 2
     passes: ClassVar = (*_SMALL.values(), *RANKING.values())
 
     # OpenCV exchanges vectors for medians of the sides 3 and 5 and keeps histograms for larger
@@ -191,11 +192,6 @@ class _Ranking(Filter):
         else:
             found = ranked(source, self.size, rank)
         return np.ascontiguousarray(found, np.uint8).reshape(pixels.shape)
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the radius of the square."""
-        return self.size // 2, self.size // 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

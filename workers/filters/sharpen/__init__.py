@@ -34,6 +34,7 @@ class UnsharpMask(ColourFilter):
     example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
     cpu_bytes_per_pixel: ClassVar = (10, 15)
     border: ClassVar = "replicate"
+    row_reach: ClassVar = lambda self: int(4 * self.sigma + 0.5)
     passes: ClassVar = (ROWS, _COLUMNS, *_IN_TILES.values())
     tolerance: ClassVar = "within 1 of skimage.filters.unsharp_mask in float64"
 
@@ -58,11 +59,6 @@ class UnsharpMask(ColourFilter):
             if weak is not None:
                 np.copyto(result[place], colour[place], where=weak)
         return result
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the radius of the window."""
-        return (int(4 * self.sigma + 0.5),) * 2
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -315,6 +311,9 @@ class Convolve(ColourFilter):
 
     example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
     border: ClassVar = "border_mode"
+    row_reach: ClassVar = lambda self: (
+        None if self.border_mode == "wrap" else (len(self.kernel), len(self.kernel[0]))
+    )
     passes: ClassVar = (*_ANY, *SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
     tolerance: ClassVar = (
         "within 1 of cv2.filter2D in float64, if the weights' absolute values sum to 2048 at most"
@@ -330,11 +329,6 @@ class Convolve(ColourFilter):
         shift = _shift(self.bias, bits)
         source = np.ascontiguousarray(colour)
         return correlated_bytes(source, weights, self.border_mode, bits, shift)
-
-    @property
-    def around(self) -> tuple[int, int] | None:
-        """Return the sides of the kernel; None where the last rows border on the first."""
-        return None if self.border_mode == "wrap" else (len(self.kernel), len(self.kernel[0]))
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

@@ -53,6 +53,7 @@ class Bilateral(ColourFilter):
     border: ClassVar = "mirror"
     tolerance: ClassVar = "exact; on a GPU within 1 on at most 0.01 % of samples"
     device_tolerance: ClassVar = 1e-4
+    row_reach: ClassVar = lambda self: self.diameter // 2 + 1
     passes: ClassVar = (Pass("bilateral"),)
 
     def recoloured(self, colour: Pixels) -> Pixels:
@@ -65,11 +66,6 @@ class Bilateral(ColourFilter):
             wide = self._smoothed(repeated(colour[:, :, 0], 3), 3 * self.sigma_color)
             return wide[:, :, :1].copy()
         return self._smoothed(colour, self.sigma_color)
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the radius of the window."""
-        return (self.diameter // 2 + 1,) * 2
 
     def _smoothed(self, colour: Pixels, sigma_color: float) -> Pixels:
         smooth = cv2.bilateralFilter(
@@ -137,6 +133,7 @@ class Guided(ColourFilter):
     cpu_bytes_per_pixel: ClassVar = (11, 15)
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
+    row_reach: ClassVar = lambda self: 2 * self.radius  # sums of sums reach that far
     passes: ClassVar = (*_FIRST, *_OTHER, *_OTHER)
 
     def recoloured(self, colour: Pixels) -> Pixels:
@@ -158,11 +155,6 @@ class Guided(ColourFilter):
                 inside = (inner_ys, inner_xs)
                 result[rows, columns] = self._smoothed(guide[ys, xs], colour[ys, xs], inside)
         return result
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return two radii: sums of sums reach that far."""
-        return 2 * self.radius, 2 * self.radius
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Guided`: `struct Box`, and eps in units of V."""
@@ -283,6 +275,7 @@ class NlMeans(ColourFilter):
     example: ClassVar = {"name": "nl_means", "h": 8, "patch": 5, "search": 15}
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
+    row_reach: ClassVar = lambda self: self._margin
     passes: ClassVar = (Pass("nl_means"),)
 
     def recoloured(self, colour: Pixels) -> Pixels:
@@ -309,11 +302,6 @@ class NlMeans(ColourFilter):
                     list(map(np.ascontiguousarray, np.moveaxis(wide, 2, 0))), table
                 )
         return result
-
-    @property
-    def around(self) -> tuple[int, int]:
-        """Return the reach of the search and of a patch."""
-        return self._margin, self._margin
 
     def device_data(self, shape: Shape) -> bytes:
         """Return the struct of patch_distances.cu: reaches, shift, last index, uint16 weights."""

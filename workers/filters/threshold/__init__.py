@@ -102,6 +102,7 @@ class AdaptiveThreshold(Filter):
     cpu_bytes_per_pixel: ClassVar = (7, 7)
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
+    row_reach: ClassVar = lambda self: self.block // 2 if self.method == "mean" else None
     passes: ClassVar = (*_ANY, *_IN_TILES.values())
     tolerance: ClassVar = "exact; gaussian: another tone on at most 0.01 % of pixels"
 
@@ -114,11 +115,6 @@ class AdaptiveThreshold(Filter):
         else:
             parted = self._by_gaussian(grey)
         return repeated(np.asarray(parted, np.uint8), min(pixels.shape[2], 3))
-
-    @property
-    def around(self) -> tuple[int, int] | None:
-        """Return the radius of the block; None for float sums of a Gaussian."""
-        return (self.block // 2,) * 2 if self.method == "mean" else None
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
