@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from models.usable_cpus import usable_cores
-from workers.kernels.cubins import CubinName, CubinStore, key
+from workers.kernels.cubins import CubinStore, file_of
 from workers.kernels.loader import OPTIONS, CudaModule
 
 log = logging.getLogger("darkroom.kernels")
@@ -47,46 +47,33 @@ def compiled(
     A missing cubin is compiled and added to the store. Raises RuntimeError with the compiler's
     messages when a module cannot be compiled.
     """
-    names = [_name(module, architecture, compiler) for module in modules]
-    found = _found(names, store)
+    files = {
+        each.name: file_of(
+            each.name, each.text, options(architecture), architecture, compiler.version
+        )
+        for each in modules
+    }
+
+    def kept() -> dict[str, bytes]:
+        contents = {name: store.find(file) for name, file in files.items()}
+        return {name: content for name, content in contents.items() if content is not None}
+
+    def compile_one(module: CudaModule) -> tuple[str, bytes]:
+        content = compiler.compile(module.text, module.name, options(architecture))
+        store.add(files[module.name], content)
+        return module.name, content
+
+    found = kept()
     if len(found) < len(modules):
         with store.lock():
-            found = _found(names, store)  # another process may have compiled them during the wait
-            missing = [
-                (module, name)
-                for module, name in zip(modules, names, strict=True)
-                if name.module not in found
-            ]
+            found = kept()  # another process may have compiled them during the wait
+            missing = [module for module in modules if module.name not in found]
             if missing:
-                found |= _compile(missing, architecture, compiler, store)
+                started = time.monotonic()
+                log.info("compiling %d modules of kernels for %s", len(missing), architecture)
+                threads = min(usable_cores(), len(missing), MAX_THREADS)
+                with ThreadPoolExecutor(threads, "compiler") as pool:
+                    found |= dict(pool.map(compile_one, missing))
+                seconds = time.monotonic() - started
+                log.info("compiled for %s in %.1f s", architecture, seconds)
     return found
-
-
-def _name(module: CudaModule, architecture: str, compiler: Compiler) -> CubinName:
-    digest = key(module.text, options(architecture), architecture, compiler.version)
-    return CubinName(module.name, architecture, digest)
-
-
-def _found(names: Sequence[CubinName], store: CubinStore) -> dict[str, bytes]:
-    contents = {name.module: store.find(name) for name in names}
-    return {name: content for name, content in contents.items() if content is not None}
-
-
-def _compile(
-    missing: Sequence[tuple[CudaModule, CubinName]],
-    architecture: str,
-    compiler: Compiler,
-    store: CubinStore,
-) -> dict[str, bytes]:
-    def one(module: CudaModule, name: CubinName) -> bytes:
-        content = compiler.compile(module.text, module.name, options(architecture))
-        store.add(name, content)
-        return content
-
-    started = time.monotonic()
-    threads = min(usable_cores(), len(missing), MAX_THREADS)
-    log.info("compiling %d modules of kernels for %s", len(missing), architecture)
-    with ThreadPoolExecutor(threads, "compiler") as pool:
-        contents = list(pool.map(one, *zip(*missing, strict=True)))
-    log.info("compiled for %s in %.1f s", architecture, time.monotonic() - started)
-    return {name.module: content for (_, name), content in zip(missing, contents, strict=True)}

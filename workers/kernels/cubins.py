@@ -1,10 +1,8 @@
 """Compiled modules (cubins) on disk, found by their sources.
 
-A file is called `sm_90/filters.tone.point-KEY-SHA256.cubin`. KEY is a digest of the text, the
-options, the architecture and the version of the compiler: a change of any of them leads to a new
-file. SHA256 is a digest of the content, so that a damaged file is compiled again instead of being
-loaded. Digests are cut to 32 hexadecimal digits. A file appears under its name only when it is
-complete.
+A file is called `sm_90/filters.tone.point-KEY.cubin`. KEY is a digest of the text, the options, the
+architecture and the version of the compiler, cut to 32 hexadecimal digits: a change of any of them
+leads to a new file. A file appears under its name only when it is complete.
 """
 
 import contextlib
@@ -14,7 +12,6 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 log = logging.getLogger("darkroom.kernels")
@@ -23,25 +20,15 @@ DIGITS = 32
 """Hexadecimal digits of a digest in the name of a file: 128 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class CubinName:
-    """The name of a cubin: its module, the architecture as `sm_90`, and the key."""
-
-    module: str
-    architecture: str
-    key: str
-
-    @property
-    def prefix(self) -> str:
-        """Return the name of the file up to the digest of its content."""
-        return f"{self.module.removesuffix('.cu').replace('/', '.')}-{self.key}-"
-
-
-def key(text: str, options: Sequence[str], architecture: str, compiler: str) -> str:
-    """Return the digest of everything that the content of a cubin depends on."""
+def file_of(
+    module: str, text: str, options: Sequence[str], architecture: str, compiler: str
+) -> Path:
+    """Return the path of a cubin below a folder of a store, by all that its content depends on."""
     parts = [text, *options, architecture, compiler]
     lengths = ",".join(str(len(part)) for part in parts)  # no two lists of parts look the same
-    return _digest("\0".join([lengths, *parts]).encode())
+    key = hashlib.sha256("\0".join([lengths, *parts]).encode()).hexdigest()[:DIGITS]
+    name = module.removesuffix(".cu").replace("/", ".")
+    return Path(architecture, f"{name}-{key}.cubin")
 
 
 def shipped(cache_folder: Path) -> Path:
@@ -66,25 +53,20 @@ class CubinStore:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(folders)
 
-    def find(self, name: CubinName) -> bytes | None:
-        """Return the content of a file that is there and undamaged."""
+    def find(self, file: Path) -> bytes | None:
+        """Return the content of a file that is there."""
         for folder in self._folders:
-            for path in sorted((folder / name.architecture).glob(f"{name.prefix}*.cubin")):
-                content = _read(path)
-                if content is not None and path.stem.endswith(f"-{_digest(content)}"):
-                    return content
-                log.warning("%s is damaged; its kernels are compiled again", path)
+            with contextlib.suppress(OSError):
+                return (folder / file).read_bytes()
         return None
 
-    def add(self, name: CubinName, content: bytes) -> Path | None:
+    def add(self, file: Path, content: bytes) -> Path | None:
         """Write a file and return its path; None where no folder can be written."""
         for folder in self._folders:
-            target = folder / name.architecture
             try:
-                target.mkdir(parents=True, exist_ok=True)
-                return _written(target / f"{name.prefix}{_digest(content)}.cubin", content)
+                return _written(folder / file, content)
             except OSError as error:
-                log.debug("%s cannot be written: %s", target, error)
+                log.debug("%s cannot be written: %s", folder, error)
         return None
 
     def writable(self) -> bool:
@@ -112,19 +94,9 @@ class CubinStore:
             yield
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:DIGITS]
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
 def _written(path: Path, content: bytes) -> Path:
     """Write through a temporary file beside `path`, readable by everybody as the image needs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:

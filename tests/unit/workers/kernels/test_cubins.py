@@ -5,49 +5,37 @@ from pathlib import Path
 
 import pytest
 
-from workers.kernels.cubins import CubinName, CubinStore, folders, key
+from workers.kernels.cubins import CubinStore, file_of, folders
 
-NAME = CubinName("filters/tone/point.cu", "sm_90", key("text", ("-a",), "sm_90", "nvrtc 12.8"))
+MODULE = "filters/tone/point.cu"
+FILE = file_of(MODULE, "text", ("-a",), "sm_90", "nvrtc 12.8")
 
 
 def test_a_cubin_is_found_by_what_it_was_compiled_from(tmp_path: Path) -> None:
     store = CubinStore([tmp_path])
-    path = store.add(NAME, b"cubin")
+    path = store.add(FILE, b"cubin")
     assert path is not None
     assert path.parent == tmp_path / "sm_90"
     assert path.name.startswith("filters.tone.point-")
-    assert store.find(NAME) == b"cubin"
+    assert store.find(FILE) == b"cubin"
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        key("other", ("-a",), "sm_90", "nvrtc 12.8"),
-        key("text", ("-b",), "sm_90", "nvrtc 12.8"),
-        key("text", ("-a",), "sm_80", "nvrtc 12.8"),
-        key("text", ("-a",), "sm_90", "nvrtc 12.9"),
-        key("text", ("-a", "-b"), "sm_90", "nvrtc 12.8"),
+        ("other", ("-a",), "sm_90", "nvrtc 12.8"),
+        ("text", ("-b",), "sm_90", "nvrtc 12.8"),
+        ("text", ("-a",), "sm_80", "nvrtc 12.8"),
+        ("text", ("-a",), "sm_90", "nvrtc 12.9"),
+        ("text", ("-a", "-b"), "sm_90", "nvrtc 12.8"),
     ],
 )
 def test_other_text_options_architecture_or_compiler_find_nothing(
-    tmp_path: Path, changed: str
+    tmp_path: Path, changed: tuple[str, tuple[str, ...], str, str]
 ) -> None:
     store = CubinStore([tmp_path])
-    store.add(NAME, b"cubin")
-    assert store.find(CubinName(NAME.module, NAME.architecture, changed)) is None
-
-
-def test_a_damaged_cubin_is_not_used_and_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = CubinStore([tmp_path])
-    path = store.add(NAME, b"cubin")
-    assert path is not None
-    path.write_bytes(b"cub")
-    assert store.find(NAME) is None
-    assert str(path) in caplog.text
-    store.add(NAME, b"cubin")
-    assert store.find(NAME) == b"cubin"
+    store.add(FILE, b"cubin")
+    assert store.find(file_of(MODULE, *changed)) is None
 
 
 def test_the_first_folder_is_preferred_and_the_first_writable_one_is_written(
@@ -56,28 +44,28 @@ def test_the_first_folder_is_preferred_and_the_first_writable_one_is_written(
     image, user = tmp_path / "image", tmp_path / "user"
     image.write_bytes(b"")  # a file in place of the folder: nothing can be written below it
     both = CubinStore([image, user])
-    path = both.add(NAME, b"compiled here")
+    path = both.add(FILE, b"compiled here")
     assert path is not None
     assert user in path.parents
-    assert both.find(NAME) == b"compiled here"
+    assert both.find(FILE) == b"compiled here"
     image.unlink()
-    CubinStore([image]).add(NAME, b"shipped")
-    assert both.find(NAME) == b"shipped"
+    CubinStore([image]).add(FILE, b"shipped")
+    assert both.find(FILE) == b"shipped"
 
 
 def test_a_store_that_cannot_write_adds_nothing_and_still_locks(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = CubinStore([tmp_path / "file" / "below"])
     assert not store.writable()
-    assert store.add(NAME, b"cubin") is None
+    assert store.add(FILE, b"cubin") is None
     with store.lock():
-        assert store.find(NAME) is None
+        assert store.find(FILE) is None
 
 
 def test_a_cubin_can_be_read_by_the_user_of_an_image_and_leaves_no_other_file(
     tmp_path: Path,
 ) -> None:
-    path = CubinStore([tmp_path]).add(NAME, b"cubin")
+    path = CubinStore([tmp_path]).add(FILE, b"cubin")
     assert path is not None
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
