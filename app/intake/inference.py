@@ -1,8 +1,8 @@
 """Read a request of the Open Inference Protocol: its JSON, and the images of its one tensor.
 
 A network is a model, and its embedding another model. The JSON of a request is read strictly where
-it has a meaning here, and ignored elsewhere. A tensor behind the JSON is cut into its images as it
-arrives, each into a spool of its own, so large images go to disk, and no body is ever held whole.
+it has a meaning here, and ignored elsewhere. The body waits in a spool as any upload does, and a
+tensor behind the JSON is cut into its images, so large bodies and images are on disk.
 Sources: the protocol's `inference_rest.md`,
 https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md,
 and Triton's extension for binary tensor data,
@@ -12,15 +12,17 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 import math
 from codecs import BOM_UTF8
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated
+from io import SEEK_CUR
+from typing import IO, Annotated
 
 import msgspec
 import numpy as np
 from fastapi import Request
 
 from app.admission import Permit
-from app.intake.body import BodyReader, announced
+from app.intake.body import spooled
 from app.intake.item import Item, check_count
 from app.intake.json_items import (
     AT_ONCE,
@@ -30,7 +32,7 @@ from app.intake.json_items import (
     in_parsing_thread,
     whole_json,
 )
-from app.intake.spool import Blob, keep, kept
+from app.intake.spool import Blob, keep, keep_part, too_large
 from app.intake.wanted import ClassifyTensors, ImageRequest
 from models.domain.errors import (
     MalformedRequest,
@@ -62,6 +64,9 @@ ANY_VERSION = "1"
 
 LONGEST_NAME = 60
 """Characters of a client's name that an error repeats."""
+
+SIZE = "binary_data_size"
+"""The parameter with the bytes of a tensor behind the JSON."""
 
 PREFIX = 4
 """Bytes of the length before each element of a BYTES tensor."""
@@ -276,12 +281,13 @@ async def collect(
     """Read a request, whose body is unpacked; `permit` grows by the images. Raises ServiceError."""
     lengths = request.headers.getlist(HEADER)
     if lengths:  # several must not be read as the first of them
-        head, contents = await _binary(request, ", ".join(lengths), settings, model)
+        size = _head_size(", ".join(lengths))
+        body = await spooled(request.receive, settings.max_body_bytes)
     else:
-        body = await whole_json(request.receive)
-        read = body, settings, model
-        at_once = body.size <= AT_ONCE
-        head, contents = _whole(*read) if at_once else await in_parsing_thread(_whole, *read)
+        size, body = None, await whole_json(request.receive)
+    read = body, size, settings, model
+    at_once = not body.on_disk and (size or body.size) <= AT_ONCE
+    head, contents = _read(*read) if at_once else await in_parsing_thread(_read, *read)
     if head.n > 1:
         permit.grow(head.n - 1, 0)
     document = head.document
@@ -292,50 +298,45 @@ async def collect(
     return InferenceRequest(asked, head.outputs, errors, document.id, timeout)
 
 
-async def _binary(
-    request: Request, length: str, settings: Settings, model: InferenceModel
-) -> tuple[Head, list[Content]]:
-    """Read JSON of `length` bytes and the tensor behind it."""
-    if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length)):
+def _head_size(text: str) -> int:
+    """Return the bytes of the JSON before a tensor, by the header HEADER."""
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and int(text)):
         raise MalformedRequest(f"{HEADER} is the number of bytes of the JSON")
-    reader, size, whole = BodyReader(request.stream()), int(length), announced(request.scope)
-    if size > MOST_TEXT or (whole and size > whole):
-        most = min(MOST_TEXT, whole or MOST_TEXT)
-        raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
-    read = await reader.exactly(size), settings, model
-    head = _head(*read) if size <= AT_ONCE else await in_parsing_thread(_head, *read)
-    name, behind = head.input.name, head.input.parameters.binary_data_size
-    if bytes(head.input.data):
-        raise MalformedRequest(f"the input {name} has its data behind the JSON and inside")
-    if behind is None:
-        raise MalformedRequest(f"the input {name} lacks the parameter binary_data_size")
-    head.check_size(behind)
-    if whole and size + behind != whole:
-        raise MalformedRequest(
-            f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
-            f"the body has {whole}"
-        )
-    contents = await behind_json(reader, behind, head, settings)
-    if not await reader.ended():
-        raise MalformedRequest(
-            f"the body goes on after its tensors, which end at byte {reader.place}"
-        )
-    return head, contents
+    if int(text) > MOST_TEXT:
+        raise MalformedRequest(f"{HEADER} is {text}; here it is at most {MOST_TEXT}")
+    return int(text)
 
 
-def _whole(body: Blob, settings: Settings, model: InferenceModel) -> tuple[Head, list[Content]]:
-    """Read a body that is JSON alone, and close it."""
-    text = body.read()
-    body.close()
-    head = _head(text, settings, model)
-    given, wanted = head.input, head.wanted
-    if given.parameters.binary_data_size is not None:
-        raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
-    data = bytes(given.data)
+def _read(
+    body: Blob, size: int | None, settings: Settings, model: InferenceModel
+) -> tuple[Head, list[Content]]:
+    """Read a body, and close it: JSON of `size` bytes and a tensor, or JSON alone."""
+    with closing(body), body.opened() as file:
+        if size is not None and size > body.size:
+            raise MalformedRequest(f"{HEADER} is {size}; the body has {body.size} bytes")
+        head = _head(file.read(body.size if size is None else size), settings, model)
+        given, wanted = head.input, head.wanted
+        behind, data = given.parameters.binary_data_size, bytes(given.data)
+        if size is not None:
+            if data:
+                raise MalformedRequest(
+                    f"the input {given.name} has its data behind the JSON and inside"
+                )
+            if behind is None:
+                raise MalformedRequest(f"the input {given.name} lacks the parameter {SIZE}")
+            head.check_size(behind)
+            if size + behind != body.size:
+                raise MalformedRequest(
+                    f"{HEADER} ({size}) and {SIZE} ({behind}) make {size + behind} bytes; "
+                    f"the body has {body.size}"
+                )
+            return head, _behind_json(file, behind, head, settings)
+    if behind is not None:
+        raise MalformedRequest(f"{SIZE} needs the header {HEADER}")
     if not data.startswith(b"["):
         raise MalformedRequest(f"the input {given.name} needs `data`, an array")
     if isinstance(wanted, ClassifyTensors):
-        return head, numbers(data, given.shape, wanted, settings)
+        return head, numbers(data, given.shape, wanted)
     return head, base64_files(data, head.n, settings)
 
 
@@ -464,29 +465,30 @@ _LEVELS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=255)]])
 _FLOATS = msgspec.json.Decoder(list[float])
 
 
-async def behind_json(
-    reader: BodyReader, size: int, head: Head, settings: Settings
-) -> list[Content]:
+def _behind_json(file: IO[bytes], size: int, head: Head, settings: Settings) -> list[Content]:
     """Return the images of a tensor of `size` bytes: samples, or files each after its length.
 
     A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches
     beyond the tensor.
     """
     if isinstance(head.wanted, ClassifyTensors):
-        length = head.wanted.n_bytes
-        return [await kept(reader.pieces(length), length) for _ in range(head.n)]
+        return [keep_part(file, head.wanted.n_bytes) for _ in range(head.n)]
     found, left = list[Content](), size
     for index in range(head.n):
         left -= PREFIX
-        length = int.from_bytes(await reader.exactly(PREFIX), "little") if left >= 0 else 0
+        length = int.from_bytes(file.read(PREFIX), "little") if left >= 0 else 0
         left -= length
         if left < 0:
             raise MalformedRequest(
-                f"element {index} reaches {-left} bytes beyond the {size} of binary_data_size"
+                f"element {index} reaches {-left} bytes beyond the {size} of {SIZE}"
             )
-        found.append(await kept(reader.pieces(length), settings.max_image_bytes))
+        if length > settings.max_image_bytes:
+            found.append(too_large(length, settings.max_image_bytes))
+            file.seek(length, SEEK_CUR)
+        else:
+            found.append(keep_part(file, length))
     if left:
-        raise MalformedRequest(f"{left} of the {size} bytes of binary_data_size are no element")
+        raise MalformedRequest(f"{left} of the {size} bytes of {SIZE} are no element")
     return found
 
 
@@ -515,15 +517,15 @@ def _flat(value: object) -> list[str]:
 def _file(text: str, settings: Settings) -> Content:
     try:
         if text.lstrip()[:5].lower() == "data:":
-            return keep(from_data_uri(text), settings)
-        return keep(from_base64(text.encode(errors="replace"), "the element"), settings)
+            return keep(from_data_uri(text), settings.max_image_bytes)
+        return keep(
+            from_base64(text.encode(errors="replace"), "the element"), settings.max_image_bytes
+        )
     except (MalformedRequest, TooLarge) as error:
         return error.with_traceback(None)
 
 
-def numbers(
-    data: bytes, shape: Sequence[int], wanted: ClassifyTensors, settings: Settings
-) -> list[Content]:
+def numbers(data: bytes, shape: Sequence[int], wanted: ClassifyTensors) -> list[Content]:
     """Return the images of a JSON array of numbers: uint8, or float32 if preprocessed.
 
     The numbers stand in one list, or in lists as the shape has them. A parser makes an object of
@@ -546,7 +548,7 @@ def numbers(
             f"the tensor has {more} values than its shape, which are {whole} bytes"
         )
     starts = range(0, len(found), size)
-    return [keep(bytes(found[start : start + size]), settings, size) for start in starts]
+    return [keep(bytes(found[start : start + size]), size) for start in starts]
 
 
 def _parsed(piece: bytes, *, whole: bool) -> bytes:

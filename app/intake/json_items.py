@@ -186,7 +186,7 @@ def _content(path: str, image: JsonImage, settings: Settings) -> Blob | Url | Se
     if image.url is not None:
         return Url(image.url)
     try:
-        return keep(from_data_uri(image.data or ""), settings)
+        return keep(from_data_uri(image.data or ""), settings.max_image_bytes)
     except (TooLarge, MalformedRequest) as error:
         return error.with_traceback(None)
 

@@ -1,24 +1,82 @@
 """List the images of a request in order, from a raw body, a form, JSON, a ZIP or a TAR.
 
-Each image is a blob, a URL or an error. Nothing is fetched or decoded here.
+Each image is a blob, a URL or an error. Nothing is fetched or decoded here. Each file of a form,
+and each member of an archive, has a spool of its own: large ones go to disk, and each is checked,
+fails and counts as an upload does.
 """
 
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import Message
+from email.utils import collapse_rfc2231_value
+from functools import partial
 from typing import Any
 
 from fastapi import Request
+from multipart import (
+    MultipartError,
+    MultipartSegment,
+    ParserLimitReached,
+    PushMultipartParser,
+    parse_options_header,
+)
 
 from app.admission import Permit
+from app.admission.semaphore import FairSemaphore
+from app.archives.reading import (
+    SUFFIXES,
+    XZ_MEMORY_OF_REQUESTS,
+    Archive,
+    ArchiveLimits,
+    Member,
+    on_thread,
+    open_archive,
+)
 from app.http.request import content_type, media_type
-from app.intake.archive_items import MEDIA_TYPES, images_of
 from app.intake.body import announced, spooled
-from app.intake.item import Item, Options, check_count
+from app.intake.item import Found, Item, Options, Url, check_count, shown_url
 from app.intake.json_items import json_items
-from app.intake.multipart import form_items
-from models.domain.errors import FieldError, InvalidParameter, UnsupportedMedia
+from app.intake.spool import Blob, ImageSpool, keep
+from models.domain.errors import (
+    BadArchive,
+    FieldError,
+    InvalidParameter,
+    MalformedRequest,
+    ServiceError,
+    TooLarge,
+    UnsupportedMedia,
+)
 from models.settings import Settings
 
 MOST_OPTIONS = 100
 """Largest number of options of one request, more than twice as many as exist."""
+
+
+MEDIA_TYPES = (
+    "application/zip",
+    "application/x-zip-compressed",
+    "application/x-tar",
+    "application/gzip",
+    "application/x-gzip",
+    "application/x-bzip2",
+    "application/x-xz",
+)
+"""Types of bodies that are taken apart; which kind of archive it is, its first bytes say."""
+
+ENTRIES = 100
+"""Largest number of entries beside one for each image: folders, hidden files, texts."""
+
+THREADS = 4
+"""Archives of requests that one process reads at the same time."""
+
+REQUESTS = ThreadPoolExecutor(THREADS, "archives")
+
+PLACES = FairSemaphore(THREADS)
+"""Places for the archives of requests; one client leaves at least one to the others. An archive
+keeps its place also between two members, because it holds up to 9 MiB for its decompressor."""
 
 
 async def collect(
@@ -54,13 +112,9 @@ async def collect(
 
 
 def options_of(request: Request, options: Options) -> dict[str, Any]:
-    """Return the options of the query and those of the body; raises InvalidParameter."""
+    """Return the options of the query and of the body by name; raises InvalidParameter."""
     asked = request.query_params.multi_items() if request.scope["query_string"] else ()
-    return _once([*asked, *options])
-
-
-def _once(options: Options) -> dict[str, Any]:
-    """Return options by name; InvalidParameter for a name that is given twice."""
+    options = [*asked, *options]
     if len(options) > MOST_OPTIONS:
         raise InvalidParameter(f"{len(options)} options; one request has at most {MOST_OPTIONS}")
     known: dict[str, Any] = {}
@@ -70,3 +124,242 @@ def _once(options: Options) -> dict[str, Any]:
             raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
         known[name] = value
     return known
+
+
+def is_archive(media_type: str | None, filename: str | None) -> bool:
+    """Return whether a file of a form is taken apart, by its type or the end of its name."""
+    return media_type in MEDIA_TYPES or bool(filename and filename.lower().endswith(SUFFIXES))
+
+
+async def images_of(
+    packed: Blob, permit: Permit, settings: Settings, already: int = 0
+) -> list[Found]:
+    """Return the files in an archive, in its order, and close it.
+
+    `already` is the number of images before them in the request; `permit` grows by their bytes. A
+    member that cannot be read is an error of its own, as is what comes after a damage. Waits while
+    other requests read as many archives as there are places. Raises BadArchive for an archive that
+    cannot be read at all, TooLarge for too many images, and Overloaded.
+    """
+    found: list[Found] = []
+    most = settings.max_images_per_request
+    limits = ArchiveLimits(members=most + ENTRIES, memory=XZ_MEMORY_OF_REQUESTS)
+    on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
+    try:
+        async with PLACES.hold(permit.client):
+            with (
+                packed.opened() as file,
+                await on_archive_thread(partial(open_archive, file, limits)) as archive,
+            ):
+                unpacking = partial(_next, archive, archive.members(), settings)
+                while (each := await on_archive_thread(unpacking)) is not None:
+                    if already + len(found) == most:
+                        raise TooLarge(
+                            f"more than {most} images with those of the archive; one request takes "
+                            f"{most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several or POST /jobs"
+                        )
+                    if isinstance(each[0], Blob):
+                        permit.grow(0, each[0].size)
+                    found.append(each)
+    finally:
+        packed.close()
+    if not found:
+        raise MalformedRequest("the archive has no images: only folders, links or hidden files")
+    return found
+
+
+def _next(archive: Archive, members: Iterator[Member], settings: Settings) -> Found | None:
+    """Return the next file with its name, or the error of the rest, or None at the end."""
+    name = None
+    try:
+        if (member := next(members, None)) is None:
+            return None
+        name = member.name
+        most = settings.max_image_bytes
+        return keep(archive.read(member, most), most), name, None
+    except (BadArchive, TooLarge) as error:
+        return error.with_traceback(None), name, None
+
+
+LONGEST_TEXT = 4 << 20
+"""Largest number of bytes of all text fields together; a form may have hundreds of them."""
+
+LONGEST_BOUNDARY = 256
+"""Largest number of characters of a boundary; RFC 2046 allows 70."""
+
+LONGEST_NAME = 1000
+"""Largest number of characters of a file's name, which is part of its record."""
+
+FIELDS = 100
+"""Largest number of parts of a form besides one for each image."""
+
+FILES = ("files", "file")
+"""Names of the fields that hold images, with or without a filename. All other fields hold text."""
+
+CHARSET = "_charset_"
+"""Name of a field that browsers fill in (RFC 7578, section 4.6); it is ignored: text is UTF-8."""
+
+URLS = ("urls", "url")
+"""Names of the fields that hold the address of an image."""
+
+
+async def form_items(
+    request: Request, permit: Permit, settings: Settings
+) -> tuple[list[Found], Options]:
+    """Return the images and options of a form, without the inputs that were left empty.
+
+    A file that is an archive gives the images in it. Raises MalformedRequest, TooLarge (number or
+    size of parts), and InvalidParameter for a file that is neither an image field nor text.
+    """
+    found: list[Found] = []
+    options: Options = []
+    left = LONGEST_TEXT
+    part: ImageSpool | None = None
+    try:
+        with parsing(request, settings.max_images_per_request + FIELDS) as parse:
+            async for chunk in request.stream():
+                for event in parse(chunk):
+                    if isinstance(event, MultipartSegment):
+                        head, name, filename = event, _utf8(event.name), filename_of(event)
+                        packed = is_archive(head.content_type, filename)
+                        most = settings.max_body_bytes if packed else settings.max_image_bytes
+                        part = ImageSpool(most if name in FILES else left)
+                        continue
+                    assert part is not None  # a head comes first
+                    if event is not None:
+                        await part.write(event)
+                        continue
+                    content = part.outcome()
+                    if name not in FILES:
+                        left -= part.size
+                        _add_text(name, _text(name, head, content), found, options)
+                    elif packed and isinstance(content, Blob):
+                        more = images_of(content, permit, settings, len(found))
+                        try:
+                            found += await more
+                        except (BadArchive, MalformedRequest) as error:
+                            found.append((error.with_traceback(None), filename or None, None))
+                    # A browser sends a file input without a file as an empty file without a name.
+                    elif filename or not isinstance(content, Blob) or content.size:
+                        found.append((content, filename or None, None))
+    finally:
+        if part is not None:
+            part.close()
+    return found, options
+
+
+def _add_text(name: str, text: str, found: list[Found], options: Options) -> None:
+    """Add a field of text to the images or the options of its form."""
+    if not text.strip() or name == CHARSET:
+        return  # a person left the field of an HTML form empty
+    if name in URLS:
+        found.append((Url(text.strip()), shown_url(text.strip()), None))
+    else:
+        options.append((name, text))
+
+
+Events = Iterable[MultipartSegment | bytes | None]
+"""Events of the parser: for each part its head, pieces of its body, and None at its end."""
+
+
+@contextmanager
+def parsing(request: Request, most: int) -> Iterator[Callable[[bytes], Events]]:
+    """Provide the function that parses the pieces of a form of at most `most` parts.
+
+    Raises MalformedRequest and TooLarge, also out of the block.
+    """
+    _, options = parse_options_header(request.headers["content-type"])
+    boundary = options.get("boundary", "")
+    if not 1 <= len(boundary) <= LONGEST_BOUNDARY:
+        raise MalformedRequest(
+            "multipart body: its Content-Type must name a boundary of 1 to "
+            f"{LONGEST_BOUNDARY} characters"
+        )
+    parser = PushMultipartParser(boundary, max_segment_count=most, header_charset="latin-1")
+    try:
+        with parser:
+            yield lambda chunk: parser.parse(chunk) if chunk else ()  # an empty chunk ends a form
+    except ParserLimitReached as error:
+        raise TooLarge(f"multipart body: {error.args[0]}") from None
+    except MultipartError as error:
+        raise MalformedRequest(f"multipart body: {error.args[0]}") from None
+
+
+async def segments(request: Request, most: int) -> AsyncIterator[MultipartSegment | bytes | None]:
+    """Yield the events of a form of at most `most` parts; raises MalformedRequest and TooLarge."""
+    with parsing(request, most) as parse:
+        async for chunk in request.stream():
+            for event in parse(chunk):
+                yield event
+
+
+def _utf8(text: str | None) -> str:
+    """Decode a name again as UTF-8, which most clients send; it was decoded as Latin-1 before."""
+    if text is None or text.isascii():
+        return text or ""
+    return text.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+def filename_of(head: MultipartSegment) -> str:
+    """Return the name of a part's file, empty without one.
+
+    `filename*` (RFC 8187, RFC 2231) wins over `filename`, because it names its codec. Encoded words
+    (RFC 2047) are decoded. The folders of a path with backslashes, which old browsers sent, go.
+    """
+    name = _utf8(head.filename)
+    disposition = head.header("Content-Disposition", "")
+    if "*" in disposition:
+        name = _extended_name(disposition) or name
+    name = name[:LONGEST_NAME]
+    if "=?" in name:
+        with suppress(HeaderParseError, LookupError, ValueError):  # of what only looks like them
+            name = "".join(
+                each if isinstance(each, str) else each.decode(codec or "raw-unicode-escape")
+                for each, codec in decode_header(name)
+            )
+    if name[1:3] == ":\\" or name[:2] == "\\\\":
+        name = name.rpartition("\\")[2]
+    # UTF-7 and escapes may hold half a surrogate pair, which no answer can hold.
+    return name.encode(errors="replace").decode()
+
+
+def _extended_name(disposition: str) -> str | None:
+    """Return the value of `filename*`, or of its parts `filename*0*` …; None without one."""
+    message = Message()
+    message["Content-Disposition"] = disposition
+    try:
+        given = message.get_params([], "Content-Disposition")
+        names = [value for key, value in given if key.lower() == "filename"]
+        # `email` appends the values that it decoded to the plain ones.
+        return collapse_rfc2231_value(names[-1]) if names else None
+    except (LookupError, TypeError, ValueError):
+        return None  # an unknown codec, or parts without an order
+
+
+def _text(name: str, head: MultipartSegment, content: Blob | ServiceError) -> str:
+    """Return the text of a field; raises InvalidParameter for a file that is no text."""
+    try:
+        if isinstance(content, TooLarge):
+            raise TooLarge(f"the text fields have more than {LONGEST_TEXT} bytes together")
+        if isinstance(content, ServiceError):
+            raise content
+        if (head.content_type or "").startswith("image/"):
+            raise _unknown_file(name)
+        return content.read().decode().removeprefix("\ufeff")
+    except (TooLarge, UnicodeError) as error:
+        if head.filename is not None:
+            raise _unknown_file(name) from None
+        if isinstance(error, TooLarge):
+            raise
+        raise MalformedRequest(f"the field {_short(name)} is not UTF-8") from None
+
+
+def _unknown_file(name: str) -> InvalidParameter:
+    wrong = FieldError(
+        name, "images are sent as `files` or `file`; a file of another field is the option's text"
+    )
+    return InvalidParameter(f"unknown file field {_short(name)}: {wrong.message}", [wrong])
+
+
+def _short(text: str) -> str:
+    return repr(text[:60])

@@ -10,13 +10,12 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, Self, cast
 
 from models.domain.errors import Overloaded, ServiceError, TooLarge
-from models.settings import Settings
 
 DIGESTED_AT_ONCE = 1 << 17
 """Largest content, in bytes, that is digested on the event loop: 0.07 ms, as long as to hand it to
@@ -34,6 +33,9 @@ IN_MEMORY = 64 << 20
 TINY = 1 << 15
 """Largest body, in bytes, that never goes to disk, where each would cost a descriptor; admission
 bounds the number of bodies."""
+
+PIECE = 1 << 20
+"""Bytes that are copied from one file to another at a time."""
 
 
 class MemoryUse:
@@ -71,20 +73,20 @@ class Blob:
     __slots__ = ("_data", "_digest", "_file", "size")
 
     def __init__(self, content: bytes | BinaryIO, size: int) -> None:
-        """Own these bytes, or this file of `size` bytes."""
+        """Own these bytes, which MEMORY counts already, or this file of `size` bytes."""
         self._data: bytes | None = None
         self._file: BinaryIO | None = None
         self._digest: bytes | None = None
         self.size = size
         if isinstance(content, bytes):
             self._data = content
-            MEMORY.add(size)
         else:
             self._file = content
 
     @classmethod
     def of(cls, data: bytes) -> "Blob":
         """Return a blob of bytes that are in memory already."""
+        MEMORY.add(len(data))
         return cls(data, len(data))
 
     @property
@@ -163,8 +165,8 @@ class Spool:
     """Collector of at most `limit` bytes, which move to disk where MEMORY has no room for them.
 
     Use a spool as a context manager: at the end of the block it closes what `finish` has not
-    returned, also when the block is cancelled. A body of one chunk is never copied. More bytes than
-    `limit` raise `refusal`, or by default the error of an image that is too large.
+    returned. A body of one chunk is never copied. More bytes than `limit` raise `refusal`, or by
+    default the error of an image that is too large.
     """
 
     def __init__(self, limit: int, refusal: TooLarge | None = None) -> None:
@@ -174,14 +176,19 @@ class Spool:
         self.size = 0
         self._file: BinaryIO | None = None
 
-    async def __aenter__(self) -> "Spool":
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the bytes; may be called again."""
         self._forget_chunks()
-        if self._file is not None:
+        file, self._file = self._file, None
+        if file is not None:
             with suppress(OSError):  # closing writes what a full disk did not take before
-                await asyncio.to_thread(self._file.close)
+                file.close()
 
     async def write(self, chunk: bytes) -> None:
         """Add a chunk; raises TooLarge, Overloaded (for a full disk), and OSError."""
@@ -190,82 +197,79 @@ class Spool:
         self.size += len(chunk)
         if self.size > self._limit:
             raise self._refusal or too_large(f"more than {self._limit}", self._limit)
-        if self._file is None:
-            stays = MEMORY.has_room(self.size)
-            self._chunks.append(chunk)
-            MEMORY.add(len(chunk))
-            if stays:
-                return
+        stays = self._file is None and MEMORY.has_room(self.size)
+        self._chunks.append(chunk)
+        MEMORY.add(len(chunk))
+        if stays:
+            return
         with _as_overload():
             if self._file is None:
                 self._file = _temporary_file()
-                await asyncio.to_thread(self._file.writelines, self._chunks)
-                self._forget_chunks()
-            else:
-                await asyncio.to_thread(self._file.write, chunk)
+            await asyncio.to_thread(_write_through, self._file, self._chunks)
+        self._forget_chunks()
 
-    async def finish(self) -> Blob:
-        """Return all bytes as a Blob, which owns them from now on; raises as `write` does."""
-        if self._file is None:
-            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-            self._forget_chunks()  # the Blob counts the bytes itself
-            return Blob.of(data)
-        with _as_overload():
-            await asyncio.to_thread(self._file.flush)
+    def finish(self) -> Blob:
+        """Return all bytes as a Blob, which owns them from now on."""
+        chunks, self._chunks = self._chunks, []
         file, self._file = self._file, None
-        return Blob(file, self.size)
+        if file is not None:
+            return Blob(file, self.size)
+        return Blob(chunks[0] if len(chunks) == 1 else b"".join(chunks), self.size)
 
     def _forget_chunks(self) -> None:
         MEMORY.add(-sum(map(len, self._chunks)))
         self._chunks.clear()
 
 
+class ImageSpool(Spool):
+    """Spool of one image of several: an image that is too large, or finds no room, is an error.
+
+    All of the image is taken in any case, because the next image comes after it.
+    """
+
+    _error: ServiceError | None = None
+
+    async def write(self, chunk: bytes) -> None:
+        """Add a chunk; raises OSError."""
+        if self._error is None:
+            try:
+                await super().write(chunk)
+            except (TooLarge, Overloaded) as error:
+                self._error = error.with_traceback(None)
+                self.close()
+
+    def outcome(self) -> Blob | ServiceError:
+        """Return all bytes as a Blob, or the error of the image."""
+        return self._error or self.finish()
+
+
 async def whole(pieces: AsyncIterable[bytes], limit: int) -> Blob:
     """Return all pieces as a Blob; raises as `Spool.write` does."""
-    async with Spool(limit) as spool:
+    with Spool(limit) as spool:
         async for piece in pieces:
             await spool.write(piece)
-        return await spool.finish()
+        return spool.finish()
 
 
-async def kept(pieces: AsyncIterable[object], limit: int) -> Blob | ServiceError:
-    """Return all pieces as a Blob, or the error of an image that is too large or finds no room.
-
-    The image ends with the pieces, or with an event that is no bytes. All of the image is read in
-    any case: the next image of the body comes after it. An error of `pieces` is raised, because
-    nothing comes after it.
-    """
-    refused: ServiceError | None = None
-    async with Spool(limit) as spool:
-        async for piece in pieces:
-            if not isinstance(piece, bytes):
-                break
-            if refused is None:
-                try:
-                    await spool.write(piece)
-                except (TooLarge, Overloaded) as error:
-                    refused = error.with_traceback(None)
-        try:
-            return refused or await spool.finish()
-        except Overloaded as error:
-            return error.with_traceback(None)
-
-
-def keep(data: bytes, settings: Settings, most: int | None = None) -> Blob:
+def keep(data: bytes, most: int) -> Blob:
     """Return the bytes of an image as a Blob, in memory or on disk as a Spool keeps them; block.
 
-    The image has at most `most` bytes, by default the limit of a file. Raises TooLarge, and
-    Overloaded.
+    Raises TooLarge over `most` bytes, and Overloaded.
     """
-    size, most = len(data), settings.max_image_bytes if most is None else most
-    if size > most:
+    if len(data) > most:
         raise too_large(f"more than {most}", most)
+    return keep_part(io.BytesIO(data), len(data))
+
+
+def keep_part(file: IO[bytes], size: int) -> Blob:
+    """Return the next `size` bytes of a file as a Blob, as `keep` does; raises Overloaded."""
     if MEMORY.has_room(size):
-        return Blob.of(data)
+        return Blob.of(file.read(size))
     with _as_overload():
-        blob = Blob(file := _temporary_file(), size)
-        file.write(data)
-        file.flush()
+        blob = Blob(kept := _temporary_file(), size)
+        for start in range(0, size, PIECE):
+            kept.write(file.read(min(PIECE, size - start)))
+        kept.flush()
     return blob
 
 
@@ -281,6 +285,11 @@ async def digest_of(blob: Blob) -> bytes:
     if blob.size > DIGESTED_AT_ONCE or blob.on_disk:
         return await asyncio.to_thread(blob.digest)
     return blob.digest()
+
+
+def _write_through(file: BinaryIO, chunks: Iterable[bytes]) -> None:
+    file.writelines(chunks)
+    file.flush()
 
 
 def _temporary_file() -> BinaryIO:

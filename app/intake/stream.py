@@ -4,7 +4,7 @@
 `application/x-length-delimited` has files, each after its length in four bytes.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from starlette.requests import ClientDisconnect, Request
@@ -13,10 +13,9 @@ from app.admission import Permit
 from app.admission.stream_permits import StreamPermits
 from app.http.negotiation import JSON_LINES
 from app.http.request import StreamWindow, media_type
-from app.intake.body import BodyReader
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line
-from app.intake.spool import Blob, Spool, kept, too_large
+from app.intake.spool import Blob, ImageSpool, Spool, too_large
 from app.intake.wanted import Admitted, Wanted
 from models.domain.errors import (
     Cancelled,
@@ -44,6 +43,49 @@ LENGTH_BYTES = 4
 def is_stream(content_type: str) -> bool:
     """Return whether a body of this type is read as a stream."""
     return media_type(content_type) in MEDIA_TYPES
+
+
+class BodyReader:
+    """Gives the bytes of a body by number, however it is cut on its way; `place` counts them."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+        self.place = 0
+
+    async def ended(self) -> bool:
+        """Return whether all bytes have been read; waits for the next byte or the end."""
+        while not self._rest:
+            chunk = await anext(self._chunks, None)
+            if chunk is None:
+                return True
+            self._rest = chunk
+        return False
+
+    async def some(self, most: int | None = None) -> bytes:
+        """Return the next bytes as they came, at most `most` of them; none at the end."""
+        if await self.ended():
+            return b""
+        size = len(self._rest) if most is None else most
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        self.place += len(piece)
+        return piece
+
+    async def pieces(self, size: int) -> AsyncGenerator[bytes, None]:
+        """Yield the next `size` bytes; raises MalformedRequest if the body has fewer."""
+        left = size
+        while left:
+            piece = await self.some(left)
+            if not piece:
+                raise MalformedRequest(
+                    f"the body ends after {self.place} bytes, where {left} more have to follow"
+                )
+            left -= len(piece)
+            yield piece
+
+    async def exactly(self, size: int) -> bytes:
+        """Return the next `size` bytes, of which there are few; raises as `pieces` does."""
+        return b"".join([piece async for piece in self.pieces(size)])
 
 
 class ImageStream:
@@ -119,15 +161,13 @@ class ImageStream:
                     pass
                 image: Blob | ServiceError = too_large(size, most)
             else:
-                image = await kept(self._charged(size), size)
+                with ImageSpool(size) as spool:
+                    async for piece in self._reader.pieces(size):
+                        await self._arrives(len(piece), size)
+                        await spool.write(piece)
+                    image = spool.outcome()
             self._window.inside_item = False
             yield image
-
-    async def _charged(self, size: int) -> AsyncGenerator[bytes, None]:
-        """Yield the pieces of an image after they were charged."""
-        async for piece in self._reader.pieces(size):
-            await self._arrives(len(piece), size)
-            yield piece
 
     async def _lines(self) -> AsyncGenerator[Blob, None]:
         """Yield the lines of a body that are not blank.
@@ -142,16 +182,16 @@ class ImageStream:
                     self._window.inside_item = False
                     if spool.size or line.strip():
                         await spool.write(line)
-                        yield await spool.finish()
+                        yield spool.finish()
                         spool = self._line()
                 if spool.size or rest.strip():
                     await spool.write(rest)
                     self._window.inside_item = True
                     await self._arrives(len(rest), 0)
             if spool.size:
-                yield await spool.finish()
+                yield spool.finish()
         finally:
-            await spool.__aexit__()
+            spool.close()
 
     def _line(self) -> Spool:
         refusal = TooLarge(

@@ -29,8 +29,8 @@ from multipart import MultipartSegment
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
 from app.http.request import departure_of
-from app.intake import archive_items
-from app.intake.multipart import filename_of, segments
+from app.intake.request_items import MEDIA_TYPES as ARCHIVES
+from app.intake.request_items import filename_of, segments
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import LONGEST_ID, ManifestWriter, StoredLine, parsed, place_of
 from app.jobs.results import outcomes, whole_lines
@@ -307,7 +307,7 @@ class Acceptance:
                 await file.write(bytes(collected))
 
         if kind != FORM:
-            name = ARCHIVE if kind in archive_items.MEDIA_TYPES else SENT
+            name = ARCHIVE if kind in ARCHIVES else SENT
             await save(folder / name, request.stream())
             return
         events = segments(request, MOST_PARTS)
@@ -442,7 +442,7 @@ def check_media_type(kind: str, *, needed: bool) -> None:
     Where the images come from a `source` or from another job, no body is `needed`, and a form is
     refused too, because any web page may send it.
     """
-    allowed = (JSON, *JSON_LINES, *archive_items.MEDIA_TYPES, *([FORM] if needed else [""]))
+    allowed = (JSON, *JSON_LINES, *ARCHIVES, *([FORM] if needed else [""]))
     if kind not in allowed:
         raise UnsupportedMedia(
             f"Content-Type is {kind or 'missing'}; a job is made of a manifest as {JSON_LINES[0]} "

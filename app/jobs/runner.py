@@ -21,7 +21,7 @@ from app.archives.reading import Archive, Member, open_archive
 from app.http.problems import problem
 from app.intake.item import Item, Url
 from app.intake.json_items import from_data_uri
-from app.intake.spool import Blob, Spool
+from app.intake.spool import Blob, keep
 from app.intake.wanted import Wanted
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import StoredLine, read
@@ -119,12 +119,10 @@ class Inputs:
         """
         if line.url is not None:
             return Url(line.url)
-        async with Spool(self._most) as spool:
-            try:
-                await spool.write(await asyncio.to_thread(self._read, line))
-            except (BadArchive, MalformedRequest, TooLarge) as error:
-                return error.with_traceback(None)
-            return await spool.finish()
+        try:
+            return await asyncio.to_thread(lambda: keep(self._read(line), self._most))
+        except (BadArchive, MalformedRequest, TooLarge) as error:
+            return error.with_traceback(None)
 
     async def __aenter__(self) -> "Inputs":
         return self

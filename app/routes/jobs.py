@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from app.http.negotiation import EVERYTHING, JSON, JSON_LINES, ZIP, parse
 from app.http.problems import read
 from app.http.request import content_type, media_type
-from app.intake.archive_items import MEDIA_TYPES
 from app.intake.body import announced, coding_of, unpacked
+from app.intake.request_items import MEDIA_TYPES
 from app.intake.wanted import ImageRequest, Wanted
 from app.responses.answers import Body, StreamedBody
 from app.responses.records import VectorStyle

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from app.http.negotiation import EVENTS, JSON_LINES, MULTIPART, ZIP
 from app.http.problems import MEDIA_TYPE
 from app.http.request import DIGITS, HEADER
-from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
 from app.intake.inference import HEADER as JSON_BYTES
-from app.intake.multipart import CHARSET
+from app.intake.request_items import CHARSET
+from app.intake.request_items import MEDIA_TYPES as ARCHIVES
 from app.intake.stream import LENGTH_DELIMITED
 from app.routes.page import BESIDE_NAME
 from models.api.schemas import (

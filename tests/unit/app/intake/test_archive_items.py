@@ -18,10 +18,9 @@ from app.admission import Admission
 from app.admission.permits import Limits
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import Archive, ArchiveLimits, on_thread, open_archive
-from app.intake import archive_items, spool
-from app.intake.archive_items import PLACES, images_of
+from app.intake import request_items, spool
 from app.intake.item import Item
-from app.intake.request_items import collect
+from app.intake.request_items import PLACES, collect, images_of
 from app.intake.spool import Blob
 from models.domain.errors import (
     BadArchive,
@@ -132,7 +131,7 @@ def test_too_many_images_are_refused_by_a_text_that_says_what_to_do() -> None:
 
 async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """One place: the second archive is opened after the first was closed."""
-    monkeypatch.setattr(archive_items, "PLACES", places := FairSemaphore(1))
+    monkeypatch.setattr(request_items, "PLACES", places := FairSemaphore(1))
     opened = 0
 
     def counting(*given: Any) -> Archive:
@@ -140,7 +139,7 @@ async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.Monkey
         opened += 1
         return open_archive(*given)
 
-    monkeypatch.setattr(archive_items, "open_archive", counting)
+    monkeypatch.setattr(request_items, "open_archive", counting)
 
     admission = Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
     with admitted(admission, 1, 0, "client") as permit:
@@ -168,7 +167,7 @@ def test_reading_ends_when_the_request_is_cancelled(
     def begun(task: asyncio.Task[Any]) -> None:
         reading.append(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
 
-    monkeypatch.setattr(archive_items, "open_archive", open_forever)
+    monkeypatch.setattr(request_items, "open_archive", open_forever)
     body, kind = zipped(FILES), "application/zip"
     if in_form:
         body, kind = form(("x.zip", kind, body)), FORM

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from app.http.request import StreamWindow
 from app.intake import spool
-from app.intake.body import BodyReader
 from app.intake.spool import Blob, MemoryUse
-from app.intake.stream import ImageStream
+from app.intake.stream import BodyReader, ImageStream
 from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
 from models.settings import Settings
 

@@ -323,10 +323,9 @@ def test_a_body_without_an_announced_length_is_read_to_its_end() -> None:
     body, length = binary("IMAGE", "BYTES", [1], elements(b"abc"))
     chunked = {HEADER: length, "content-length": ""}
     assert contents(read(body, chunked, chunk=5)) == [b"abc"]
-    with pytest.raises(MalformedRequest, match="goes on"):
-        read(body + b"x", chunked, chunk=5)
-    with pytest.raises(MalformedRequest, match="ends after"):
-        read(body[:-1], chunked, chunk=5)
+    for wrong in (body + b"x", body[:-1]):
+        with pytest.raises(MalformedRequest, match="the body has"):
+            read(wrong, chunked, chunk=5)
 
 
 def test_only_what_the_outputs_need_is_wanted() -> None:
@@ -366,7 +365,7 @@ def test_nested_and_flat_lists_of_numbers_are_read(size: list[int], flat: bool, 
     wanted = ClassifyTensors(Classify(1), *size)
     values = np.random.default_rng(seed).integers(0, 256, (2, *size, 3), np.uint8)
     data = json.dumps((values.reshape(-1) if flat else values).tolist()).encode()
-    found = numbers(data, values.shape, wanted, SETTINGS)
+    found = numbers(data, values.shape, wanted)
     assert [each.read() for each in found if isinstance(each, Blob)] == [
         v.tobytes() for v in values
     ]
@@ -377,10 +376,10 @@ def test_long_arrays_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     values = np.random.default_rng(1).normal(0, 1, (1, 3, 40, 5)).astype(np.float32)
     data = json.dumps(values.tolist()).encode()
     wanted = ClassifyTensors(Classify(1, preprocessed=True), 40, 5)
-    (found,) = numbers(data, values.shape, wanted, SETTINGS)
+    (found,) = numbers(data, values.shape, wanted)
     assert isinstance(found, Blob)
     assert found.read() == values.tobytes()
-    (found,) = numbers(b"[" + b"1e39," * 599 + b"1]", values.shape, wanted, SETTINGS)
+    (found,) = numbers(b"[" + b"1e39," * 599 + b"1]", values.shape, wanted)
     assert isinstance(found, Blob)
     assert np.isinf(np.frombuffer(found.read(), np.float32)[:-1]).all()
 

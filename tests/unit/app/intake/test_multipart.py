@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from app.admission import Admission, Limits
 from app.intake.item import Found, Options, Url, check_count
-from app.intake.multipart import form_items
+from app.intake.request_items import form_items
 from app.intake.spool import Blob
 from models.domain.errors import (
     InvalidParameter,

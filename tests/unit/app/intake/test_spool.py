@@ -10,16 +10,15 @@ import pytest
 from app.intake import spool as spool_module
 from app.intake.spool import MEMORY, THRESHOLD, TINY, Blob, MemoryUse, Spool, keep
 from models.domain.errors import Overloaded, TooLarge
-from models.settings import Settings
 
 SMALL = 1 << 16
 
 
 async def spooled(*chunks: bytes, limit: int = 1 << 20) -> Blob:
-    async with Spool(limit) as spool:
+    with Spool(limit) as spool:
         for chunk in chunks:
             await spool.write(chunk)
-        return await spool.finish()
+        return spool.finish()
 
 
 def open_files() -> set[str]:
@@ -80,11 +79,11 @@ def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(memory: Memor
 async def test_bodies_that_still_arrive_fill_the_budget_too(memory: MemoryUse) -> None:
     memory.limit = SMALL
 
-    async with Spool(1 << 20) as arriving:
+    with Spool(1 << 20) as arriving:
         await arriving.write(bytes(SMALL))
         await arriving.write(bytes(1))
         assert memory.held == 0, "it went to disk"
-    async with Spool(1 << 20) as arriving:
+    with Spool(1 << 20) as arriving:
         await arriving.write(bytes(SMALL))
         assert memory.held == SMALL
     assert memory.held == 0
@@ -101,14 +100,14 @@ def test_the_largest_body_in_memory_and_in_a_full_budget(memory: MemoryUse) -> N
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_bytes_that_are_kept_are_a_body(on_disk: bool, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("to_disk" if on_disk else "memory")
-    blob = keep(b"image", Settings())
+    blob = keep(b"image", 10)
     assert (blob.read(), blob.on_disk) == (b"image", on_disk)
     blob.close()
     blob.close()
     with pytest.raises(ValueError, match="closed"):
         blob.read()
     with pytest.raises(TooLarge):
-        keep(bytes(11), Settings(max_image_bytes=10))
+        keep(bytes(11), 10)
 
 
 def test_nothing_written_is_an_empty_blob() -> None:
@@ -154,7 +153,7 @@ def test_an_accident_while_spooling_leaves_no_file_open(
     accident: Callable[[Spool], Awaitable[None]],
 ) -> None:
     async def scenario() -> None:
-        async with Spool(100) as spool:
+        with Spool(100) as spool:
             await spool.write(b"on disk")
             assert len(open_files()) == len(before) + 1
             await accident(spool)
