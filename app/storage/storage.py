@@ -18,8 +18,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from app.storage import buckets, local_files
 from app.storage.local_files import Entry
@@ -41,30 +40,6 @@ T = TypeVar("T")
 
 READ, WRITE = "DARKROOM_STORAGE_ALLOW", "DARKROOM_STORAGE_ALLOW_WRITE"
 """The settings with the prefixes that may be read and listed, and written to."""
-
-
-class _Steps(Generic[T]):
-    """A blocking generator that threads advance, one at a time, and that may be closed any time."""
-
-    def __init__(self, source: Generator[T, Any, None]) -> None:
-        self._source = source
-        self._lock = Lock()
-
-    def take(self, n: int) -> list[T]:
-        """Return the next `n` items, or fewer at the end."""
-        with self._lock:
-            return [*islice(self._source, n)]
-
-    def put(self, *pieces: bytes | None) -> None:
-        """Send pieces to the generator, the first of which is None."""
-        with self._lock, suppress(StopIteration):
-            for piece in pieces:
-                self._source.send(piece)
-
-    def close(self) -> None:
-        """End the generator."""
-        with self._lock:
-            self._source.close()
 
 
 class Storage:
@@ -139,18 +114,18 @@ class Storage:
         if location.scheme != "file":
             await buckets.write(location, content)
             return
-        steps = _Steps(local_files.writing(location, root))
+        writer = local_files.writing(location, root)
         try:
+            await self._run(partial(next, writer))
             if isinstance(content, bytes):
-                await self._run(partial(steps.put, None, content, b""))
-                return
-            await self._run(partial(steps.put, None))
-            async for piece in content:
-                if piece:  # an empty one is the end
-                    await self._run(partial(steps.put, piece))
-            await self._run(partial(steps.put, b""))
+                await self._run(partial(writer.send, content))
+            else:
+                async for piece in content:
+                    if piece:  # an empty one is the end
+                        await self._run(partial(writer.send, piece))
+            await self._run(partial(next, writer, None))
         except BaseException:
-            self._later(steps.close)
+            self._close(writer)
             raise
 
     async def check_folder(self, folder: Location) -> None:
@@ -183,21 +158,21 @@ class Storage:
     async def _run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    def _later(self, function: Callable[[], None]) -> None:
+    def _close(self, source: Generator[Any, Any, None]) -> None:
+        """Close a generator on a thread; a generator that runs now is deleted, and ends, after."""
         with suppress(RuntimeError):  # the threads have ended: so has what they held
-            self._threads.submit(function)
+            self._threads.submit(source.close)
 
     async def _on_thread(self, source: Generator[T, None, None], n: int) -> AsyncGenerator[T, None]:
         """Yield from a blocking generator, which runs on a thread for `n` items at a time."""
-        steps = _Steps(source)
         try:
-            taken = [*await self._run(partial(steps.take, n))]
-            while taken:
+            while taken := await self._run(lambda: [*islice(source, n)]):
                 for each in taken:
                     yield each
-                taken = await self._run(partial(steps.take, n)) if len(taken) == n else []
+                if len(taken) < n:
+                    return
         except BaseException:
-            self._later(steps.close)
+            self._close(source)
             raise
 
     async def _in_time(
