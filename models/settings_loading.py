@@ -85,50 +85,19 @@ def _faults(error: ValidationError, flags: Collection[str]) -> Iterator[str]:
         yield f"{shown}: {message} (given: {each['input']!r})"
 
 
-FIXED = frozenset(
-    {
-        "host",
-        "port",
-        "metrics_port",
-        "grpc_port",
-        "front_ends",
-        "gpus",
-        "gpu_workers",
-        "tls_certificate",
-        "tls_key",
-        "settings_file",
-        "log_level",
-        "tracing",
-        "networks",
-        "weights",
-        "weights_labels",
-        "weights_sha256",
-        "cache_folder",
-        "precision",
-        "optimize",
-        "threads",
-        "data_folder",
-        "jobs_database",
-    }
-)
+FIXED = frozenset({
+    "host", "port", "metrics_port", "grpc_port", "front_ends", "gpus", "gpu_workers",
+    "tls_certificate", "tls_key", "settings_file", "log_level", "tracing", "networks", "weights",
+    "weights_labels", "weights_sha256", "cache_folder", "precision", "optimize", "threads",
+    "data_folder", "jobs_database",
+})  # fmt: skip
 """Settings that need a restart: sockets, the number of processes, the networks, and jobs."""
 
-IN_PLACE = frozenset(
-    {
-        "max_batch_size",
-        "max_queue_delay",
-        "max_images_per_request",
-        "max_body_bytes",
-        "max_images_in_flight",
-        "max_bytes_in_flight",
-        "max_images_per_client",
-        "rate_limit",
-        "cache_control",
-        "default_deadline",
-        "max_deadline",
-        "fetch_concurrency",
-    }
-)
+IN_PLACE = frozenset({
+    "max_batch_size", "max_queue_delay", "max_images_per_request", "max_body_bytes",
+    "max_images_in_flight", "max_bytes_in_flight", "max_images_per_client", "rate_limit",
+    "cache_control", "default_deadline", "max_deadline", "fetch_concurrency",
+})  # fmt: skip
 """Settings that a server of one process changes in place; several processes are replaced."""
 
 
