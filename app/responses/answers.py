@@ -123,7 +123,7 @@ Answers = AsyncGenerator[Answer, None]
 """The answers of a request, each as it finishes; closing it ends the work."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rendering:
     """The values with which the answers of a request are rendered.
 

@@ -5,7 +5,6 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -19,61 +18,42 @@ from app.intake.inference import ERROR, SCORES, InferenceModel, InferenceRequest
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings, server_timing
 from app.responses.answers import MANY_LABELS, sized
-from models.api.schemas import ModelRecord
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
-from models.networks.served import Model
 
 _LENGTH = 4
 """Bytes of the length before each element of a BYTES tensor."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTensor:
-    """A tensor of an answer: float32 of its shape, or texts in row-major order."""
-
-    name: str
-    shape: list[int]
-    values: NDArray[np.float32] | list[str]
-    binary: bool
-
-    @property
-    def datatype(self) -> str:
-        """Return the protocol's name of the type."""
-        return "BYTES" if isinstance(self.values, list) else "FP32"
-
-    def data(self) -> list[float] | list[str]:
-        """Return the values as JSON has them: in one list; NaN becomes null."""
-        if isinstance(self.values, list):
-            return self.values
-        flat: list[float] = self.values.reshape(-1).tolist()
-        return flat
-
-    def raw(self) -> bytes:
-        """Return the values as they stand behind the JSON: little-endian."""
-        if not isinstance(self.values, list):
-            return self.values.astype("<f4").tobytes()
-        elements = (text.encode() for text in self.values)
-        return b"".join(len(each).to_bytes(_LENGTH, "little") + each for each in elements)
+Values = NDArray[np.float32] | list[str]
+"""The values of an output: float32 (images, width), or texts in row-major order."""
 
 
-def output_tensor(
+def output_of(
     wanted: WantedOutput, answers: Sequence[Answer], width: int, labels: LabelSet
-) -> OutputTensor:
-    """Return an output of all answers; an image with an error has NaN, or empty texts."""
+) -> tuple[list[int], Values]:
+    """Return the shape and the values of an output; a failed image has NaN, or empty texts."""
     n = len(answers)
     if wanted.name == ERROR:
-        return OutputTensor(ERROR, [n], [_error_of(each) for each in answers], wanted.binary)
+        return [n], [_error_of(each) for each in answers]
     if wanted.classes:
         texts = [text for each in answers for text in _classes(each, wanted, labels)]
-        return OutputTensor(wanted.name, [n, wanted.classes], texts, wanted.binary)
+        return [n, wanted.classes], texts
     values = np.full((n, width), np.nan, np.float32)
     for row, each in zip(values, answers, strict=True):
         if isinstance(each.outcome, Vector):
             found = each.outcome.values
             row[:] = _softmax(found) if wanted.name == SCORES else found
-    return OutputTensor(wanted.name, [n, width], values, wanted.binary)
+    return [n, width], values
+
+
+def raw(values: Values) -> bytes:
+    """Return the values as they stand behind the JSON: little-endian, texts after their length."""
+    if not isinstance(values, list):
+        return values.astype("<f4").tobytes()
+    elements = (text.encode() for text in values)
+    return b"".join(len(each).to_bytes(_LENGTH, "little") + each for each in elements)
 
 
 def _error_of(answer: Answer) -> str:
@@ -123,34 +103,28 @@ Libraries ask for every coding that they know by default, and tensors of floats 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceStyle:
-    """The values with which the answers of an inference request are written.
+async def inference_reply(
+    request: Request,
+    answers: Sequence[Answer],
+    model: InferenceModel,
+    asked: InferenceRequest,
+    intake: Timings,
+) -> Response:
+    """Return all outputs, or an error if images failed and the request takes no errors of them.
 
     `intake` is the time that reading the request took.
     """
-
-    model: InferenceModel
-    weights: Model
-    asked: InferenceRequest
-    intake: Timings
-
-
-async def inference_reply(
-    request: Request, answers: Sequence[Answer], style: InferenceStyle
-) -> Response:
-    """Return all outputs, or an error if images failed and the request takes no errors of them."""
-    headers = {"Server-Timing": server_timing([style.intake, *(a.stages for a in answers)])}
-    if failure := failure_of(style.asked, answers):
+    headers = {"Server-Timing": server_timing([intake, *(a.stages for a in answers)])}
+    if failure := failure_of(asked, answers):
         response = answer(failure, request.scope)
         response.headers.update(headers)
         return response
-    if len(answers) * style.model.width > MANY_LABELS:
-        head, tail = await asyncio.to_thread(_written, answers, style)
+    if len(answers) * model.width > MANY_LABELS:
+        head, tail = await asyncio.to_thread(_written, answers, model, asked)
     else:
-        head, tail = _written(answers, style)
+        head, tail = _written(answers, model, asked)
     body, media_type = head + tail, JSON
-    if any(each.binary for each in style.asked.outputs):
+    if any(each.binary for each in asked.outputs):
         media_type = _OCTETS
         headers[HEADER] = str(len(head))
     coding = request.headers.get("accept-encoding", "").strip().lower()
@@ -160,49 +134,45 @@ async def inference_reply(
     return sized([body], len(body), headers, media_type)
 
 
-def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, bytes]:
-    """Return the JSON, and the tensors that stand behind it."""
-    raw: list[bytes] = []
-    outputs: list[dict[str, object]] = []
-    for wanted in style.asked.outputs:
-        tensor = output_tensor(wanted, answers, style.model.width, style.weights.labels)
-        shown: dict[str, object] = {
-            "name": tensor.name,
-            "datatype": tensor.datatype,
-            "shape": tensor.shape,
-        }
-        if tensor.binary:
-            raw.append(tensor.raw())
-            outputs.append(shown | {"parameters": {"binary_data_size": len(raw[-1])}})
-        else:
-            outputs.append(shown | {"data": tensor.data()})
-    reply = {
-        "model_name": style.model.name,
-        "model_version": style.model.version,
-        **({"id": style.asked.id} if style.asked.id else {}),
-        "parameters": reply_parameters(answers, style.weights.record),
-        "outputs": outputs,
-    }
-    return msgspec.json.encode(reply), b"".join(raw)
-
-
-def reply_parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str, str | bool | int]:
-    """Return the parameters of every answer: its weights, and the milliseconds of all stages.
+def _written(
+    answers: Sequence[Answer], model: InferenceModel, asked: InferenceRequest
+) -> tuple[bytes, bytes]:
+    """Return the JSON, and the tensors that stand behind it.
 
     Values of parameters are texts, numbers and booleans, so the stages are JSON in a text.
     """
-    stages = [each.stages.milliseconds() for each in answers]
-    warning = {} if record.warning is None else {"warning": record.warning}
-    return {
-        "weights": record.name,
-        "weights_sha256": record.sha256,
-        "label_set": record.label_set,
-        "preprocessing": record.preprocessing,
-        "precision": str(record.precision),
-        "device": record.device,
-        **warning,
-        "timing_ms": json.dumps(stages, separators=(",", ":")),
+    weights = model.served.model
+    assert weights is not None
+    behind: list[bytes] = []
+    outputs: list[dict[str, object]] = []
+    for wanted in asked.outputs:
+        shape, values = output_of(wanted, answers, model.width, weights.labels)
+        kind = "BYTES" if isinstance(values, list) else "FP32"
+        shown: dict[str, object] = {"name": wanted.name, "datatype": kind, "shape": shape}
+        if wanted.binary:
+            behind.append(raw(values))
+            shown["parameters"] = {"binary_data_size": len(behind[-1])}
+        else:  # NaN becomes null
+            shown["data"] = values if isinstance(values, list) else values.reshape(-1).tolist()
+        outputs.append(shown)
+    record, stages = weights.record, [each.stages.milliseconds() for each in answers]
+    reply = {
+        "model_name": model.name,
+        "model_version": model.version,
+        **({"id": asked.id} if asked.id else {}),
+        "parameters": {
+            "weights": record.name,
+            "weights_sha256": record.sha256,
+            "label_set": record.label_set,
+            "preprocessing": record.preprocessing,
+            "precision": str(record.precision),
+            "device": record.device,
+            **({} if record.warning is None else {"warning": record.warning}),
+            "timing_ms": json.dumps(stages, separators=(",", ":")),
+        },
+        "outputs": outputs,
     }
+    return msgspec.json.encode(reply), b"".join(behind)
 
 
 def failure_of(asked: InferenceRequest, answers: Sequence[Answer]) -> ServiceError | None:

@@ -1,10 +1,8 @@
-"""List filters and networks: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
-
-The lists are made once and kept, so repeated requests cost little.
-"""
+"""List filters and networks: `/filters`, `/filters/{name}`, its thumbnail, `/models`."""
 
 import asyncio
 import functools
+from collections.abc import Sequence
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -13,8 +11,8 @@ from starlette.exceptions import HTTPException
 
 from app.responses.thumbnails import thumbnail
 from app.routes.openapi import NOT_FOUND, Responses
-from app.service import Service, ServiceOf
-from models.api.catalogue import (
+from app.service import ServiceOf
+from models.api.schemas import (
     ClassRecord,
     FilterCatalogue,
     FilterRecord,
@@ -22,7 +20,7 @@ from models.api.catalogue import (
     ServedModel,
 )
 from models.networks.registry import NETWORKS
-from models.networks.served import Model
+from models.networks.served import Model, ServedNetwork
 from workers.filters.base import SPEC_VERSION
 from workers.filters.registry import FILTERS, describe
 
@@ -74,7 +72,7 @@ async def models(service: ServiceOf) -> Response:
     """List the networks that classify, with the digest of their weights and their labels in class
     order.
     """
-    return Response(_models(service), media_type=_JSON)
+    return Response(_models(service.computing().networks), media_type=_JSON)
 
 
 @functools.cache
@@ -89,18 +87,12 @@ def _record(name: str) -> FilterRecord:
     return FilterRecord.model_validate(describe(FILTERS[name]) | more)
 
 
-def _models(service: Service) -> bytes:
-    """Return the body for the networks there are now: those with weights.
-
-    `problem` is about the first without weights. The last body is kept with its networks.
-    """
-    networks = service.computing().networks
-    if service.listed[0] is not networks:
-        lacking = (each.problem or "no weights are loaded" for each in networks if not each.model)
-        models = [_model(each.model) for each in networks if each.model is not None]
-        catalogue = ModelCatalogue(models=models, problem=next(lacking, None))
-        service.listed = networks, _body(catalogue, exclude_none=True)
-    return service.listed[1]
+def _models(networks: Sequence[ServedNetwork]) -> bytes:
+    """Return the body: the networks with weights; `problem` is about the first without weights."""
+    lacking = (each.problem or "no weights are loaded" for each in networks if not each.model)
+    models = [_model(each.model) for each in networks if each.model is not None]
+    catalogue = ModelCatalogue(models=models, problem=next(lacking, None))
+    return _body(catalogue, exclude_none=True)
 
 
 def _model(model: Model) -> ServedModel:

@@ -4,13 +4,17 @@
 work on an image that the options ask for, and the form in which the request is answered.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from app.admission import Permit
 from app.admission.stream_permits import StreamPermits
 from app.archives.image_names import ImageNames
 from app.http.negotiation import (
@@ -22,6 +26,7 @@ from app.http.negotiation import (
     STREAMS,
     ZIP,
     Accept,
+    names,
     parse,
 )
 from app.http.problems import read, read_with_encoding
@@ -33,8 +38,10 @@ from app.http.request import (
     header,
     seconds_of,
 )
+from app.intake.item import Item
 from app.intake.json_items import in_parsing_thread
 from app.intake.request_items import collect, options_of
+from app.intake.spool import Blob, digest_of
 from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
     Describe,
@@ -49,10 +56,9 @@ from app.intake.wanted import (
     version_of,
     versions_of,
 )
-from app.pipeline.results.timings import Timings
+from app.pipeline.results.timings import Timings, server_timing
 from app.responses.answers import Rendering, StreamedBody, json_lines, render
 from app.responses.records import VectorStyle
-from app.routes.entity_tags import caching_headers, tagged, wants_tag
 from app.routes.image_route import ImageRoute, client_name, permit_of
 from app.routes.network_choice import classification
 from app.routes.openapi import IMAGES, LABELS, OF_IMAGES, PARTS, image_document
@@ -65,6 +71,7 @@ from models.api.schemas import (
     ProcessOptions,
 )
 from models.codec import ENCODABLE
+from models.codec.encoder import codec_versions
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -72,6 +79,8 @@ from models.domain.errors import (
     TooLarge,
     WeightsMissing,
 )
+from models.settings import Settings
+from models.version import VERSION
 from workers.filters.base import SPEC_VERSION
 from workers.operations import Classify
 
@@ -90,6 +99,9 @@ FormOf = Callable[[Accept, bool], str]
 LONG, MANY = 1 << 13, 8
 """Characters of a text, and members of a list, beyond which an option is read on a thread. To read
 64 chains of 32 filters takes 10 ms, and 12 ms more where they are the text of a form."""
+
+TAG_DIGITS = 32
+"""Hexadecimal digits of an entity tag: 128 bits of a SHA-256."""
 
 router = APIRouter(tags=["images"], route_class=ImageRoute, responses=OF_IMAGES)
 
@@ -278,17 +290,14 @@ def _rendering(
     if isinstance(asked.wanted, Version | Parts):  # images depend on the filters and on Accept
         headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
     if model is not None:
-        record = model.record_for(chosen)
-        named = f"; network={record.network}" if record.network else ""
-        weights = f"{record.name}; sha256={record.sha256}; labels={record.label_set}{named}"
-        headers["X-Model"] = weights
-    names: list[str] = []
+        headers["X-Model"] = model.headers[chosen]
+    members: list[str] = []
     if form in (ZIP, MULTIPART):
         in_archive = ImageNames()
-        names = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
+        members = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
     good = caching_headers(form, service.settings)
     return Rendering(
-        request.scope, headers, timings, model, chosen, VectorStyle.of(options), good, names
+        request.scope, headers, timings, model, chosen, VectorStyle.of(options), good, members
     )
 
 
@@ -328,3 +337,101 @@ def _check_parts(n_items: int, most: int, parts: int) -> None:
             f"{n_items} images with {parts} labels or versions each count as {count}; "
             f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )
+
+
+# Entity tags of answers, and the answer 304 to a client that has the answer already. A tag is made
+# of everything that an answer depends on, so it is known before the work starts: the contents of
+# the images, the options, the weights, and the versions of all definitions and codecs. Requests are
+# POST, because they carry images, but they change nothing; 304 is the answer to such a GET. All
+# tags are weak (RFC 9110, section 8.8.1): `timing` differs each time, and scores and files that a
+# GPU encodes may differ a little.
+
+
+def caching_headers(form: str, settings: Settings) -> dict[str, str]:
+    """Return the headers about caching that a good answer of this form has; errors have none."""
+    if form not in (JSON, IMAGE) or not settings.cache_control:
+        return {}
+    return {"Cache-Control": settings.cache_control, "Vary": _vary(settings)}
+
+
+def wants_tag(request: Request, form: str, settings: Settings) -> bool:
+    """Return whether the answer gets a tag: streams have none, because they may end with errors."""
+    if form not in (JSON, IMAGE):
+        return False
+    asks = header(request.scope, b"if-none-match") is not None
+    return bool(settings.cache_control) or asks
+
+
+async def tagged(
+    request: Request,
+    asked: ImageRequest,
+    rendering: Rendering,
+    service: Service,
+    permit: Permit,
+    options: Mapping[str, Any],
+) -> tuple[ImageRequest, Rendering, Response | None]:
+    """Return the request and its rendering with a tag, or the answer 304 as the third value.
+
+    URLs are fetched here, because the tag needs the contents. A request with an image that cannot
+    be had gets no tag.
+    """
+    if asked.has_urls:
+        with rendering.intake.measure("fetch"):
+            items = await service.pipeline.fetched(asked.items, permit)
+        asked = replace(asked, items=items)
+    digests = await before(permit.deadline, _digests(asked.items))
+    if digests is None:
+        return asked, rendering, None
+    etag = entity_tag(digests, _described(request, asked, rendering, options))
+    headers = {**rendering.good_headers, "ETag": etag, "Vary": _vary(service.settings)}
+    if names(request.headers.get("if-none-match", ""), etag):
+        return asked, rendering, _not_modified(asked, rendering, headers, service)
+    return asked, replace(rendering, good_headers=headers), None
+
+
+def entity_tag(digests: list[bytes], described: object) -> str:
+    """Return a tag of these contents and of a description that JSON can carry."""
+    text = json.dumps(described, sort_keys=True, default=str).encode()
+    digest = hashlib.sha256(text, usedforsecurity=False)
+    for each in digests:
+        digest.update(each)
+    return f'W/"{digest.hexdigest()[:TAG_DIGITS]}"'
+
+
+async def _digests(items: tuple[Item, ...]) -> list[bytes] | None:
+    """Return the digests of all contents, or None if a content is an error."""
+    contents = [item.content for item in items if isinstance(item.content, Blob)]
+    if len(contents) < len(items):
+        return None
+    return [await digest_of(each) for each in contents]
+
+
+def _described(
+    request: Request, asked: ImageRequest, rendering: Rendering, options: Mapping[str, Any]
+) -> object:
+    """Return everything beside the contents that the bytes of an answer depend on."""
+    return {
+        "version": VERSION,
+        "filters": SPEC_VERSION,
+        "codecs": codec_versions(),
+        "model": rendering.model and rendering.model.json[rendering.chosen].decode(),
+        "path": request.url.path,
+        "accept": request.headers.get("accept"),
+        "options": options,
+        "items": [(item.id, item.source) for item in asked.items],
+    }
+
+
+def _vary(settings: Settings) -> str:
+    return "Accept, Authorization, X-API-Key" if settings.api_keys_file else "Accept"
+
+
+def _not_modified(
+    asked: ImageRequest, rendering: Rendering, headers: Mapping[str, str], service: Service
+) -> Response:
+    for item in asked.items:
+        if isinstance(item.content, Blob):
+            item.content.close()
+    service.metrics.not_modified.inc(len(asked.items))
+    timing = {"Server-Timing": server_timing([rendering.intake])}
+    return Response(status_code=304, headers={**rendering.headers, **headers, **timing})

@@ -7,11 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from app.admission import Permit
 from app.http.request import before
 from app.intake.inference import (
     InferenceModel,
-    InferenceRequest,
     TensorSpec,
     collect,
     model_named,
@@ -20,43 +18,13 @@ from app.intake.inference import (
 from app.intake.stream import is_stream
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
-from app.responses.inference import InferenceStyle, inference_reply
+from app.responses.inference import inference_reply
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_document
 from app.service import Service, ServiceOf, missing, service_of
 from models.domain.deadline import Deadline
-from models.domain.errors import ServiceError, Unavailable, UnsupportedMedia
+from models.domain.errors import Unavailable, UnsupportedMedia
 from models.version import VERSION
-
-
-async def answers_of(
-    service: Service,
-    permit: Permit,
-    asked: InferenceRequest,
-    began: float,
-) -> list[Answer]:
-    """Return the answers of all images in their order.
-
-    The request's own timeout counts from when it `began`. Raises Overloaded.
-    """
-    if asked.timeout is not None:
-        permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
-    permit.expect(len(asked.images.items))
-    answers = service.pipeline.answers(asked.images, permit)
-    return sorted([each async for each in answers], key=lambda each: each.item.index)
-
-
-def note(
-    service: Service, model: InferenceModel, began: float, found: list[Answer], *, failed: bool
-) -> None:
-    """Count a request in the statistics of its model."""
-    traces = [each.stages.trace for each in found]
-    service.inference.note(model.name, time.monotonic() - began, traces, failed=failed)
-
-
-def _moment(deadline: Deadline) -> float:
-    return deadline.at
-
 
 router = APIRouter(tags=["inference"], responses=OBJECT)
 _computing = APIRouter(route_class=ImageRoute)
@@ -76,23 +44,27 @@ async def infer(request: Request) -> Response:
         raise UnsupportedMedia("an inference request is application/json or octets, no stream")
     names = request.path_params
     model = model_named(service.computing().networks, names["model"], names.get("version"))
-    weights = model.served.model
-    if weights is None:
+    if model.served.model is None:
         raise missing(model.served)
     permit, timings = permit_of(request), Timings()
+    found: list[Answer] = []
+    failed = True
     try:
         with timings.measure("intake"):
             reading = collect(request, permit, service.settings, model)
             asked = await before(permit.deadline, reading)
         if service.pipeline.spans is not None:
             service.pipeline.spans.stages(timings)
-        found = await answers_of(service, permit, asked, began)
-        style = InferenceStyle(model, weights, asked, timings)
-        response = await inference_reply(request, found, style)
-    except ServiceError:
-        note(service, model, began, [], failed=True)
-        raise
-    note(service, model, began, found, failed=response.status_code != 200)
+        if asked.timeout is not None:  # it counts from the begin of the request
+            permit.deadline = Deadline(min(permit.deadline.at, began + asked.timeout))
+        permit.expect(len(asked.images.items))
+        answers = service.pipeline.answers(asked.images, permit)
+        found = sorted([each async for each in answers], key=lambda each: each.item.index)
+        response = await inference_reply(request, found, model, asked, timings)
+        failed = response.status_code != 200
+    finally:
+        traces = [each.stages.trace for each in found]
+        service.inference.note(model.name, time.monotonic() - began, traces, failed=failed)
     return response
 
 

@@ -124,9 +124,6 @@ ACCEPTED: Responses = _OF_JOBS | {
 }
 """The answers of `POST /jobs`."""
 
-LISTED: Responses = _OF_JOBS
-FOUND: Responses = _OF_ONE
-
 REMOVED: Responses = _OF_ONE | {
     202: {"model": JobRecord, "description": "The job is being cancelled"},
     204: {"description": "The job and its results are gone"},
@@ -213,7 +210,7 @@ async def make_job(
     return _answer((await _records(jobs, [job]))[0], 202, headers)
 
 
-@router.get("/jobs", operation_id="list_jobs", response_model=JobListing, responses=LISTED)
+@router.get("/jobs", operation_id="list_jobs", response_model=JobListing, responses=_OF_JOBS)
 async def list_jobs(
     request: Request,
     service: ServiceOf,
@@ -234,7 +231,7 @@ async def list_jobs(
     return _answer(JobListing(jobs=records, next=following))
 
 
-@router.get("/jobs/{id}", operation_id="get_job", response_model=JobRecord, responses=FOUND)
+@router.get("/jobs/{id}", operation_id="get_job", response_model=JobRecord, responses=_OF_ONE)
 async def get_job(request: Request, service: ServiceOf, id: Id) -> Response:
     """Return the state of a job, its counts, its rate and its estimated end."""
     jobs, client = _jobs(service), client_name(service, request.scope)
@@ -251,7 +248,7 @@ async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
 
 
 @router.post(
-    "/jobs/{id}/cancel", operation_id="cancel_job", response_model=JobRecord, responses=FOUND
+    "/jobs/{id}/cancel", operation_id="cancel_job", response_model=JobRecord, responses=_OF_ONE
 )
 async def cancel_job(request: Request, service: ServiceOf, id: Id) -> Response:
     """Cancel a job, and keep what is done; a job that has finished meanwhile stays as it is."""

@@ -29,21 +29,10 @@ def classification(
 
 
 def asked(options: ClassifyOptions | ProcessOptions, network: str) -> Classify:
-    """Return the operation for the network of this name; raises InvalidParameter."""
-    _check(options)
-    return _classify(options.top_k, options.function_to_apply, network, options.output)
+    """Return the operation for the network of this name.
 
-
-@lru_cache(256)
-def _classify(top_k: int, function: str, network: str, output: str) -> Classify:
-    """Return an operation, made once for equal options."""
-    return Classify(top_k, FunctionToApply(function), network, NetworkOutput(output))
-
-
-def _check(options: ClassifyOptions | ProcessOptions) -> None:
-    """Refuse options without a meaning for the output, unless they have their default value.
-
-    Forms send every option.
+    InvalidParameter is raised for an option without a meaning for the output, unless the option has
+    its default value: forms send every option.
     """
     labels = options.output == "labels"
     for name in _OF_VECTORS if labels else _OF_LABELS:
@@ -52,3 +41,10 @@ def _check(options: ClassifyOptions | ProcessOptions) -> None:
             fitting = "output=logits or output=embedding" if labels else "output=labels"
             text = f"has a meaning with {fitting} only; leave it out, or change output"
             raise InvalidParameter(f"{name}: {text}", [FieldError(name, text, given)])
+    return _classify(options.top_k, options.function_to_apply, network, options.output)
+
+
+@lru_cache(256)
+def _classify(top_k: int, function: str, network: str, output: str) -> Classify:
+    """Return an operation, made once for equal options."""
+    return Classify(top_k, FunctionToApply(function), network, NetworkOutput(output))

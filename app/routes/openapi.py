@@ -288,43 +288,41 @@ def _written(app: FastAPI) -> bytes:
 
 
 # The Open Inference Protocol, version 2.
-_TEXT: Schema = {"type": "string"}
-_OBJECT: Schema = {"type": "object"}
-_TENSOR: Schema = {"name": _TEXT, "parameters": _OBJECT}
-_INPUT: Schema = _TENSOR | {
-    "shape": {"type": "array", "items": {"type": "integer"}},
-    "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
-    "data": {"type": "array"},
+_TEXT, _OBJECT, _SIZE = {"type": "string"}, {"type": "object"}, {"type": "integer", "minimum": 1}
+_TENSOR = _OBJECT | {
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": _TEXT,
+        "parameters": _OBJECT,
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "datatype": {"type": "string", "enum": ["BYTES", "UINT8", "FP32"]},
+        "data": {"type": "array"},
+    },
 }
-
-
-def _object(required: str, properties: Schema, **more: Any) -> Schema:
-    return _OBJECT | {"required": required.split(), "properties": properties} | more
-
-
-def _list(item: Schema, **more: Any) -> Schema:
-    return {"type": "array", "items": item} | more
-
-
-_REQUEST = _object(
-    "inputs",
-    {
+_OUTPUT = _OBJECT | {
+    "required": ["name"],
+    "properties": {"name": _TEXT, "parameters": _OBJECT},
+}
+_REQUEST = _OBJECT | {
+    "description": "an inference request of the Open Inference Protocol, version 2",
+    "required": ["inputs"],
+    "properties": {
         "id": _TEXT,
         "parameters": _OBJECT,
-        "inputs": _list(_object("name shape datatype", _INPUT), minItems=1, maxItems=1),
-        "outputs": _list(_object("name", _TENSOR)),
+        "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 1},
+        "outputs": {"type": "array", "items": _OUTPUT},
     },
-    description="an inference request of the Open Inference Protocol, version 2",
-)
+}
 _REPLY = _OBJECT | {
-    "required": ["model_name", "model_version", "outputs"],
     "description": "an inference response of the Open Inference Protocol, version 2",
+    "required": ["model_name", "model_version", "outputs"],
 }
 
 
 def _in_protocol(errors: Responses) -> Responses:
     """Return errors with the body that the protocol gives them, `{"error": "…"}`."""
-    content = {"application/json": {"schema": _object("error", {"error": _TEXT})}}
+    schema = _OBJECT | {"required": ["error"], "properties": {"error": _TEXT}}
+    content = {"application/json": {"schema": schema}}
     return {status: base | {"content": content} for status, base in errors.items()}
 
 
@@ -333,7 +331,7 @@ def _in_json(schema: Schema, description: str) -> Responses:
 
 
 OBJECT = _in_protocol(PROBLEMS) | _in_json(_OBJECT, "An object of the protocol")
-OBJECTS = _in_json(_list(_OBJECT), "All models")
+OBJECTS = _in_json({"type": "array", "items": _OBJECT}, "All models")
 OF_MODEL = _in_protocol({404: {"description": "There is no such model or version"}})
 
 INFERRED: Responses = OF_MODEL | {
@@ -352,13 +350,10 @@ INFERRED: Responses = OF_MODEL | {
         "headers": {
             JSON_BYTES: {
                 "description": "bytes of the JSON, if an output stands behind it",
-                "schema": {"type": "integer", "minimum": 1},
+                "schema": _SIZE,
             }
         },
-        "content": {
-            "application/json": {"schema": _REPLY},
-            "application/octet-stream": _BINARY,
-        },
+        "content": {"application/json": {"schema": _REPLY}, "application/octet-stream": _BINARY},
     },
 }
 
@@ -368,10 +363,10 @@ def infer_document() -> dict[str, Any]:
     size = {
         "name": JSON_BYTES,
         "in": "header",
-        "schema": {"type": "integer", "minimum": 1},
+        "schema": _SIZE,
         "description": "bytes of the JSON, if the tensor stands behind it",
     }
-    model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    model = {"name": "model", "in": "path", "required": True, "schema": _TEXT}
     content = {"application/json": {"schema": _REQUEST}, "application/octet-stream": _BINARY}
     return {
         "parameters": [model, size, _deadline()],

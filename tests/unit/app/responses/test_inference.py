@@ -15,13 +15,7 @@ from app.intake.inference import WantedOutput
 from app.intake.item import Item
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
-from app.responses.inference import (
-    HEADER,
-    InferenceStyle,
-    failure_of,
-    inference_reply,
-    output_tensor,
-)
+from app.responses.inference import HEADER, failure_of, inference_reply, output_of, raw
 from models.api.schemas import ModelRecord
 from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable
 from models.domain.job import Labels, Vector
@@ -44,50 +38,48 @@ def vector(*values: float) -> Vector:
 ANSWERS = [answer(0, vector(1, 3, 2)), answer(1, BAD), answer(2, vector(0, 0, 0))]
 
 
-def style(*outputs: WantedOutput, takes_errors: bool = True) -> InferenceStyle:
-    record = ModelRecord.model_validate(RECORD)
-    model: Any = SimpleNamespace(name="m", version="v", width=3)
-    weights: Any = SimpleNamespace(record=record, labels=LABELS)
-    asked: Any = SimpleNamespace(outputs=outputs, takes_errors=takes_errors, id="id")
-    return InferenceStyle(model, weights, asked, Timings())
+def request_of(*outputs: WantedOutput, takes_errors: bool = True) -> Any:
+    """Return a request of the protocol for these outputs."""
+    return SimpleNamespace(outputs=outputs, takes_errors=takes_errors, id="id")
 
 
-async def replied(answers: list[Answer], wanted: InferenceStyle, accepts: str = "") -> Response:
+async def replied(answers: list[Answer], asked: Any, accepts: str = "") -> Response:
     """Return the response to a request with this Accept-Encoding header."""
     headers = [(b"accept-encoding", accepts.encode())]
     request = Request({"type": "http", "path": "/v2/models/m/infer", "headers": headers})
-    return await inference_reply(request, answers, wanted)
+    weights = SimpleNamespace(record=ModelRecord.model_validate(RECORD), labels=LABELS)
+    served = SimpleNamespace(model=weights)
+    model: Any = SimpleNamespace(name="m", version="v", width=3, served=served)
+    return await inference_reply(request, answers, model, asked, Timings())
 
 
 def test_values_are_rows_and_a_failed_image_has_none() -> None:
-    found = output_tensor(WantedOutput("LOGITS", binary=True), ANSWERS, 3, LABELS)
-    assert (found.shape, found.datatype) == ([3, 3], "FP32")
-    values = np.frombuffer(found.raw(), "<f4").reshape(3, 3)
-    assert values[0].tolist() == [1, 3, 2]
-    assert np.isnan(values[1]).all()
-    shares = output_tensor(WantedOutput("SCORES", binary=True), ANSWERS, 3, LABELS).values
+    shape, values = output_of(WantedOutput("LOGITS", binary=True), ANSWERS, 3, LABELS)
+    assert shape == [3, 3]
+    rows = np.frombuffer(raw(values), "<f4").reshape(3, 3)
+    assert rows[0].tolist() == [1, 3, 2]
+    assert np.isnan(rows[1]).all()
+    _, shares = output_of(WantedOutput("SCORES", binary=True), ANSWERS, 3, LABELS)
     assert isinstance(shares, np.ndarray)
     assert shares[2].tolist() == pytest.approx([1 / 3] * 3)
 
 
 def test_classes_are_texts_of_value_class_and_label() -> None:
     wanted = WantedOutput("LOGITS", binary=False, classes=2)
-    found = output_tensor(wanted, ANSWERS, 3, LABELS)
-    assert found.data() == ["3.0:1:dog", "2.0:2:é", "", "", "0.0:0:cat", "0.0:1:dog"]
+    _, values = output_of(wanted, ANSWERS, 3, LABELS)
+    assert values == ["3.0:1:dog", "2.0:2:é", "", "", "0.0:0:cat", "0.0:1:dog"]
     labels = [answer(0, Labels((2, 0, 1), (0.5, 0.25, 0.25)))]
-    assert output_tensor(wanted, labels, 3, LABELS).data() == ["0.5:2:é", "0.25:0:cat"]
+    assert output_of(wanted, labels, 3, LABELS) == ([1, 2], ["0.5:2:é", "0.25:0:cat"])
 
 
 def test_texts_behind_the_json_follow_their_lengths() -> None:
-    wanted = WantedOutput("SCORES", binary=True, classes=1)
-    raw = output_tensor(wanted, [answer(0, Labels((2,), (1.0,)))], 3, LABELS).raw()
     text = "1.0:2:é".encode()
-    assert raw == len(text).to_bytes(4, "little") + text
+    assert raw(["1.0:2:é", ""]) == len(text).to_bytes(4, "little") + text + bytes(4)
 
 
 async def test_an_answer_names_its_weights_and_times() -> None:
     outputs = (WantedOutput("LOGITS", binary=False), WantedOutput("ERROR", binary=True))
-    response = await replied(ANSWERS, style(*outputs))
+    response = await replied(ANSWERS, request_of(*outputs))
     length = int(response.headers[HEADER])
     reply = json.loads(bytes(response.body)[:length])
     assert (reply["model_name"], reply["model_version"], reply["id"]) == ("m", "v", "id")
@@ -109,7 +101,7 @@ async def test_an_answer_is_compressed_if_one_coding_is_asked_for(
     coding: str, unpacked: object
 ) -> None:
     assert callable(unpacked)
-    wanted = style(WantedOutput("LOGITS", binary=True))
+    wanted = request_of(WantedOutput("LOGITS", binary=True))
     plain = await replied(ANSWERS, wanted)
     packed = await replied(ANSWERS, wanted, coding)
     assert packed.headers["Content-Encoding"] == coding
@@ -119,7 +111,7 @@ async def test_an_answer_is_compressed_if_one_coding_is_asked_for(
 
 
 async def test_a_request_that_takes_no_errors_fails_with_the_highest_status() -> None:
-    wanted = style(WantedOutput("LOGITS", binary=True), takes_errors=False)
+    wanted = request_of(WantedOutput("LOGITS", binary=True), takes_errors=False)
     failed = [answer(0, BAD), answer(1, DeadlineExceeded("late")), answer(2, vector(1, 1, 1))]
     response = await replied(failed, wanted)
     assert response.status_code == 504
@@ -138,7 +130,7 @@ def test_reasons_end_after_whole_words(n: int) -> None:
     reason = f"{REASON}; convert the image to one of them, and send it again as it is"
     words = {word.strip(":;,") for word in reason.split()}
     error = Undecodable(reason)
-    asked = style(takes_errors=False).asked
+    asked = request_of(takes_errors=False)
     found = failure_of(asked, [Answer(Item(each, error), error, Timings()) for each in range(n)])
     assert found is not None
     text = found.detail

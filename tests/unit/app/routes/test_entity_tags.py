@@ -9,8 +9,8 @@ from app.intake.spool import Blob
 from app.intake.wanted import ImageRequest, OutputFormat, Version
 from app.pipeline.results.timings import Timings
 from app.responses.answers import Rendering
-from app.routes import entity_tags
-from app.routes.entity_tags import (
+from app.routes import images
+from app.routes.images import (
     _described,
     caching_headers,
     entity_tag,
@@ -49,7 +49,7 @@ def test_another_version_of_a_codec_gives_another_tag(monkeypatch: pytest.Monkey
     before = tag()
     assert tag() == before
     newer = {**codec_versions(), "webp": "99"}
-    monkeypatch.setattr(entity_tags, "codec_versions", lambda: newer)
+    monkeypatch.setattr(images, "codec_versions", lambda: newer)
     assert tag() != before
 
 
