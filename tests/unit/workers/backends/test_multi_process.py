@@ -25,7 +25,7 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Lane, Operation, ReleaseReason, Trace
+from models.domain.job import Completed, Job, Labels, Operation
 from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
@@ -35,8 +35,8 @@ from workers.backends import multi_process
 from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
 from workers.ipc import frames as wire
-from workers.ipc.arena import LARGE, PAGE, ArenaSlot
-from workers.ipc.frames import ENCODER, Batched, Done, Frame, Leaving, Submit, Welcome
+from workers.ipc.arena import LARGE, PAGE
+from workers.ipc.frames import ENCODER, Frame, Leaving, Welcome
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
@@ -210,36 +210,6 @@ async def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
         await asyncio.gather(*(ours.run(fake_job(n, n_pixels=7)) for n in range(50)))
         assert isinstance(first, Image)
         assert first.pixels.tolist() == [[[254]] * 7]
-
-
-async def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
-    def answer(job: Job) -> Image | Labels:
-        found = first_sample(job)
-        assert isinstance(found, Labels)
-        large = Image(as_image(job.image).pixels.repeat(9000, 0))
-        return large if found.class_ids == (2,) else found
-
-    with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
-        ours = backend(worker)
-        found = await asyncio.gather(
-            *(ours.run(fake_job(n)) for n in range(4)), return_exceptions=True
-        )
-        assert isinstance(found.pop(2), InternalError)
-        assert [number(c) for c in found if isinstance(c, Completed)] == [0, 1, 3]
-
-
-async def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
-    told: list[Batched] = []
-
-    def fail(batched: Batched) -> None:
-        told.append(batched)
-        raise OSError("the disk is full")
-
-    with running_worker(ENGINE, LIMITS) as worker:
-        ours = backend(worker, on_batch=fail)
-        answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(30)))
-        assert [number(each) for each in answers] == list(range(30))
-        await wait_until(lambda: sum(batched.size for batched in told) == 30)
 
 
 DEGRADED, HEALTHY = Welcome("cpu", degraded="no GPU"), Welcome("cuda:0")
@@ -447,60 +417,6 @@ async def linked() -> AsyncIterator[tuple[ProcessBackend, Peer]]:
     await ours.welcome()
     yield ours, peer
     peer.close()
-
-
-@pytest.mark.parametrize(
-    ("failure", "told"),
-    [
-        (RuntimeError("a fault of ours"), [("ERROR", True)]),
-        (PermissionError("another user's"), [("CRITICAL", False)]),
-        (OSError("not yet"), []),
-    ],
-    ids=["fault", "permission", "absence"],
-)
-async def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
-    failure: Exception,
-    told: list[tuple[str, bool]],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    failures, same = [failure], wire.same_user
-
-    def sometimes(connection: socket.socket) -> bool:
-        if failures:
-            raise failures.pop()
-        return same(connection)
-
-    monkeypatch.setattr(wire, "same_user", sometimes)
-    monkeypatch.setattr(multi_process, "FORBIDDEN", 0.0)
-
-    peer = Peer()
-    ours = backend(peer.address)
-    await peer.accept()
-    assert peer.connection is not None
-    peer.connection.close()
-    await peer.accept()
-    await peer.send(Welcome("fake"))
-    await ours.welcome()
-    await ours.aclose()
-    peer.close()
-    assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == told
-
-
-async def test_closing_does_not_wait_for_a_worker_that_reads_nothing() -> None:
-    async with linked() as (ours, _):
-        full = Submit(1, ArenaSlot(0, 1), (1, 1, 1), b"x" * 500_000, 0.0, Lane.BULK)
-        ours.lines[0].send(*[full] * 20)
-        await asyncio.wait_for(ours.aclose(), 5)
-
-
-async def test_an_answer_to_a_job_that_nobody_has_costs_no_other_answer() -> None:
-    async with linked() as (ours, peer):
-        task = asyncio.create_task(ours.run(fake_job(7)))
-        await wait_until(lambda: ours.submitted == 1)
-        trace = Trace(0.0, 0.0, 0.0, 0.0, 0.0, 1, 1, ReleaseReason.IDLE)
-        await peer.send(Done(99), Done(1, trace, Labels((7,), (1.0,))))
-        assert number(await task) == 7
 
 
 async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> None:

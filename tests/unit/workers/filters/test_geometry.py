@@ -191,21 +191,6 @@ def test_stripes_give_pillow_s_bytes(
     assert np.array_equal(found, expected.reshape(height, width, -1))
 
 
-@pytest.mark.parametrize("fit", ["contain", "cover", "fill"])
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_large_images_are_resized_in_stripes_with_the_same_bytes(
-    channels: int, fit: Literal["contain", "cover", "fill"], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pixels = np.random.default_rng(1).integers(0, 256, (61, 83, channels), np.uint8)
-    for width, height in ((20, 40), (200, 30), (83, 90)):
-        filter_ = Resize(width=width, height=height, fit=fit)
-        whole = filter_.apply(pixels)
-        monkeypatch.setattr(resampling, "LARGE", 0)
-        striped = filter_.apply(pixels)
-        monkeypatch.undo()
-        assert np.array_equal(striped, whole)
-
-
 def test_enlarging_takes_the_memory_of_its_result_and_no_pictures_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

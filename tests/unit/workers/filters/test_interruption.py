@@ -17,12 +17,6 @@ from workers.operations import FilterChain
 PAST = Deadline(-1.0)
 
 
-def test_nothing_is_stopped_before_its_deadline_or_without_one() -> None:
-    stop_if_late()
-    with ending_at(NEVER):
-        stop_if_late()
-
-
 def test_a_filter_is_stopped_after_the_deadline_of_its_image() -> None:
     with ending_at(PAST), pytest.raises(DeadlineExceeded):
         stop_if_late()

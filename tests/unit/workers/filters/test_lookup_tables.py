@@ -83,13 +83,6 @@ def test_a_table_is_all_that_its_filter_does(name: str, channels: int) -> None:
     assert filter_.device_data(pixels.shape) == table.tobytes()
 
 
-def test_a_run_is_one_pass_on_a_gpu_however_long() -> None:
-    long = chain("invert", "gamma", "levels", "gaussian_blur", "posterize", "solarize")
-    passes = [len(step.device_passes) for step in long.steps]
-    assert sum(passes) == sum(len(f.device_passes) for f in long.filters) - 3
-    assert names(long) == ["tables", "gaussian_blur", "tables"]
-
-
 def test_chains_of_different_tables_share_a_batch_and_the_names_of_filters_stay() -> None:
     first, second = chain("invert", "gamma", "sobel"), chain("posterize", "sobel")
     assert first.batch_key == second.batch_key

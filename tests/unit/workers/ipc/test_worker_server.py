@@ -63,16 +63,6 @@ async def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.M
     gc.collect()  # what the error holds: later tests count descriptors
 
 
-async def test_a_front_end_without_an_arena_is_turned_away() -> None:
-    host = WorkerServer()
-    ours, theirs = socket.socketpair(socket.AF_UNIX)
-    with ours:
-        ours.send(b"a")
-        await host._admit(theirs, worker(), WELCOME)
-        assert ours.recv(1) == b""
-    assert not host._sessions
-
-
 async def test_a_front_end_that_is_lost_leaves_no_arena_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -41,21 +41,6 @@ def test_the_second_start_compiles_nothing(tmp_path: Path) -> None:
     assert sorted(compiler.names) == [each.name for each in MODULES]
 
 
-def test_only_the_changed_module_is_compiled_again(tmp_path: Path) -> None:
-    store, compiler = CubinStore([tmp_path]), Recorder()
-    compiled(MODULES, "sm_90", compiler, store)
-    compiler.names.clear()
-    compiled([*MODULES[:3], CudaModule("3.cu", "changed", ())], "sm_90", compiler, store)
-    assert compiler.names == ["3.cu"]
-
-
-def test_without_a_folder_every_start_compiles() -> None:
-    compiler = Recorder()
-    for _ in range(2):
-        assert compiled(MODULES, "sm_90", compiler, CubinStore(())) == BOTH
-    assert len(compiler.names) == 2 * len(MODULES)
-
-
 def test_modules_are_compiled_at_the_same_time_on_each_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,19 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from workers.kernels.cubins import CubinStore, file_of, folders
+from workers.kernels.cubins import CubinStore, file_of
 
 MODULE = "filters/tone/point.cu"
 FILE = file_of(MODULE, "text", ("-a",), "sm_90", "nvrtc 12.8")
-
-
-def test_a_cubin_is_found_by_what_it_was_compiled_from(tmp_path: Path) -> None:
-    store = CubinStore([tmp_path])
-    path = store.add(FILE, b"cubin")
-    assert path is not None
-    assert path.parent == tmp_path / "sm_90"
-    assert path.name.startswith("filters.tone.point-")
-    assert store.find(FILE) == b"cubin"
 
 
 @pytest.mark.parametrize(
@@ -69,11 +60,3 @@ def test_a_cubin_can_be_read_by_the_user_of_an_image_and_leaves_no_other_file(
     assert path is not None
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
-
-
-def test_a_store_looks_into_the_cache_folder_of_the_image_and_of_the_user(tmp_path: Path) -> None:
-    assert folders(tmp_path / "a", tmp_path / "b") == (
-        tmp_path / "a" / "kernels",
-        tmp_path / "b" / "kernels",
-    )
-    assert folders(tmp_path, tmp_path) == (tmp_path / "kernels",)

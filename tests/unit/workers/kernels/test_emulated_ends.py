@@ -1,88 +1,241 @@
 """Kernels at the ends of the ranges of parameters, and with plain and oddly shaped images."""
 
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
+from models.domain.image import Pixels
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.registry import parse_one
+from workers.filters.sharpen import SMALL_INT_PASSES
 
 pytestmark = pytest.mark.slow
 
 OPERATIONS = ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
+BORDERS = ["replicate", "reflect", "mirror", "wrap", "constant"]
+SHAPES = [(37, 131, 3), (33, 65, 1), (1, 200, 3), (41, 64, 4), (9, 2, 3), (1, 1, 4)]
+TILES = [(130, 70, 3), (65, 129, 4), (67, 131, 1), (3, 200, 3), (66, 2, 3)]
+LARGE = [(60, 45, 3), (9, 300, 4), (230, 5, 1)]
+
+Images = Sequence[Pixels]
+Chosen = dict[str, Any]
 
 
-@pytest.mark.parametrize("size", [2, 3, 33, 63, 64, 65, 130, 1000])
-def test_squares_of_every_size_are_exact(size: int) -> None:
-    random = np.random.default_rng(size)
-    images = [image(random, *shape) for shape in [(131, 150, 3), (70, 200, 4), (97, 65, 1)]]
-    assert_equal([parse_one("pixelate", {"size": size})] * 3, images)
+def drawn(*shapes: tuple[int, int, int]) -> Callable[[], Images]:
+    """Return a function that draws images of these shapes, the same ones at each call."""
+    return lambda: [image(np.random.default_rng(n), *shape) for n, shape in enumerate(shapes)]
 
 
-@pytest.mark.parametrize("shape", ["rect", "cross", "ellipse"])
-@pytest.mark.parametrize("op", OPERATIONS)
-def test_every_operation_and_shape_is_exact(op: str, shape: str) -> None:
-    random = np.random.default_rng(len(op))
-    images = [image(random, 37, 150, channels) for channels in (1, 3, 4)]
-    images += [image(random, 1, n, 1) for n in (1, 2, 7, 9)]
-    for size, iterations in ((3, 1), (4, 2), (15, 1)):
-        chosen = {"op": op, "shape": shape, "size": size, "iterations": iterations}
-        assert_equal([parse_one("morphology", chosen)] * len(images), images)
+def every(**lists: Iterable[Any]) -> Iterator[Chosen]:
+    """Yield all combinations of the values of parameters."""
+    for values in itertools.product(*lists.values()):
+        yield dict(zip(lists, values, strict=True))
 
 
-@pytest.mark.parametrize("shape", ["rect", "cross", "ellipse"])
-def test_the_largest_neighbourhoods_are_exact(shape: str) -> None:
-    random = np.random.default_rng(3)
-    images = [image(random, 60, 45, 3), image(random, 9, 300, 4), image(random, 230, 5, 1)]
-    for size, iterations in ((201, 1), (64, 3), (200, 5 if shape == "rect" else 2)):
-        chosen = {"shape": shape, "size": size, "iterations": iterations}
-        assert_equal([parse_one("morphology", chosen)] * 3, images)
-
-
-@pytest.mark.parametrize("name", ["otsu", "equalize", "autocontrast"])
-def test_counts_of_plain_and_two_toned_images_are_exact(name: str) -> None:
+def plain() -> Images:
+    """Return images of one level, of two levels, and of few levels."""
     random = np.random.default_rng(5)
     shapes = [(40, 70, channels) for channels in (1, 3, 4)]
     images = [np.full(shape, level, np.uint8) for shape in shapes for level in (0, 1, 128, 255)]
     images += [random.choice(np.array([3, 200], np.uint8), shape) for shape in shapes]
-    images += [random.integers(90, 140, shape, np.uint8) for shape in shapes]
-    assert_equal([parse_one(name, {})] * len(images), images)
+    return images + [random.integers(90, 140, shape, np.uint8) for shape in shapes]
 
 
-@pytest.mark.parametrize("cutoff", [0, 0.013, 1, 3.7, 25, 49.9])
-@pytest.mark.parametrize("preserve_tone", [False, True])
-def test_every_cutoff_is_exact(cutoff: float, preserve_tone: bool) -> None:
-    random = np.random.default_rng(int(cutoff))
-    images = [
-        image(random, *size, channels) for size in [(7, 3), (60, 41)] for channels in (1, 3, 4)
+def colours() -> Images:
+    """Return all colours of some levels, and all levels under every alpha."""
+    some = np.array([0, 1, 2, 127, 128, 254, 255], np.uint8)
+    level, alpha = np.mgrid[:256, :256].astype(np.uint8)
+    return [
+        np.stack(np.meshgrid(some, some, some), -1).reshape(49, 7, 3),
+        np.stack([level, 255 - level, level, alpha], -1),
     ]
-    images += [random.integers(90, 140, (33, 20, 3), np.uint8)]
-    chosen = {"cutoff": cutoff, "preserve_tone": preserve_tone}
-    assert_equal([parse_one("autocontrast", chosen)] * len(images), images)
 
 
-@pytest.mark.parametrize("turns", range(4))
-def test_turned_images_of_many_blocks_are_exact(turns: int) -> None:
-    random = np.random.default_rng(turns)
-    shapes = [(64, 128, 3), (65, 200, 4), (130, 64, 1), (112, 80, 3)]
-    images = [image(random, *shape) for shape in shapes]
-    assert_equal([parse_one("rotate90", {"turns": turns})] * len(images), images)
+def steps() -> Images:
+    """Return levels that are far apart, and slopes, in rows and in columns."""
+    far = np.repeat(np.array([0, 1, 127, 128, 254, 255, 126, 64], np.uint8), 24)
+    slope = np.linspace(0, 255, 150).astype(np.uint8)
+    lines = [np.repeat(line[None, :, None], 40, 0) for line in (far, slope, slope[::-1])]
+    return lines + [np.ascontiguousarray(line.transpose(1, 0, 2)) for line in lines]
 
 
-@pytest.mark.parametrize("method", ["mean", "gaussian"])
-@pytest.mark.parametrize("block", [3, 5, 7, 9, 11, 101, 255])
-def test_neighbourhoods_of_every_size_are_exact(method: str, block: int) -> None:
-    random = np.random.default_rng(block)
-    images = [image(random, *shape) for shape in [(40, 70, 1), (33, 19, 3), (20, 65, 4), (1, 1, 3)]]
-    chosen = {"method": method, "block": block, "c": -1.5}
-    assert_equal([parse_one("adaptive_threshold", chosen)] * 4, images)
+def contrasts() -> Images:
+    """Return noise of levels at both ends, part of it of two levels, and pairs of colours."""
+    random = np.random.default_rng(3)
+    ends = np.array([0, 1, 2, 253, 254, 255], np.uint8)
+    noise = random.choice(ends, (150, 200, 1))
+    noise[40:, 60:] = np.where(noise[40:, 60:] < 128, 0, 255)
+    pairs = (((0, 0, 255), (0, 51, 0)), ((255, 255, 0), (255, 204, 255)))
+    places = random.integers(0, 2, (30, 41))
+    return [noise, *(np.array(pair, np.uint8)[places] for pair in pairs)]
 
 
-@pytest.mark.parametrize("sigma", [0, 0.8, 1.4, 30])
-def test_edges_after_any_blur_are_exact(sigma: float) -> None:
-    random = np.random.default_rng(2)
-    images = [image(random, 50, 90, channels) for channels in (1, 3, 4) for _ in range(3)]
-    filters = [parse_one("canny", {"sigma": sigma, "low": low}) for low in (10, 90, 400)]
-    assert_equal(filters * 3, images)
+def kernels() -> Iterator[Chosen]:
+    """Yield kernels of whole and of broken weights of all shapes, with every border."""
+    random = np.random.default_rng(4)
+    for size, border in itertools.product(
+        [(1, 1), (2, 3), (3, 3), (5, 5), (1, 31), (31, 2)], BORDERS
+    ):
+        whole, broken = random.integers(-9, 10, size), 1000 * random.standard_normal(size)
+        for divisor in (1, 16, 7):
+            yield {"kernel": whole.tolist(), "border_mode": border, "divisor": divisor}
+        chosen = {"kernel": broken.clip(-1000, 1000).tolist(), "border_mode": border, "bias": -3}
+        yield {**chosen, "divisor": float(np.abs(broken).sum()) + 0.01}
+    yield from ({"kernel": [[weight] * 31] * 31, "divisor": 0.01} for weight in (1000.0, -1000.0))
+
+
+CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
+    ("pixelate", drawn(*TILES), every(size=[2, 3, 33, 63, 64, 65, 130, 1000])),
+    (
+        "morphology",
+        drawn((37, 150, 1), (37, 150, 4), *((1, n, 1) for n in (1, 2, 7, 9))),
+        every(
+            op=OPERATIONS, shape=["rect", "cross", "ellipse"], size=[3, 4, 15], iterations=[1, 2]
+        ),
+    ),
+    (
+        "morphology",
+        drawn(*LARGE),
+        every(shape=["rect", "cross", "ellipse"], size=[64, 201], iterations=[1, 2]),
+    ),
+    (
+        "morphology",
+        drawn(*TILES),
+        every(op=["erode", "close", "gradient"], size=[3, 5, 8, 17, 25, 26], iterations=[1, 8]),
+    ),
+    *((name, plain, [{}]) for name in ("otsu", "equalize", "autocontrast")),
+    (
+        "autocontrast",
+        drawn(*SHAPES),
+        every(cutoff=[0, 0.013, 1, 3.7, 25, 49.9], preserve_tone=[False, True]),
+    ),
+    ("rotate90", drawn((64, 128, 3), (65, 200, 4), (130, 64, 1)), every(turns=range(4))),
+    (
+        "adaptive_threshold",
+        drawn(*SHAPES),
+        every(method=["mean", "gaussian"], block=[3, 5, 7, 9, 11, 101, 255], c=[-1.5]),
+    ),
+    ("canny", drawn((50, 90, 1), (50, 90, 4)), every(sigma=[0, 0.8, 1.4, 30], low=[10, 90, 400])),
+    (
+        "canny",
+        lambda: [np.random.default_rng(2).integers(0, 256, (70, 530, 1), np.uint8)],
+        every(sigma=[0, 1, 3], low=[5], high=[30, 150, 700]),
+    ),
+    ("clahe", drawn(*SHAPES), every(tiles=[1, 2, 3, 32], clip_limit=[0.1, 40])),
+    (
+        "pad",
+        drawn((1, 1, 3), (1, 2, 1), (2, 3, 4), (5, 40, 3), (37, 17, 4), (16, 16, 3)),
+        every(
+            left=[37], top=[11], right=[50], bottom=[16], border_mode=BORDERS, background=["408010"]
+        ),
+    ),
+    (
+        "crop",
+        drawn((21, 75, 1), (21, 75, 3), (21, 75, 4)),
+        ({"left": n, "top": n % 4, "width": 57 - n, "height": 17} for n in range(18)),
+    ),
+    ("composite", colours, every(background=["ffffff", "000000", "5510c3"])),
+    ("hue", colours, every(degrees=[-180, -60.1, 0, 0.001, 119.99, 180])),
+    (
+        "noise",
+        lambda: [np.full(shape, 128, np.uint8) for shape in ((170, 400, 1), (77, 400, 3))],
+        every(amount=[0, 0.2, 1, 31.7, 128], seed=[2**53 - 1]),
+    ),
+    (
+        "vignette",
+        lambda: [np.full(s, 255, np.uint8) for s in ((1, 900, 1), (180, 200, 3), (77, 60, 4))],
+        every(amount=[0, 0.37, 1], radius=[0, 0.81, 0.99]),
+    ),
+    (
+        "resize",
+        drawn(*SHAPES),
+        (
+            {**each, "width": width, "height": height}
+            for each in every(
+                fit=["fill", "cover", "contain"],
+                method=["nearest", "bilinear", "bicubic", "lanczos"],
+            )
+            for width, height in ((1, 1), (7, 300), (149, 3), (40, 30), (70, 131))
+        ),
+    ),
+    (
+        "bilateral",
+        drawn(*SHAPES),
+        every(diameter=[1, 2, 9, 33], sigma_color=[1, 60, 255], sigma_space=[0.1, 4, 100]),
+    ),
+    ("convolve", drawn((37, 300, 3), (70, 272, 4), (20, 33, 1), (3, 2, 4), (1, 1, 3)), kernels()),
+    (
+        "preset",
+        drawn(*SHAPES),
+        every(
+            kernel=["blur", "contour", "detail", "edge_enhance", "emboss", "smooth", "smooth_more"]
+        ),
+    ),
+    *(
+        (name, drawn(*SHAPES), every(axis=["x", "y", "mag"], scale=[0, 0.003, 0.25, 1, 99.9]))
+        for name in ("scharr", "prewitt")
+    ),
+    ("laplacian", drawn(*SHAPES), every(ksize=[1, 3, 5, 7], scale=[0, 0.003, 0.25, 1, 99.9])),
+    *(
+        (name, lambda: contrasts()[:1], [{"scale": 255 / longest}])
+        for name, longest in (("sobel", 1442), ("scharr", 5770), ("prewitt", 1082))
+    ),
+    (
+        "motion_blur",
+        drawn((37, 131, 3), (20, 33, 1), (31, 40, 4)),
+        every(length=[3, 4, 31, 255], angle=[-180, -45, 0, 12.5, 90]),
+    ),
+    ("dog", drawn(*SHAPES), every(sigma1=[0.1, 1, 30], sigma2=[1.6, 2.2, 100], scale=[7.3])),
+    ("median", drawn((20, 37, 3), (9, 50, 1)), every(size=range(3, 102, 2))),
+    (
+        "rank",
+        drawn((20, 37, 3), (9, 50, 1), (5, 6, 4)),
+        every(size=[3, 5, 9, 41, 101], percentile=[0, 3, 50, 99.9, 100]),
+    ),
+    ("rank", steps, every(size=[9, 15, 35, 67], percentile=[0, 30, 50, 100])),
+    (
+        "guided",
+        drawn((20, 37, 3), (9, 50, 1), (5, 6, 4), (123, 645, 1)),
+        every(radius=[1, 2, 37, 100], eps=[1e-6, 0.01, 1]),
+    ),
+    ("guided", lambda: contrasts()[1:], every(radius=[1, 3, 100], eps=[1e-6])),
+    (
+        "nl_means",
+        drawn((33, 66, 3), (9, 70, 1), (5, 6, 4), (1, 1, 3)),
+        every(h=[1, 13.7, 100], patch=[1, 3, 15], search=[3, 9, 21]),
+    ),
+    (
+        "gaussian_blur",
+        drawn(*SHAPES, (70, 131, 3)),
+        every(
+            sigma=[0.1, 0.24, 0.25, 1, 2.12, 2.13, 6.12, 6.13, 26.1, 26.2, 100], sigma_y=[0.7, 75]
+        ),
+    ),
+    (
+        "unsharp_mask",
+        drawn(*SHAPES),
+        every(sigma=[0.3, 2, 4], amount=[0.7, 10], threshold=[0, 9, 255]),
+    ),
+    (
+        "box_blur",
+        drawn((70, 131, 3), (365, 4, 3), (3, 1030, 1), (7, 3, 3), (5, 519, 3), (40, 33, 4)),
+        every(radius=[0, 1, 7, 8, 25, 26, 31, 32, 64, 191, 192, 255, 256, 500]),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "parameters"), CASES, ids=[f"{n}-{case[0]}" for n, case in enumerate(CASES)]
+)
+def test_kernels_are_exact_at_the_ends_of_their_parameters(
+    name: str, images: Callable[[], Images], parameters: Iterable[Chosen]
+) -> None:
+    given = images()
+    for chosen in parameters:
+        assert_equal([parse_one(name, chosen)] * len(given), given)
 
 
 def test_an_edge_that_is_weak_but_for_its_end_is_found_whole() -> None:
@@ -98,166 +251,18 @@ def test_an_edge_that_is_weak_but_for_its_end_is_found_whole() -> None:
     assert_equal(filters, [faint, strong])
 
 
-@pytest.mark.parametrize("sigma", [0, 1, 3])
-@pytest.mark.parametrize("high", [30, 150, 700])
-def test_edges_through_many_tiles_are_exact(sigma: float, high: int) -> None:
-    random = np.random.default_rng(high)
-    images = [random.integers(0, 256, shape, np.uint8) for shape in [(70, 530, 1), (100, 259, 3)]]
-    assert_equal([parse_one("canny", {"sigma": sigma, "low": 5, "high": high})] * 2, images)
-
-
-@pytest.mark.parametrize("tiles", [1, 2, 3, 32])
-def test_tables_of_any_number_of_tiles_are_exact(tiles: int) -> None:
-    random = np.random.default_rng(tiles)
-    shapes = [(30, 47, 1), (64, 96, 3), (9, 33, 4), (1, 1, 3)]
-    images = [image(random, *shape) for shape in shapes]
-    filters = [parse_one("clahe", {"tiles": tiles, "clip_limit": limit}) for limit in (0.1, 40)]
-    assert_equal(filters * 2, images)
-
-
-@pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
-def test_borders_wider_than_the_image_are_exact(border: str) -> None:
-    random = np.random.default_rng(4)
-    shapes = [(1, 1, 3), (1, 2, 1), (2, 3, 4), (5, 40, 3), (37, 17, 4), (16, 16, 3)]
-    images = [image(random, *shape) for shape in shapes]
-    chosen = {"left": 37, "top": 11, "right": 50, "bottom": 16, "border_mode": border}
-    assert_equal([parse_one("pad", {**chosen, "background": "40801060"})] * 6, images)
-
-
-def test_windows_at_any_place_are_exact() -> None:
-    random = np.random.default_rng(9)
-    for channels in (1, 3, 4):
-        images = [image(random, 21, 75, channels) for _ in range(18)]
-        places = [{"left": n, "top": n % 4, "width": 57 - n, "height": 17} for n in range(18)]
-        assert_equal([parse_one("crop", place) for place in places], images)
-
-
-def test_all_colours_over_all_others_are_exact() -> None:
-    level, alpha = np.mgrid[:256, :256].astype(np.uint8)
-    pixels = np.stack([level, 255 - level, level, alpha], -1)
-    filters = [parse_one("composite", {"background": c}) for c in ("ffffff", "000000", "5510c3")]
-    assert_equal(filters, [pixels] * 3)
-
-
-@pytest.mark.parametrize("degrees", [-180, -60.1, 0, 0.001, 119.99, 180])
-def test_hues_of_very_different_colours_are_exact(degrees: float) -> None:
-    some = np.array([0, 1, 2, 127, 128, 254, 255], np.uint8)
-    colours = np.stack(np.meshgrid(some, some, some), -1).reshape(49, 7, 3)
-    assert_equal([parse_one("hue", {"degrees": degrees})], [colours])
-
-
-@pytest.mark.parametrize("amount", [0, 0.2, 1, 31.7, 128])
-def test_grain_of_every_amount_is_exact(amount: float) -> None:
-    grey = np.full((170, 400, 1), 128, np.uint8)
-    images = [grey, np.repeat(grey[:77], 3, 2), np.repeat(grey[:61], 4, 2)]
-    assert_equal([parse_one("noise", {"amount": amount, "seed": 2**53 - 1})] * 3, images)
-
-
-@pytest.mark.parametrize(("amount", "radius"), [(1, 0), (1, 0.99), (0, 0.5), (0.37, 0.81)])
-def test_lights_of_every_distance_are_exact(amount: float, radius: float) -> None:
-    images = [np.full(shape, 255, np.uint8) for shape in ((1, 900, 1), (180, 200, 3), (77, 60, 4))]
-    assert_equal([parse_one("vignette", {"amount": amount, "radius": radius})] * 3, images)
-
-
-@pytest.mark.parametrize("method", ["nearest", "bilinear", "bicubic", "lanczos"])
-@pytest.mark.parametrize("fit", ["fill", "cover", "contain"])
-def test_sizes_of_every_ratio_are_exact(method: str, fit: str) -> None:
-    random = np.random.default_rng(6)
-    shapes = [(37, 131, 3), (64, 50, 4), (200, 9, 1), (1, 1, 4), (97, 83, 4), (30, 40, 3)]
-    images = [image(random, *shape) for shape in shapes]
-    for size in ((1, 1), (7, 300), (149, 3), (40, 30), (70, 131)):
-        chosen = {"width": size[0], "height": size[1], "fit": fit, "method": method}
-        assert_equal([parse_one("resize", chosen)] * 6, images)
-
-
-@pytest.mark.parametrize("diameter", [1, 2, 9, 33])
-@pytest.mark.parametrize(("sigma_color", "sigma_space"), [(1, 100), (255, 0.1), (60, 4)])
-def test_bilateral_windows_of_every_size_are_within_their_tolerance(
-    diameter: int, sigma_color: float, sigma_space: float
-) -> None:
-    random = np.random.default_rng(diameter)
-    images = [image(random, *shape) for shape in [(90, 150, 3), (41, 70, 1), (9, 33, 4), (1, 1, 3)]]
-    chosen = {"diameter": diameter, "sigma_color": sigma_color, "sigma_space": sigma_space}
-    assert_equal([parse_one("bilateral", chosen)] * 4, images)
-
-
-@pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
-@pytest.mark.parametrize("size", [(1, 1), (1, 31), (31, 2), (5, 5), (31, 31)])
-def test_kernels_of_every_shape_are_exact(border: str, size: tuple[int, int]) -> None:
-    random = np.random.default_rng(size[0] + size[1])
-    images = [image(random, *shape) for shape in [(37, 131, 3), (20, 33, 1), (5, 7, 4), (1, 1, 3)]]
-    kernels = [1000 * random.standard_normal(size), random.standard_normal(size).round(1)]
-    for kernel in kernels:
-        chosen = {"kernel": kernel.clip(-1000, 1000).tolist(), "border_mode": border, "bias": -3}
-        operation = {**chosen, "divisor": float(np.abs(kernel).sum()) + 0.01}
-        assert_equal([parse_one("convolve", operation)] * 4, images)
-
-
-def test_sums_far_beyond_a_byte_are_exact() -> None:
-    white = [np.full((40, 70, channels), 255, np.uint8) for channels in (1, 3, 4)]
-    for weight in (1000.0, -1000.0):
-        chosen = {"kernel": [[weight] * 31] * 31, "divisor": 0.01}
-        assert_equal([parse_one("convolve", chosen)] * 3, white)
-
-
-@pytest.mark.parametrize("angle", [-180, -45, 0, 12.5, 90])
-@pytest.mark.parametrize("length", [3, 4, 31, 255])
-def test_motions_of_every_length_are_exact(angle: float, length: int) -> None:
-    random = np.random.default_rng(length)
-    images = [image(random, *shape) for shape in [(37, 131, 3), (20, 33, 1), (31, 40, 4)]]
-    images.append(np.full((20, 140, 4), 255, np.uint8))
-    assert_equal([parse_one("motion_blur", {"length": length, "angle": angle})] * 4, images)
-
-
-@pytest.mark.parametrize("sigmas", [(0.1, 100), (1, 1.6), (30, 2.2)])
-def test_differences_of_any_gaussians_are_exact(sigmas: tuple[float, float]) -> None:
-    random = np.random.default_rng(5)
-    images = [image(random, *shape) for shape in [(70, 131, 3), (45, 66, 4), (37, 5, 1), (1, 1, 3)]]
-    chosen = {"sigma1": sigmas[0], "sigma2": sigmas[1], "scale": 7.3}
-    assert_equal([parse_one("dog", chosen)] * 4, images)
-
-
-@pytest.mark.parametrize("percentile", [0, 3, 50, 99.9, 100])
-@pytest.mark.parametrize("size", [3, 5, 9, 41, 101])
-def test_ranks_of_every_size_are_exact(size: int, percentile: float) -> None:
-    random = np.random.default_rng(size)
-    images = [image(random, *shape) for shape in [(20, 37, 3), (9, 50, 1), (5, 6, 4)]]
-    assert_equal([parse_one("rank", {"size": size, "percentile": percentile})] * 3, images)
-
-
-@pytest.mark.parametrize("percentile", [0, 30, 50, 100])
-@pytest.mark.parametrize("size", [9, 15, 35, 67])
-def test_ranks_of_levels_far_apart_are_exact(size: int, percentile: float) -> None:
-    steps = np.repeat(np.array([0, 1, 127, 128, 254, 255, 126, 64], np.uint8), 24)
-    slope = np.linspace(0, 255, 150).astype(np.uint8)
-    images = [np.repeat(line[None, :, None], 40, 0) for line in (steps, slope, slope[::-1])]
-    images += [np.ascontiguousarray(i.transpose(1, 0, 2)) for i in images]
-    chosen = {"size": size, "percentile": percentile}
-    assert_equal([parse_one("rank", chosen)] * len(images), images)
-
-
-@pytest.mark.parametrize("eps", [1e-6, 0.01, 1])
-@pytest.mark.parametrize("radius", [1, 2, 37, 100])
-def test_guides_of_every_radius_are_exact(radius: int, eps: float) -> None:
-    random = np.random.default_rng(radius)
-    images = [
-        image(random, *shape) for shape in [(20, 37, 3), (9, 50, 1), (5, 6, 4), (123, 645, 1)]
-    ]
-    assert_equal([parse_one("guided", {"radius": radius, "eps": eps})] * 4, images)
-
-
-@pytest.mark.parametrize("radius", [1, 3, 100])
-@pytest.mark.parametrize("colours", [((0, 0, 255), (0, 51, 0)), ((255, 255, 0), (255, 204, 255))])
-def test_the_steepest_guides_are_exact(radius: int, colours: tuple[tuple[int, ...], ...]) -> None:
-    random = np.random.default_rng(0)
-    pixels = np.array(colours, np.uint8)[random.integers(0, 2, (30, 41))]
-    assert_equal([parse_one("guided", {"radius": radius, "eps": 1e-6})], [pixels])
-
-
-@pytest.mark.parametrize("h", [1, 13.7, 100])
-@pytest.mark.parametrize(("patch", "search"), [(1, 3), (1, 21), (15, 3), (15, 21), (3, 9)])
-def test_likenesses_of_every_patch_and_search_are_exact(h: float, patch: int, search: int) -> None:
-    random = np.random.default_rng(patch)
-    images = [image(random, *shape) for shape in [(33, 66, 3), (9, 70, 1), (5, 6, 4), (1, 1, 3)]]
-    images += [np.full((9, 4, 3), 255, np.uint8)]
-    assert_equal([parse_one("nl_means", {"h": h, "patch": patch, "search": search})] * 5, images)
+def test_whole_weights_at_the_ends_of_16_bits_are_exact_and_larger_ones_take_another_kernel() -> (
+    None
+):
+    ends = np.array([0, 1, 254, 255], np.uint8)
+    images = [np.random.default_rng(c).choice(ends, (40, 300, c)) for c in (1, 3, 4)]
+    images += [np.full((35, 140, c), level, np.uint8) for c in (1, 3, 4) for level in (0, 255)]
+    rising = [[127, 0, 0], [0, -63, 1], [0, -65, 0]]
+    falling = [[0, -64, 64], [-63, 63, 0], [0, 0, 1]]
+    for chosen in every(kernel=(rising, falling), divisor=(1, 2, 16, 128)):
+        operation = parse_one("convolve", chosen)
+        assert operation.device_passes == SMALL_INT_PASSES
+        assert_equal([operation] * len(images), images)
+    for kernel, divisor in (([[129, 0, 0]], 1), ([[0, 0, -129]], 1), ([[1]] * 4, 1), ([[1]], 256)):
+        other = parse_one("convolve", {"kernel": kernel, "divisor": divisor})
+        assert other.device_passes != SMALL_INT_PASSES

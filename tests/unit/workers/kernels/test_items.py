@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.filters.registry import FILTERS, parse_one
-from workers.kernels import items, loader
+from workers.kernels import items
 from workers.kernels.items import Grid, Pass, grid_of, starts
 
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
@@ -46,16 +46,10 @@ def test_starts_are_the_sums_of_the_blocks_before(
     ]
 
 
-@pytest.mark.parametrize("name", [name for name, each in FILTERS.items() if each.passes])
-def test_what_is_uploaded_for_an_image_lets_hundreds_share_a_slot(name: str) -> None:
-    filter_ = parse_one(name, {k: v for k, v in FILTERS[name].example.items() if k != "name"})
-    assert len(filter_.device_data((4000, 6000, 3))) <= 8192
-
-
-def test_every_pass_of_a_filter_names_a_kernel_of_the_text() -> None:
-    named = {pass_.kernel for filter_ in FILTERS.values() for pass_ in filter_.passes}
-    assert named <= set(loader.KERNELS)
-    assert len(loader.KERNELS) == len(set(loader.KERNELS))
+def test_what_is_uploaded_for_an_image_lets_hundreds_share_a_slot() -> None:
+    for name in [name for name, each in FILTERS.items() if each.passes]:
+        filter_ = parse_one(name, {k: v for k, v in FILTERS[name].example.items() if k != "name"})
+        assert len(filter_.device_data((4000, 6000, 3))) <= 8192
 
 
 TEXT = """

@@ -46,18 +46,6 @@ def test_a_file_is_expanded_once_and_lines_keep_their_numbers(tmp_path: Path) ->
     assert '#line 1 "b.cuh"\n\n\nint b;\n#line 3 "kernels.cu"\nint c;\n' in text
 
 
-def test_a_changed_header_changes_the_text_that_compiled_kernels_are_kept_by(
-    tmp_path: Path,
-) -> None:
-    header = tmp_path / "tile.cuh"
-    (tmp_path / "one.cu").write_text('#include "tile.cuh"\nint side = SIDE;\n')
-    texts = set()
-    for side in (16, 32):
-        header.write_text(f"constexpr int SIDE = {side};\n")
-        texts.add(loader.expanded(loader.root(tmp_path), tmp_path))
-    assert len(texts) == 2
-
-
 def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.cu").write_text('#include "missing.cuh"\n')
     with pytest.raises(FileNotFoundError, match=r"missing\.cuh"):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from models.domain.deadline import Deadline
 from models.domain.job import Job, Lane
 from models.thread_priority import NICER, NICEST, can_lower_priority
 from tests.fakes import GUARD, FakeClock, FakeEngine, FakeSlot, Gate, Inbox, fake_job
@@ -76,40 +75,21 @@ class LooksCounted(FakeClock):
             assert self._looks.acquire(timeout=GUARD), "no launch thread looked"
 
 
-@pytest.mark.parametrize("lines", [1, 2])
-def test_jobs_behind_a_cancelled_suspect_are_computed(lines: int) -> None:
+def test_jobs_behind_a_cancelled_suspect_are_computed() -> None:
     gate, inbox, clock = Gate(), Inbox(), LooksCounted()
-    background = FakeEngine() if lines == 2 else None
+    background = FakeEngine()
     worker = Worker(FakeEngine(on_collect=gate), LIMITS, clock=clock, background=background)
     with started(worker, gate):
-        clock.await_looks(lines)
+        clock.await_looks(2)
         worker.submit(fake_job(1), inbox)
         gate.wait_reached()
         clock.await_looks(2)  # one took it, the next one found nothing
         alone = worker.submit(fake_job(2), inbox, alone=True)
-        clock.await_looks(lines)
+        clock.await_looks(2)
         after = worker.submit(fake_job(3, lane=Lane.BACKGROUND), inbox)
         clock.await_looks(1)
         assert worker.cancel(alone)
         gate.open()
-        assert inbox.answer_of(after) == 3
-
-
-def test_jobs_in_the_background_are_computed_after_a_suspect_expired() -> None:
-    gate, inbox, clock = Gate(), Inbox(), LooksCounted()
-    front, background = FakeEngine(slots=3, on_collect=gate), FakeEngine()
-    worker = Worker(front, LIMITS, clock=clock, background=background)
-    with started(worker, gate):
-        clock.await_looks(2)
-        worker.submit(fake_job(1), inbox)
-        gate.wait_reached()
-        clock.await_looks(2)
-        worker.submit(fake_job(2, deadline=Deadline(1.0)), inbox, alone=True)
-        clock.await_looks(2)
-        after = worker.submit(fake_job(3, lane=Lane.BACKGROUND), inbox)
-        clock.await_looks(1)
-        clock.advance(2.0)
-        worker.submit(fake_job(4), inbox)  # wakes the other launch thread, which drops the suspect
         assert inbox.answer_of(after) == 3
 
 

@@ -3,7 +3,6 @@
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -12,11 +11,10 @@ from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
     InternalError,
-    Undecodable,
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, ReleaseReason, uncounted
+from models.domain.job import Job, uncounted
 from tests.fakes import (
     GUARD,
     FakeClock,
@@ -32,14 +30,8 @@ from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Throughput, Worker
 
-POISON = 255
 PLUG = 254
 """The number of the job that keeps a device with one slot busy."""
-
-
-def poisonous(jobs: Sequence[Job]) -> None:
-    if POISON in map(number_of, jobs):
-        raise RuntimeError("secret internal text")
 
 
 @contextmanager
@@ -91,29 +83,6 @@ def test_a_mailbox_or_an_observer_that_raises_stops_no_thread() -> None:
         assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
 
 
-def test_a_lone_job_leaves_when_the_queue_delay_is_over() -> None:
-    inbox = Inbox()
-    with running(FakeEngine(), delay=0.01) as worker:
-        outcome = inbox.outcome_of(worker.submit(fake_job(), inbox))
-    assert isinstance(outcome, Completed)
-    assert outcome.trace.reason is ReleaseReason.DELAY
-    assert outcome.trace.queue >= 0.01
-
-
-def test_a_trace_says_how_long_the_job_waited_and_who_rode_along() -> None:
-    gate, inbox, clock = Gate(), Inbox(), FakeClock()
-    with running(FakeEngine(slots=1, on_collect=gate), size=2, clock=clock) as worker:
-        busy(worker, gate)
-        ticket, _ = submit(worker, inbox, [1, 2])
-        clock.advance(3.0)
-        gate.open()
-        outcome = inbox.outcome_of(ticket)
-    assert isinstance(outcome, Completed)
-    trace = outcome.trace
-    assert (trace.queue, trace.batch_size, trace.max_batch_size) == (3.0, 2, 2)
-    assert trace.reason is ReleaseReason.FULL
-
-
 def test_a_batch_too_large_for_memory_is_split_until_it_fits() -> None:
     def launch(jobs: Sequence[Job]) -> None:
         if len(jobs) > 4:
@@ -133,26 +102,6 @@ def test_an_engine_that_forgets_a_value_fails_only_its_batch() -> None:
         assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), InternalError)
         engine.lose = 0
         assert inbox.answer_of(worker.submit(fake_job(3), inbox)) == 3
-
-
-def test_a_service_error_raised_by_the_engine_reaches_the_client_as_it_is() -> None:
-    def launch(_jobs: Sequence[Job]) -> None:
-        raise Undecodable("no image")
-
-    inbox = Inbox()
-    with running(FakeEngine(on_launch=launch)) as worker:
-        assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), Undecodable)
-
-
-def test_the_outcome_of_a_job_cancelled_on_the_device_comes_all_the_same() -> None:
-    gate, inbox = Gate(), Inbox()
-    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
-        left = worker.submit(fake_job(), inbox)
-        gate.wait_reached()
-        assert not worker.cancel(left)
-        gate.open()
-        assert inbox.answer_of(worker.submit(fake_job(5), inbox)) == 5
-    assert len(inbox.all_of(left)) == 1
 
 
 def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
@@ -188,21 +137,6 @@ def test_the_service_rate_is_jobs_per_second_while_busy() -> None:
     assert worker.load().service_rate == pytest.approx(2.0)
 
 
-def test_stopping_finishes_what_was_accepted() -> None:
-    gate, inbox = Gate(), Inbox()
-    engine = FakeEngine(slots=1, on_collect=gate, on_launch=poisonous)
-    with running(engine) as worker:
-        busy(worker, gate)
-        tickets = submit(worker, inbox, [1, POISON, 2, 3])
-        with ThreadPoolExecutor(1) as stopper:
-            stopping = stopper.submit(worker.stop)
-            gate.open()
-        assert stopping.result()
-        assert [inbox.answer_of(tickets[i]) for i in (0, 2, 3)] == [1, 2, 3]
-    assert engine.closed
-    assert not worker.load().alive
-
-
 def test_a_hung_engine_is_given_up_and_what_it_says_later_is_not_heard() -> None:
     gate, inbox = Gate(), Inbox()
     with running(FakeEngine(slots=1, on_collect=gate)) as worker:
@@ -236,30 +170,6 @@ def test_a_thread_that_dies_leaves_nobody_waiting(stage: str) -> None:
         with pytest.raises(WorkerLost):
             worker.submit(fake_job(), inbox)
         assert not worker.load().alive
-
-
-def test_an_engine_that_closes_by_itself_leaves_nobody_waiting() -> None:
-    gate, inbox = Gate(), Inbox()
-    engine = FakeEngine(slots=1, on_launch=gate)
-    with running(engine) as worker:
-        first = worker.submit(fake_job(), inbox)
-        gate.wait_reached()
-        second = worker.submit(fake_job(), inbox)
-        engine.close()
-        gate.open()
-        inbox.outcome_of(first)
-        assert isinstance(inbox.error_of(second), WorkerLost)
-
-
-def test_a_job_can_be_cancelled_after_its_worker_was_lost() -> None:
-    gate, inbox = Gate(), Inbox()
-    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
-        busy(worker, gate)
-        ticket = worker.submit(fake_job(), inbox)
-        worker.stop(timeout=0.0)
-        worker.cancel(ticket)
-        gate.open()
-    assert worker.load().queued_jobs == 0
 
 
 def test_batches_take_other_limits_at_once_but_none_that_the_engine_was_not_made_for() -> None:

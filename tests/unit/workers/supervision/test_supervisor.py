@@ -119,14 +119,6 @@ def test_all_are_announced_once_and_sigterm_ends_the_last_group_first(lives: Liv
     assert told == [2, "stop"]
 
 
-def test_nothing_is_announced_while_a_process_cannot_work(lives: Lives) -> None:
-    announced: list[int] = []
-    broken = lives.spec("front", broken=True, code=1)
-    made = lives.supervisor([lives.spec()], [broken], on_ready=lambda: announced.append(1))
-    assert supervise(made, lambda: len(lives) >= 3) == 0
-    assert not announced
-
-
 def test_a_start_that_fails_is_tried_again(lives: Lives, monkeypatch: pytest.MonkeyPatch) -> None:
     failures, start = [OSError("no memory")], Child.start
 
@@ -138,15 +130,6 @@ def test_a_start_that_fails_is_tried_again(lives: Lives, monkeypatch: pytest.Mon
     monkeypatch.setattr(Child, "start", sometimes)
     assert supervise(lives.supervisor([lives.spec()]), lambda: len(lives) == 1) == 0
     assert not failures
-
-
-def test_nothing_is_imported_from_the_current_folder(
-    lives: Lives, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "json.py").write_text("raise SystemExit(77)")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
-    monkeypatch.chdir(tmp_path)
-    assert supervise(lives.supervisor([lives.spec()]), lambda: len(lives) == 1) == 0
 
 
 def test_a_process_that_gives_no_sign_of_life_is_replaced(

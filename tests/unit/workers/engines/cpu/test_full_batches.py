@@ -15,7 +15,7 @@ from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import random_state
 from workers.operations import Classify
 
-BATCH = 8
+BATCH = 4
 
 
 @pytest.fixture(scope="module")

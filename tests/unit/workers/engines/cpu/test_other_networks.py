@@ -1,6 +1,5 @@
 """Networks of any kind on the CPU: built by a dotted name, with or without fused convolutions."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ def test_a_network_of_another_kind_needs_only_a_specification(tmp_path: Path) ->
     assert ours.features(BATCH).shape == (2, 6)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_fused_convolutions_and_folded_batch_norms_change_logits_by_rounding_only(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,8 +43,3 @@ def test_fused_convolutions_and_folded_batch_norms_change_logits_by_rounding_onl
         monkeypatch.setattr(builder, "folded", fold)
         plain = CpuNetwork(state, Precision.FP32, spec).logits(crops)
         assert np.abs(fast - plain).max() <= 1e-4 * np.abs(plain).max()
-
-
-def test_weights_of_another_network_are_refused_in_a_specification() -> None:
-    with pytest.raises(ValueError, match="all of this network"):
-        replace(TINY, name="small")

@@ -64,17 +64,10 @@ def test_crops_of_tall_images_beside_others_are_pillows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [(9200, 9190), (2000, 17)])
+@pytest.mark.parametrize("size", [(8200, 4000), (2000, 17)])
 def test_crops_of_very_large_and_very_long_images_are_pillows(size: tuple[int, int]) -> None:
     image = Image(np.zeros((*size, 1), np.uint8) + noise(1, size[1], 1))
     (found,) = cropped([image], room=1 << 27)
-    assert np.array_equal(found, crop(image, RESNET18.preprocessing))
-
-
-@pytest.mark.slow
-def test_crops_of_large_tall_images_are_pillows() -> None:
-    image = Image(noise(8200, 4000, 1))
-    (found,) = cropped([image], room=1 << 26)
     assert np.array_equal(found, crop(image, RESNET18.preprocessing))
 
 

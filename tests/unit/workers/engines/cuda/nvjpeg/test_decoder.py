@@ -69,16 +69,6 @@ def test_a_batch_is_filled_up_to_the_smallest_state_that_has_room() -> None:
     assert library.decoded == [8, 8, 8, 4, 4, 4]
 
 
-def test_a_state_that_is_added_later_is_used_from_then_on() -> None:
-    library = Library()
-    shared = SharedStates()
-    decoder = Decoder(library, 64, shared)
-    decoded(decoder, 8)
-    shared.add(8, library.state(8))
-    decoded(decoder, 8)
-    assert library.decoded == [64, 8]
-
-
 def test_a_state_serves_one_batch_at_a_time_and_others_take_a_larger_one() -> None:
     library = Library()
     shared = sharing(library, 8, 16)
