@@ -2,7 +2,6 @@
 
 import json
 import logging
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,6 @@ from tests.pictures import jpeg
 from tests.server import until
 
 JPEG = {"content-type": "image/jpeg"}
-
-
-@pytest.fixture
-def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
-    """Start a server for which nothing computes, for longer than any deadline.
-
-    The wait that it predicts does not depend on what it has admitted.
-    """
-    monkeypatch.setattr(
-        server.app.state.service.admission.line, "refusal", lambda *_: Overloaded("no", 1000.0)
-    )
-    return server
-
-
-def test_what_is_wrong_with_a_request_is_told_first(refusing: Running) -> None:
-    headers = {"x-deadline-ms": "never"}
-    assert refusing.client.post("/classify", content=jpeg(), headers=headers).status_code == 422
-    with socket.create_connection(("127.0.0.1", refusing.port)) as connection:
-        head = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-        connection.sendall(head % (1 << 40))
-        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
 
 
 def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows(

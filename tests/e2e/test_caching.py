@@ -64,11 +64,6 @@ def test_the_same_image_is_not_computed_again_for_a_client_that_has_its_answer(
     assert computed(client) == before
 
 
-def test_a_client_that_does_not_ask_gets_the_headers_of_before(client: httpx.Client) -> None:
-    reply = client.post("/classify", content=jpeg(), headers={"Content-Type": "image/jpeg"})
-    assert not {"etag", "cache-control", "vary"} & {name.lower() for name in reply.headers}
-
-
 def test_the_content_behind_a_url_is_compared_after_the_fetch(client: httpx.Client) -> None:
     files = {"/a.jpg": jpeg()}
     with served_files(files) as origin:

@@ -73,16 +73,6 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(
     assert (run.returncode, said) == (ExitCode.INTERRUPTED, b"")
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process, and of those that it started, since they began."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    started = Path(f"/proc/{pid}/task").glob("*/children")
-    return own + sum(
-        cpu_seconds(int(each)) for file in started for each in file.read_text().split()
-    )
-
-
 def test_a_full_disk_is_named_with_its_own_exit_code(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png())
     done = ended("filter", tmp_path / "a.png", "--ops", INVERT, "-o", "/dev/full", "--gpus", "0")

@@ -1,19 +1,16 @@
 """Overload, deadlines, leaving clients, slow bodies, health and metrics."""
 
-import logging
-import random
 import socket
 import threading
 
 import httpx
 import pytest
-from PIL import Image
 
 from models.domain.backend import Load
 from models.domain.job import Completed, Job
 from models.exit_codes import ExitCode
 from tests.e2e.conftest import Running, Start
-from tests.pictures import encoded, jpeg
+from tests.pictures import jpeg
 from tests.server import PATIENCE, until
 
 JPEG = {"Content-Type": "image/jpeg"}
@@ -83,34 +80,6 @@ def test_overload_is_refused_at_the_door_with_retry_after_and_harms_nobody(start
         assert running.client.post("/classify", content=jpeg(), headers=JPEG).status_code == 200
         metrics = running.client.get("/metrics").text
         assert 'darkroom_rejections_total{reason="images_in_flight"} 1.0' in metrics
-
-
-def form(*images: bytes) -> tuple[str, bytes]:
-    """Return the content type and the body of a form with some images."""
-    lines = b'--edge\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
-    body = b"".join(lines + each + b"\r\n" for each in images) + b"--edge--\r\n"
-    return "multipart/form-data; boundary=edge", body
-
-
-@pytest.mark.parametrize("n_images", [0, 1, 12])
-def test_after_a_large_upload_work_is_cancelled_too_when_the_client_leaves(
-    server: Running, caplog: pytest.LogCaptureFixture, n_images: int
-) -> None:
-    caplog.set_level(logging.INFO, "darkroom.access")
-    noise = random.Random(1).randbytes(3 * 300 * 250)
-    image = encoded(Image.frombytes("RGB", (300, 250), noise), "PNG")
-    kind, body = form(*[image] * n_images) if n_images else ("image/png", image)
-    stuck = stick(server)
-    try:
-        connection = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
-        head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
-        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        assert stuck.arrived.acquire(timeout=PATIENCE)
-        connection.close()
-        assert stuck.cancelled.acquire(timeout=PATIENCE)
-        until(lambda: any(getattr(each, "status", 0) == 499 for each in caplog.records))
-    finally:
-        unstick(server, stuck)
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])

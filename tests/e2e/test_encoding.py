@@ -1,42 +1,19 @@
 """How answers are encoded: options of `/filter`, of `/process` and of the command line."""
 
 import base64
-import io
 from typing import Any
 
 import httpx
 import pytest
-from PIL import Image
 
-from tests.pictures import drawing, encoded, png
+from tests.pictures import png
 
 INVERT = {"ops": [{"name": "invert"}]}
-ORIENTATION, MODEL = 0x0112, 0x0110
 
 
 def post(client: httpx.Client, query: str, body: bytes, accept: str = "*/*") -> httpx.Response:
     kind = {"Content-Type": "application/octet-stream", "Accept": accept}
     return client.post(f"/filter?name=invert&{query}", content=body, headers=kind)
-
-
-def opened(body: bytes) -> Image.Image:
-    return Image.open(io.BytesIO(body))
-
-
-def photo() -> bytes:
-    """Return an image that lies on its side, with EXIF of a camera."""
-    exif = Image.Exif()
-    exif[ORIENTATION], exif[MODEL] = 6, "Model X"
-    return encoded(drawing(48, 32), exif=exif)
-
-
-def test_metadata_is_kept_where_asked_and_the_image_upright_anyway(client: httpx.Client) -> None:
-    kept, stripped = (
-        opened(post(client, f"metadata={word}", photo()).content) for word in ("keep", "strip")
-    )
-    assert dict(kept.getexif()) == {MODEL: "Model X"}
-    assert dict(stripped.getexif()) == {}
-    assert kept.size == stripped.size == (32, 48)
 
 
 @pytest.mark.parametrize(

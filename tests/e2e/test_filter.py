@@ -30,16 +30,6 @@ def test_one_image_in_is_one_image_out_with_the_exact_pixels(client: httpx.Clien
     assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
 
 
-def test_a_chain_is_its_filters_one_by_one(client: httpx.Client) -> None:
-    body = png()
-    ops = [{"name": "gaussian_blur", "sigma": 2}, {"name": "grayscale"}, {"name": "invert"}]
-    one_by_one = body
-    for op in ops:
-        one_by_one = post(client, f"ops={json.dumps([op])}&format=png", one_by_one).content
-    together = post(client, f"ops={json.dumps(ops)}&format=png", body).content
-    assert opened(together).tobytes() == opened(one_by_one).tobytes()
-
-
 @pytest.mark.parametrize(
     ("query", "path"),
     [

@@ -113,20 +113,6 @@ def test_a_batch_of_files_has_the_scores_of_classify(
     assert all({"decode", "queue", "compute"} <= each.keys() for each in stages)
 
 
-def test_classes_are_the_predictions_of_classify(
-    client_of_triton: Client, client: httpx.Client
-) -> None:
-    wanted = triton.InferRequestedOutput("SCORES", class_count=3)
-    found = client_of_triton.infer("resnet18", [files(FILES[:1])], outputs=[wanted])
-    expected = client.post("/classify?top_k=3", content=FILES[0], headers=RAW).json()
-    predictions = expected["results"][0]["predictions"]
-    (texts,) = found.as_numpy("SCORES").tolist()
-    for text, prediction in zip(texts, predictions, strict=True):
-        score, class_id, label = text.decode().split(":", 2)
-        assert (int(class_id), label) == (prediction["class_id"], prediction["label"])
-        assert float(score) == pytest.approx(prediction["score"], rel=1e-4)
-
-
 @pytest.mark.parametrize("binary", [True, False])
 def test_samples_and_inputs_have_the_logits_of_their_file(
     client_of_triton: Client, client: httpx.Client, binary: bool
@@ -140,26 +126,6 @@ def test_samples_and_inputs_have_the_logits_of_their_file(
     ):
         found = client_of_triton.infer("resnet18", [given], outputs=wanted).as_numpy("LOGITS")
         assert (found == expected).all(), given.name()
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_a_bad_image_among_good_ones_fails_alone(client_of_triton: Client, binary: bool) -> None:
-    names = ("SCORES", "LOGITS", "ERROR")
-    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name in names]
-    wanted[1] = triton.InferRequestedOutput("LOGITS", binary_data=binary, class_count=2)
-    given = [files([FILES[0], b"no image", FILES[2]])]
-    good = client_of_triton.infer("resnet18", [files(FILES)], outputs=wanted)
-    found = client_of_triton.infer("resnet18", given, outputs=wanted)
-    assert np.isnan(found.as_numpy("SCORES")[1]).all()
-    assert not any(found.as_numpy("LOGITS")[1])
-    errors = [bytes(each) if binary else each.encode() for each in found.as_numpy("ERROR")]
-    assert (errors[0], errors[2]) == (b"", b"")
-    assert errors[1].startswith(b"unsupported_media: ")
-    for row in (0, 2):
-        assert (found.as_numpy("SCORES")[row] == good.as_numpy("SCORES")[row]).all()
-    with pytest.raises(InferenceServerException, match=r"1 of 3 images failed.* 1: unsupp") as told:
-        client_of_triton.infer("resnet18", given, outputs=wanted[:1])
-    assert told.value.status() == "415"
 
 
 def test_what_is_not_supported_is_refused_with_a_reason(client_of_triton: Client) -> None:

@@ -1,9 +1,6 @@
 """`POST /info` at a real server: what files contain, by their headers."""
 
-from collections.abc import Iterator
-
 import httpx
-import pytest
 from PIL import ExifTags, Image
 
 from tests.e2e.conftest import Start
@@ -23,23 +20,6 @@ def info(client: httpx.Client, file: bytes, query: str = "") -> dict[str, object
 
 def red(mode: str = "RGB", size: tuple[int, int] = (100, 60)) -> Image.Image:
     return Image.new("RGB", size, (250, 10, 10)).convert(mode)
-
-
-@pytest.fixture(scope="module", params=["auto", "0"])
-def either(start: Start, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """Return the client of a server whose processes read files, and of one whose threads do."""
-    with start(decoders=request.param, weights="bundled") as server:
-        yield server.client
-
-
-@pytest.mark.parametrize("format_", ["jpeg", "png", "webp", "gif", "bmp", "tiff", "avif"])
-def test_every_format_is_described(either: httpx.Client, format_: str) -> None:
-    found = info(either, encoded(red(), format_))
-    assert (found["format"], found["width"], found["height"]) == (format_, 100, 60)
-    assert (found["orientation"], found["frames"], found["exif"]) == (1, 1, {})
-    colour = str(found["colour"])
-    levels = [int(colour[n : n + 2], 16) for n in (1, 3, 5)]
-    assert levels == pytest.approx([250, 10, 10], abs=6)
 
 
 def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(

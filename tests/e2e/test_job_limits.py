@@ -1,8 +1,6 @@
 """What one client's jobs may take: the room of the data folder, and bodies that arrive."""
 
 import os
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 
 from tests.chaos.hostile.archives import bomb
 from tests.e2e.conftest import Running, Start
-from tests.server import PATIENCE, until
 
 MOST = 20_000_000
 ZIP, GZIP = {"Content-Type": "application/zip"}, {"Content-Type": "application/gzip"}
@@ -80,20 +77,3 @@ def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
     answer = server.client.post("/jobs?operation=classify", content=body, headers=GZIP)
     assert answer.status_code == 507, answer.text
     assert not [*(folder / "jobs").iterdir()]
-
-
-@pytest.mark.slow
-def test_an_archive_is_read_no_further_when_its_client_leaves(start: Start, folder: Path) -> None:
-    body = bomb("bz2", 8 << 30, filler=90_000_000)
-    head = (
-        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: localhost\r\n"
-        b"Content-Type: application/gzip\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(body)
-    )
-    with start(data_folder=folder) as server:
-        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection:
-            connection.sendall(head + body)
-            until(lambda: any((folder / "jobs").glob("*/archive.unpacked")))
-        left = time.process_time()
-        until(lambda: not [*(folder / "jobs").iterdir()])
-        assert time.process_time() - left < 3.0

@@ -2,11 +2,7 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 
@@ -20,41 +16,6 @@ from tests.pictures import jpeg, png
 from tests.server import until
 
 SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
-
-
-@dataclass
-class Receiver:
-    """A receiver of webhooks: it answers with `statuses` in turn, then with 204."""
-
-    url: str = ""
-    statuses: list[int] = field(default_factory=list)
-    received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-
-@contextmanager
-def receiver(*statuses: int) -> Iterator[Receiver]:
-    found = Receiver(statuses=[*statuses])
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.received.append(({k.lower(): v for k, v in self.headers.items()}, body))
-            status = found.statuses.pop(0) if found.statuses else 204
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever).start()
-    found.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture

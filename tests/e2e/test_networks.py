@@ -102,13 +102,6 @@ def test_an_unknown_model_is_refused_with_the_allowed_ones(served: Running, path
     assert "allowed: resnet18, resnet50, resnet34" in problem["detail"]
 
 
-def test_a_network_without_weights_fails_alone_and_says_what_to_do(served: Running) -> None:
-    reply = served.client.post("/classify?model=resnet34", content=PHOTO, headers=RAW)
-    assert reply.status_code == 503
-    assert reply.json()["code"] == "weights_missing"
-    assert "darkroom weights fetch resnet34/imagenet1k_v1" in reply.json()["detail"]
-
-
 @pytest.mark.parametrize("output", ["logits", "embedding"])
 def test_vectors_are_torchvision_s_own_as_numbers_and_as_base64(
     served: Running, state: State, output: str

@@ -95,28 +95,6 @@ def test_a_signal_ends_a_server_that_is_still_starting_at_once(
     assert b"Traceback" not in left
 
 
-@pytest.mark.slow
-def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    flags = ("--weights", "random", "--gpus", "0", "--grace", "0", "--log-level", "info")
-    log = ""
-
-    def stops() -> bool:
-        nonlocal log
-        log += "".join(capfd.readouterr())
-        return "Shutting down" in log
-
-    with serving(*flags) as server:
-        server.process.send_signal(signal.SIGINT)
-        until(stops)  # uvicorn waits 0.1 s then
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
-    log += "".join(capfd.readouterr())
-    assert "Traceback" not in log
-    assert "Finished server process" in log
-
-
 def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)

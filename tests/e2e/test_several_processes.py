@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from models.exit_codes import ExitCode
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
@@ -155,15 +154,6 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
         assert server.process.wait(PATIENCE) == 0
         assert all(gone(pid) for pid in pids)
     assert list(tmp_path.glob("darkroom*")) == []
-
-
-@pytest.mark.slow
-def test_sigint_skips_the_grace_time(without_weights: tuple[str, ...]) -> None:
-    with serving(*without_weights) as server:
-        pids = children(server.process.pid).values()
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
-        assert all(gone(pid) for pid in pids)
 
 
 @pytest.mark.slow
