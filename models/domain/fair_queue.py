@@ -18,8 +18,6 @@ from enum import Enum, auto
 from itertools import count
 from typing import Generic, TypeVar
 
-from models.domain.errors import ServiceError
-
 Request = TypeVar("Request")
 Grant = TypeVar("Grant")
 
@@ -59,9 +57,9 @@ class FairQueue(Generic[Request, Grant]):
 
     What is given, and how much of it there is, belongs to the caller. `attempt` takes a request and
     the time since which nothing was given although some request waits, in nanoseconds of the
-    monotonic clock. It returns a grant or a `Lack`, or raises the ServiceError that the request
-    gets. `give_back` takes back a grant that its request no longer wants. `poll` are the seconds
-    after which a queue looks again for what was given back without a `wake`; 0 never looks.
+    monotonic clock. It returns a grant or a `Lack`. `give_back` takes back a grant that its request
+    no longer wants. `poll` are the seconds after which a queue looks again for what was given back
+    without a `wake`; 0 never looks.
     """
 
     def __init__(
@@ -142,12 +140,7 @@ class FairQueue(Generic[Request, Grant]):
                 heapq.heappop(self._heap)
                 continue
             first = client.requests[0]
-            try:
-                given = self._attempt(first.request, self._since)
-            except ServiceError as error:
-                first.turn.set_exception(error)
-                self._size -= 1
-                continue
+            given = self._attempt(first.request, self._since)
             if given is Lack.ALL:
                 break
             entry = heapq.heappop(self._heap)

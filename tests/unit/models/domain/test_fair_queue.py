@@ -2,11 +2,9 @@
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.domain.errors import Overloaded
 from models.domain.fair_queue import FairQueue, Lack
 
 LIMIT = 10
@@ -152,28 +150,6 @@ def test_requests_behind_a_cancelled_one_are_served_if_they_fit() -> None:
         assert amount.queue.take_now("*", ("3", "*", 1)) is None, "it would overtake its client's"
         large.cancel()
         assert (await small)[0] == "2"
-
-    asyncio.run(test())
-
-
-def test_an_attempt_that_raises_refuses_its_request_alone() -> None:
-    async def test() -> None:
-        amount = Amount()
-        held = await amount.ask("0")
-        refused, served = amount.ask("1"), amount.ask("2")
-        await asyncio.sleep(0)
-        attempt = amount.queue._attempt
-
-        def refuse(asked: Asked, _since: int) -> Asked | Lack:
-            amount.queue._attempt = attempt
-            raise Overloaded(asked[0], retry_after=1.0)
-
-        amount.queue._attempt = refuse
-        amount.ends(held)
-        with pytest.raises(Overloaded, match="1"):
-            await refused
-        assert (await served)[0] == "2"
-        assert len(amount.queue) == 0
 
     asyncio.run(test())
 
