@@ -13,8 +13,7 @@ from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
 
 from app.admission.clients import ApiKeys
-from app.admission.counters import Counters
-from app.admission.permits import Usage
+from app.admission.counters import Counters, Total
 from app.decoders import DecoderLimits, DecoderPool
 from app.executors import (
     NONE,
@@ -68,8 +67,8 @@ async def start_service(
     counters, given = counters or Counters(), private or Private(weights=True, full_batches=False)
     async with AsyncExitStack() as started:  # a failure below stops what has been started
         memory = image_memory(settings, counters)
-        limits = DecoderLimits.from_settings(settings, cores(settings))
-        decoders = DecoderPool(limits, lambda reason: metrics.decoder_ends.labels(reason).inc())
+        bounds = DecoderLimits.from_settings(settings, cores(settings))
+        decoders = DecoderPool(bounds, lambda reason: metrics.decoder_ends.labels(reason).inc())
         started.push_async_callback(decoders.aclose)
         # A decoder process starts beside the worker, but for a private server when it needs it.
         first = asyncio.create_task(asyncio.sleep(0) if private else decoders.start())
@@ -102,10 +101,21 @@ async def start_service(
             backend, fetcher, metrics, memory, decoders, files, known, pixels, threads
         )
         started.callback(pipeline.close)
-        usage = Usage(admission, fetcher.concurrency, memory.limit, files.limit)
+
+        def limits() -> dict[str, tuple[int, Total]]:
+            return {
+                "images_in_flight": (admission.limits.images, Total.IMAGES),
+                "bytes_in_flight": (admission.limits.bytes, Total.BYTES),
+                "arriving_bytes": (admission.limits.arriving, Total.ARRIVING),
+                "image_memory": (memory.limit(), Total.MEMORY),
+                "unread_bytes": (files.limit(), Total.UNREAD),
+                "fetch_concurrency": (fetcher.concurrency(), Total.FETCHES),
+            }
+
         metrics.now = AtScrape(
             backend.load,
-            usage,
+            admission,
+            limits,
             lambda: computing().networks,
             lambda: computing().degraded,
             executor.devices,

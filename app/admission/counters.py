@@ -103,9 +103,9 @@ class RateTable:
 
     A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes one.
     The table keeps the monotonic seconds at which a bucket was empty, or would have been. The hash
-    of a client chooses its cell: a client that shares its cell may wait too long. Between processes
-    a lock on the memory's descriptor `fd` protects the table. `seed` hides which clients share a
-    cell.
+    of a client chooses its cell: a client that shares its cell may wait too long. Two processes
+    that take tokens of a client in the same microsecond may both get the last token. `seed` hides
+    which clients share a cell.
     """
 
     def __init__(
@@ -113,13 +113,10 @@ class RateTable:
         memory: mmap.mmap,
         seed: bytes,
         offset: int = 0,
-        fd: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cells = memoryview(memory)[offset : offset + RATES_SIZE].cast("d")
         self._seed = seed
-        self._offset = offset
-        self._fd = fd
         self._clock = clock
 
     def take(self, client: str, amount: float, rate: Rate) -> float:
@@ -128,26 +125,14 @@ class RateTable:
         An amount above the burst needs a full bucket, and leaves a negative number of tokens.
         """
         cells, cell = self._cells, _hash(client, self._seed) % RATE_CELLS
-        with self._locked():
-            now = self._clock()
-            full = now - rate.burst / rate.per_second
-            empty = max(full, cells[cell] or full)
-            missing = min(amount, rate.burst) / rate.per_second - (now - empty)
-            if missing > 1e-9:
-                return missing
-            cells[cell] = empty + amount / rate.per_second
-            return 0.0
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        if self._fd is None:
-            yield
-            return
-        fcntl.lockf(self._fd, fcntl.LOCK_EX, RATES_SIZE, self._offset)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, RATES_SIZE, self._offset)
+        now = self._clock()
+        full = now - rate.burst / rate.per_second
+        empty = max(full, cells[cell] or full)
+        missing = min(amount, rate.burst) / rate.per_second - (now - empty)
+        if missing > 1e-9:
+            return missing
+        cells[cell] = empty + amount / rate.per_second
+        return 0.0
 
 
 MOST_WORKERS = 128
@@ -225,7 +210,7 @@ class Counters:
         self._memory = memory
         # Half the time of a slice; native integers are read in one piece each.
         self._row: Callable[..., tuple[int, ...]] = struct.Struct(f"@{columns}q").unpack_from
-        self.rates = RateTable(memory, self._seed, end, fd)
+        self.rates = RateTable(memory, self._seed, end)
         self._step = SLOTS * columns
         self._column = 0 if column is None else column
         self.shared = columns > 1
@@ -361,7 +346,7 @@ class Counters:
         if self.fd is None:
             yield
             return
-        fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)  # one byte, because the rates have a separate lock
+        fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)
         try:
             yield
         finally:

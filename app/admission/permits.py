@@ -4,7 +4,7 @@ Behind it work waits (backpressure) and is bounded by its deadline, never refuse
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -31,14 +31,6 @@ longer, so that a body of any size takes few steps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
-    """Numbers of images and of upload bytes."""
-
-    images: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """What may be in flight over all front ends; for a client 0 means no limit of its own."""
 
@@ -57,14 +49,14 @@ class Limits:
             settings.max_images_per_client,
         )
 
-    def fits(self, amount: Amount) -> None:
-        """Raise TooLarge if even an idle server could not admit `amount`."""
+    def check(self, n_images: int, n_bytes: int) -> None:
+        """Raise TooLarge if even an idle server could not admit these images and bytes."""
         images, setting = self.images, "DARKROOM_MAX_IMAGES_IN_FLIGHT"
         if self.client_images and self.client_images < images:
             images, setting = self.client_images, "DARKROOM_MAX_IMAGES_PER_CLIENT"
-        if amount.images > images or amount.bytes > self.bytes:
+        if n_images > images or n_bytes > self.bytes:
             raise TooLarge(
-                f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
+                f"{n_images} images ({n_bytes} bytes) never fit: the server holds "
                 f"{images} images ({setting}) and {self.bytes} bytes "
                 "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
             )
@@ -137,12 +129,12 @@ class Permit:
         if not (n_images or n_bytes):
             return
         images, all_bytes = self._images + n_images, self._bytes + n_bytes
-        self._admission.limits.fits(Amount(images, all_bytes))
+        self._admission.limits.check(images, all_bytes)
         self._admission.take(self.client, n_images, n_bytes, images)
         try:  # the first image was charged with the headers
             self._admission.charge_rate(self.client, n_images if self._images else n_images - 1)
         except RateLimited:
-            self._admission.give_back(self.client, n_images, n_bytes)
+            self._admission.count(self.client, -n_images, -n_bytes)
             raise
         self._images, self._bytes = images, all_bytes
 
@@ -170,13 +162,13 @@ class Permit:
         if self._ended:
             return
         self._ended = True
-        self._admission.give_back(self.client, self._images, self._bytes)
+        self._admission.count(self.client, -self._images, -self._bytes)
         self._arrived()
         self._admission.counters.add(Total.REQUESTS, -1)
 
     def _arrived(self) -> None:
         if self._charged:
-            self._admission.arrived(self.client, self._charged)
+            self._admission.count_arriving(self.client, -self._charged)
             self._charged = 0
 
     def __enter__(self) -> "Permit":
@@ -216,12 +208,6 @@ class Admission:
         self.draining = False
         self._contended_until = -1.0
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
-
-    @property
-    def held(self) -> Amount:
-        """Images and bytes that all front ends have in flight."""
-        total = self.counters.total
-        return Amount(total(Total.IMAGES), total(Total.BYTES))
 
     def set_limits(self, settings: Settings) -> None:
         """Take the limits and the rate from other settings; admitted requests stay admitted."""
@@ -279,7 +265,7 @@ class Admission:
         With them its request has `of_request` images. A request that is alone may hold everything.
         """
         counters, limits, key = self.counters, self.limits, self._key(client)
-        self._hold(client, n_images, n_bytes)
+        self.count(client, n_images, n_bytes)
         images, all_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
         if own < images:
@@ -294,7 +280,7 @@ class Admission:
             reason = "client_share"
         else:
             return
-        self.give_back(client, n_images, n_bytes)
+        self.count(client, -n_images, -n_bytes)
         raise self._overloaded(
             client,
             f"{images - n_images} images ({all_bytes - n_bytes} bytes) are in flight, "
@@ -302,11 +288,8 @@ class Admission:
             reason,
         )
 
-    def give_back(self, client: str, n_images: int, n_bytes: int) -> None:
-        """Release what `take` has counted."""
-        self._hold(client, -n_images, -n_bytes)
-
-    def _hold(self, client: str, n_images: int, n_bytes: int) -> None:
+    def count(self, client: str, n_images: int, n_bytes: int) -> None:
+        """Add images and bytes, or subtract them, without regard to the limits."""
         if n_images:
             self.counters.add(Total.IMAGES, n_images)
             self.counters.add_for(self._key(client), ByKey.IMAGES, n_images)
@@ -319,8 +302,7 @@ class Admission:
         With them the body has `of_body` bytes. A body that is alone may take everything.
         """
         limits, counters, key = self.limits, self.counters, self._key(client)
-        counters.add(Total.ARRIVING, n_bytes)
-        counters.add_for(key, ByKey.ARRIVING, n_bytes)
+        self.count_arriving(client, n_bytes)
         total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
         if total > limits.arriving:
             reason = "arriving_bytes"
@@ -328,7 +310,7 @@ class Admission:
             reason = "client_share"
         else:
             return
-        self.arrived(client, n_bytes)
+        self.count_arriving(client, -n_bytes)
         raise self._overloaded(
             client,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
@@ -336,10 +318,10 @@ class Admission:
             reason,
         )
 
-    def arrived(self, client: str, n_bytes: int) -> None:
-        """Release bytes of `arrive`: the body is complete, or the request has ended."""
-        self.counters.add(Total.ARRIVING, -n_bytes)
-        self.counters.add_for(self._key(client), ByKey.ARRIVING, -n_bytes)
+    def count_arriving(self, client: str, n_bytes: int) -> None:
+        """Add bytes of bodies that are still arriving, or subtract them."""
+        self.counters.add(Total.ARRIVING, n_bytes)
+        self.counters.add_for(self._key(client), ByKey.ARRIVING, n_bytes)
 
     def _overloaded(self, client: str, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
@@ -353,44 +335,3 @@ class Admission:
         contended = own < total or self.clock() < self._contended_until
         most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
         return (Lane.BULK if most else Lane.INTERACTIVE), contended
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """The name of a limit, its value, and how much of it is in use."""
-
-    name: str
-    limit: int
-    in_use: int
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The limits of a server; functions return those that admission does not hold."""
-
-    admission: Admission
-    fetches: Callable[[], int]
-    memory: Callable[[], int]
-    unread: Callable[[], int]
-
-    def uses(self) -> Iterator[Use]:
-        """Yield each limit with its present use."""
-        limits, total = self.admission.limits, self.admission.counters.total
-        yield Use("images_in_flight", limits.images, total(Total.IMAGES))
-        yield Use("bytes_in_flight", limits.bytes, total(Total.BYTES))
-        yield Use("arriving_bytes", limits.arriving, total(Total.ARRIVING))
-        yield Use("image_memory", self.memory(), total(Total.MEMORY))
-        yield Use("unread_bytes", self.unread(), total(Total.UNREAD))
-        yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
-
-    def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Yield name, explanation and value of each gauge of admission that has no limit."""
-        admission = self.admission
-        total = admission.counters.total
-        yield "in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)
-        yield "in_flight_bytes", "Upload bytes admitted and not yet answered.", total(Total.BYTES)
-        text = "Requests for images, with those still arriving."
-        yield "requests_under_way", text, total(Total.REQUESTS)
-        text = "Time until all admitted work of this front end is done."
-        yield "predicted_wait_seconds", text, admission.line.left()
-        yield "line_images", "Images of this front end in line.", admission.line.waiting

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.admission.permits import Usage
+from app.admission import Admission
+from app.admission.counters import Total
 from app.system.process_family import ProcessUse, boot_time, process_family
 from app.telemetry.metrics import METRICS_FOLDER
 from models.domain.backend import Load
@@ -119,14 +120,16 @@ class AtScrape(Collector):
     """
 
     load: Callable[[], Load]
-    usage: Usage
+    admission: Admission
+    limits: Callable[[], Mapping[str, tuple[int, Total]]]
+    """Returns the value of each limit of the server, and what counts its use."""
     networks: Callable[[], Iterable[ServedNetwork]]
     degraded: Callable[[], str | None]
     devices: Callable[[], Iterable[tuple[Load, str]]] = tuple
 
     def collect(self) -> Iterator[Metric]:
         """Yield load, limits and networks as they are now."""
-        load = self.load()
+        load, total, line = self.load(), self.admission.counters.total, self.admission.line
         build = {"version": VERSION, "device": load.device}
         yield InfoMetricFamily("darkroom_build", "The version that runs, and its device.", build)
         for name, text, count in (
@@ -139,18 +142,30 @@ class AtScrape(Collector):
                 "1 while it does not compute as it was asked to; /readyz?verbose says why.",
                 self.degraded() is not None,
             ),
-            *self.usage.gauges(),
+            ("in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)),
+            ("in_flight_bytes", "Upload bytes admitted and not yet answered.", total(Total.BYTES)),
+            (
+                "requests_under_way",
+                "Requests for images, with those still arriving.",
+                total(Total.REQUESTS),
+            ),
+            (
+                "predicted_wait_seconds",
+                "Time until all admitted work of this front end is done.",
+                line.left(),
+            ),
+            ("line_images", "Images of this front end in line.", line.waiting),
         ):
             yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(count))
         yield from _gauges(
             "limit",
-            ((use.name, use) for use in self.usage.uses()),
+            self.limits().items(),
             (
-                ("limit", "What each limit allows.", lambda use: use.limit),
+                ("limit", "What each limit allows.", lambda limit: limit[0]),
                 (
                     "in_use",
                     "What is in use of each limit, over all front ends.",
-                    lambda use: use.in_use,
+                    lambda limit: total(limit[1]),
                 ),
             ),
         )

@@ -6,6 +6,7 @@ import threading
 import httpx
 import pytest
 
+from app.admission.counters import Total
 from models.domain.backend import Load
 from models.domain.job import Completed, Job
 from models.exit_codes import ExitCode
@@ -76,7 +77,7 @@ def test_overload_is_refused_at_the_door_with_retry_after_and_harms_nobody(start
             assert stuck.cancelled.acquire(timeout=PATIENCE)
         unstick(running, stuck)
         admission = running.app.state.service.admission
-        until(lambda: not admission.held.images)
+        until(lambda: not admission.counters.total(Total.IMAGES))
         assert running.client.post("/classify", content=jpeg(), headers=JPEG).status_code == 200
         metrics = running.client.get("/metrics").text
         assert 'darkroom_rejections_total{reason="images_in_flight"} 1.0' in metrics

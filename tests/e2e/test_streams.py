@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.admission.counters import Total
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg, png
 from tests.server import PATIENCE, until
@@ -137,4 +138,4 @@ def test_the_server_reads_no_more_than_it_can_answer(start: Start) -> None:
             talk.socket.settimeout(1)
             with pytest.raises(TimeoutError):
                 send_all(talk)
-        until(lambda: server.app.state.service.admission.held.images == 0)
+        until(lambda: server.app.state.service.admission.counters.total(Total.IMAGES) == 0)

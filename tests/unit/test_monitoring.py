@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from app.admission import Admission, Limits
-from app.admission.permits import Usage
+from app.admission.counters import Total
 from app.telemetry import collectors
 from app.telemetry.collectors import GPU_READINGS, AtScrape
 from app.telemetry.metrics import Metrics
@@ -30,10 +29,10 @@ def given() -> set[str]:
     """Return the names of the samples that the collectors of a server give."""
     metrics = Metrics()
     admission = Admission(Limits.from_settings(Settings()))
-    one = partial(int, 1)
-    usage = Usage(admission, fetches=one, memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
-    metrics.now = AtScrape(lambda: load, usage, lambda: (), lambda: None)
+    metrics.now = AtScrape(
+        lambda: load, admission, lambda: {"images": (1, Total.IMAGES)}, lambda: (), lambda: None
+    )
     metrics.system = [collectors.Processes(os.getpid())]
     text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 
 from app.admission import Admission, Limits, Permit
 from app.admission.clients import LOCAL
-from app.admission.counters import Counters
+from app.admission.counters import Counters, Total
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import Lane
@@ -27,6 +27,11 @@ def admitted(admission: Admission, images: int, n_bytes: int = 0, client: str = 
         permit.release()
         raise
     return permit
+
+
+def held(admission: Admission) -> tuple[int, int]:
+    """Return the images and bytes that all front ends have in flight."""
+    return admission.counters.total(Total.IMAGES), admission.counters.total(Total.BYTES)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

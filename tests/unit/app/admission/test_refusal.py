@@ -11,6 +11,7 @@ from app.admission.line import TARGET, Turn
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from tests.fakes import FakeClock
+from tests.unit.app.admission.simulation import held
 
 QUICK, SLOW = 20_000, 2_000_000
 """Expected microseconds of an image."""
@@ -116,7 +117,7 @@ def test_a_wait_of_more_than_some_seconds_is_refused_whatever_the_deadline_is() 
     for _ in range(100):
         with suppress(Overloaded):
             server.ask("a", 3600.0)
-    admitted = server.admission.held.images
+    admitted = held(server.admission)[0]
     assert admitted == pytest.approx(TARGET, abs=1), "each takes two seconds of one of two cores"
     with pytest.raises(Overloaded, match=r"may wait for 3\.0: at most 3") as refused:
         server.ask("a", 3600.0)

@@ -15,7 +15,7 @@ from app.admission.permits import within_share
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
-from tests.unit.app.admission.simulation import Seen, Simulation, admitted, simulated
+from tests.unit.app.admission.simulation import Seen, Simulation, admitted, held, simulated
 
 
 def door(images: int = 64, **limits: int) -> Admission:
@@ -91,14 +91,14 @@ async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None
     job = admission.enter("a", background=True)
     job.grow(4, 0)
     other = admitted(admission, 1, 0, "a")
-    assert admission.held.images == 1
+    assert held(admission)[0] == 1
     assert (job.lane, other.standing()) == (Lane.BACKGROUND, (Lane.INTERACTIVE, False))
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for _ in range(2):
-            await held.enter_context(job.turn(1_000_000)).take()
+            await stack.enter_context(job.turn(1_000_000)).take()
         waiting = asyncio.create_task(job.turn(1_000_000).take())
         await asyncio.sleep(0)
-        await held.enter_context(other.turn(1_000_000)).take()
+        await stack.enter_context(other.turn(1_000_000)).take()
         assert not waiting.done()
     await waiting
 
@@ -137,5 +137,5 @@ def test_front_ends_add_up_what_one_client_holds() -> None:
     with pytest.raises(Overloaded):
         admitted(other, 5, 0, "a")
     admitted(other, 4, 0, "a")
-    assert one.held.images == 10
+    assert held(one)[0] == 10
     parent.close()

@@ -7,11 +7,11 @@ import pytest
 
 from app.admission import Admission
 from app.admission.counters import Rate
-from app.admission.permits import Amount, Limits
+from app.admission.permits import Limits
 from app.admission.stream_permits import StreamPermits
 from models.domain.alarms import alarms
 from models.domain.errors import Draining, Overloaded, TooLarge
-from tests.unit.app.admission.simulation import admitted
+from tests.unit.app.admission.simulation import admitted, held
 
 LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
 
@@ -26,10 +26,10 @@ async def test_an_image_waits_until_another_has_ended() -> None:
     assert not waiting.done()
     other.release()
     await waiting
-    assert admission.held == Amount(1, 10)
+    assert held(admission) == (1, 10)
     assert permit.deadline.remaining(admission.clock()) > 50
     permit.release()
-    assert admission.held == Amount(0, 0)
+    assert held(admission) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_each_part_of_an_image_counts_as_one() -> None:
     permits = StreamPermits(admission, "a", 60, parts=2)
     with await permits.enter() as permit:
         await permits.complete(permit, 0)
-        assert admission.held == Amount(2, 0)
+        assert held(admission) == (2, 0)
 
 
 async def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None:
@@ -93,7 +93,7 @@ async def test_bytes_that_arrive_are_counted_once_and_released() -> None:
             await permits.arrives(other, 60_000, 90_000)
         other.release()
         await permits.complete(permit, 90_000)
-        assert admission.held == Amount(1, 90_000)
+        assert held(admission) == (1, 90_000)
         await permits.arrives(await permits.enter(), 60_000, 90_000)
 
 

@@ -31,7 +31,7 @@ from models.domain.errors import (
 )
 from models.settings import Settings
 from tests.server import PATIENCE
-from tests.unit.app.admission.simulation import admitted
+from tests.unit.app.admission.simulation import admitted, held
 from tests.unit.app.archives.test_tar_archive import packed as tarred
 from tests.unit.app.archives.test_zip_archive import packed as zipped
 
@@ -210,7 +210,7 @@ def test_the_bytes_of_the_members_count_as_admitted() -> None:
     body = zipped({"a.bmp": bytes(1 << 19), "b.bmp": bytes(1 << 19), "c.bmp": bytes(1 << 19)})
     with pytest.raises((Overloaded, TooLarge)):
         collected(body, admission=admission)
-    assert admission.held.bytes == 0
+    assert held(admission)[1] == 0
 
 
 def form(*files: tuple[str, str, bytes]) -> bytes:

@@ -9,12 +9,13 @@ from fastapi.responses import Response
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.admission.permits import Admission, Amount, Limits
+from app.admission.permits import Admission, Limits
 from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.answers import PIECE, StreamedBody, pieces_of, sized
 from app.routes import image_route
 from app.routes.image_route import ImageRoute
 from models.settings import Settings
+from tests.unit.app.admission.simulation import held
 
 BODY = b"an image"
 
@@ -46,7 +47,7 @@ def any_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_route, "service_in", lambda scope: scope["app"].state.service)
 
 
-def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
+def held_while_sending(endpoint: Any) -> list[tuple[bytes, tuple[int, int]]]:
     """Return what admission holds at each piece of the answer, and at last when the request has
     ended.
     """
@@ -66,11 +67,11 @@ def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
         return {"type": "http.request", "body": BODY, "more_body": False}
 
     async def send(message: Message) -> None:
-        found.append((bytes(message.get("body", b"")), admission.held))
+        found.append((bytes(message.get("body", b"")), held(admission)))
 
     route = ImageRoute("/classify", endpoint, methods=["POST"])
     asyncio.run(route.handle(scope, receive, send))
-    return [*found[1:], (b"", admission.held)]
+    return [*found[1:], (b"", held(admission))]
 
 
 @pytest.mark.parametrize("endpoint", [whole, filed])
@@ -78,14 +79,14 @@ def test_an_answer_of_known_length_keeps_no_place_from_others_while_it_is_sent(
     endpoint: Any,
 ) -> None:
     held = held_while_sending(endpoint)
-    assert {amount for _, amount in held} == {Amount(0, 0)}
+    assert {amount for _, amount in held} == {(0, 0)}
     assert len(b"".join(piece for piece, _ in held)) in (len(b"its labels"), PIECE + 1)
 
 
 def test_a_streamed_answer_holds_its_images_until_it_was_sent() -> None:
     *sent, last = held_while_sending(streamed)
     assert [each for each in sent if each[0]] == [
-        (b"its ", Amount(1, len(BODY))),
-        (b"labels", Amount(1, len(BODY))),
+        (b"its ", (1, len(BODY))),
+        (b"labels", (1, len(BODY))),
     ]
-    assert last == (b"", Amount(0, 0))
+    assert last == (b"", (0, 0))
