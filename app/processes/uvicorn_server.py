@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, cast
@@ -46,6 +46,9 @@ GRPC_CONNECTIONS = 256
 SCRAPERS = 64
 """Connections at the port for metrics, which has a limit of its own."""
 
+LOOK = 0.1
+"""Seconds between two checks for connections that are left."""
+
 TURN = 0.5
 """Seconds between two checks for connections that are late; less for shorter timeouts."""
 
@@ -80,8 +83,6 @@ class Server(uvicorn.Server):
         self._grace = settings.grace
         self._opened = False
         self._grpc: grpc.aio.Server | None = None
-        self._left: list[ConnectionBalancer] = []
-        """The closed acceptors of a front end that leaves."""
         self.exit_code: int = ExitCode.OK
         super().__init__(config_of(app, settings))
 
@@ -185,9 +186,6 @@ class Server(uvicorn.Server):
             self.exit_code = ExitCode.WORKER_DIED
             service.stopping.set()
             return True
-        busy = self.server_state.connections or any(each.taking for each in self._left)
-        if self._left and not busy:
-            self._close()
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
@@ -221,14 +219,18 @@ class Server(uvicorn.Server):
         time ends. Without connections the process ends at once.
         """
         await orders.leave.wait()
-        for each in self.servers:
+        acceptors, self.servers = cast(list[ConnectionBalancer], self.servers), []
+        for each in acceptors:
             each.close()
-        self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
         self._stop_grpc(self._grace + self._settings.drain_timeout + LAST_ANSWERS)
         if (jobs := self.app.state.service.jobs) is not None:
             jobs.leaving = True
         self._announce_end()
-        asyncio.get_running_loop().call_later(self._grace, self._close)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._grace):
+                while self.server_state.connections or any(each.taking for each in acceptors):  # noqa: ASYNC110 (two events)
+                    await asyncio.sleep(LOOK)
+        self._close()
 
     def _stop_grpc(self, seconds: float) -> None:
         """Take no more calls; the service waits at most `seconds` for the calls in progress."""
