@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 
 from app.admission.clients import LOCAL
-from app.admission.semaphore import Asked, FairSemaphore
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.intake.spool import THRESHOLD
 from app.storage.location import Location, parse
 from app.storage.storage import Storage
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, InvalidParameter, NotFound, ServiceError, TooLarge
-from models.domain.fair_queue import Lack
 from models.settings import Settings
 
 
@@ -104,27 +102,3 @@ async def test_a_client_with_slow_files_leaves_turns_to_others_but_the_command_l
     for blob in await asyncio.gather(*tasks):
         blob.close()
     await fetcher.aclose()
-
-
-async def test_the_turns_of_reads_that_wait_cost_no_more_the_more_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    attempts, attempt = 0, FairSemaphore._attempt
-
-    def counted(self: FairSemaphore, asked: Asked, since: int) -> Asked | Lack:
-        nonlocal attempts
-        attempts += 1
-        return attempt(self, asked, since)
-
-    monkeypatch.setattr(FairSemaphore, "_attempt", counted)
-    storage = SlowStorage()
-    fetcher = Fetcher(FetchLimits.from_settings(Settings(fetch_concurrency=4)), storage=storage)
-    reads = (fetcher.fetch(f"file:///{number}", NEVER, "one") for number in range(100))
-    found = asyncio.gather(*reads)
-    for _ in range(9):
-        await asyncio.sleep(0)
-    storage.released.set()
-    for blob in await found:
-        blob.close()
-    await fetcher.aclose()
-    assert attempts < 500

@@ -4,9 +4,7 @@ import asyncio
 import io
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Event
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
@@ -17,7 +15,7 @@ from starlette.types import Message
 from app.admission import Admission
 from app.admission.permits import Limits
 from app.admission.semaphore import FairSemaphore
-from app.archives.reading import Archive, ArchiveLimits, on_thread, open_archive
+from app.archives.reading import Archive, ArchiveLimits, open_archive
 from app.intake import request_items, spool
 from app.intake.item import Item
 from app.intake.request_items import PLACES, collect, images_of
@@ -175,22 +173,6 @@ def test_reading_ends_when_the_request_is_cancelled(
         collected(body, kind, begun=begun)
     assert stopped == [True]
     assert PLACES.used == 0
-
-
-async def test_a_cancelled_request_stops_its_thread_and_waits_for_its_end() -> None:
-    begun, stop, stopped = Event(), Event(), list[bool]()
-
-    def read() -> None:
-        begun.set()
-        stopped.append(stop.wait(PATIENCE))
-
-    with ThreadPoolExecutor(1) as threads:
-        reading = asyncio.create_task(on_thread(threads, read, stop))
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert stopped == [True]
 
 
 def test_an_archive_without_images_is_refused() -> None:

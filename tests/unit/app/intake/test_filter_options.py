@@ -27,9 +27,12 @@ from workers.operations import DeviceJpeg, FilterChain
 INVERT = FilterChain((parse_one("invert", {}),))
 
 
-@pytest.mark.parametrize("text", ["[" * 20_000, '{"name": "\\ud800"}', '{"\\udfff": 1}', "{"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 20_000, "[" + "[]," * 20_000 + "[]]", '{"name": "\\ud800"}', '{"\\udfff": 1}', "{"],
+)
 def test_json_that_cannot_be_answered_as_json_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match=r"nested|truncated|surrogate"):
+    with pytest.raises(ValueError, match=r"nested|truncated|surrogate|more than 40000"):
         parsed_json(text)
 
 
@@ -97,13 +100,6 @@ def test_json_has_no_numbers_that_are_none(number: str) -> None:
     text = f'[{{"name": "gaussian_blur", "sigma": {number}}}]'
     with pytest.raises(InvalidParameter):
         chain_of(FilterOptions(ops=text))
-
-
-def test_a_chain_as_text_is_bounded_before_it_is_parsed() -> None:
-    with pytest.raises(ValueError, match="nested too deeply"):
-        parsed_json("[" * 20_000)
-    with pytest.raises(ValueError, match="more than 40000"):
-        parsed_json("[" + "[]," * 100_000 + "[]]")
 
 
 def test_few_of_many_wrong_parameters_are_told() -> None:

@@ -30,7 +30,6 @@ from models.api.schemas import ModelRecord
 from models.domain.errors import (
     MalformedRequest,
     NotFound,
-    Overloaded,
     ServiceError,
     TooLarge,
     TooManyPixels,
@@ -58,9 +57,8 @@ def read(
     *,
     model: InferenceModel = MODEL,
     chunk: int = 1 << 16,
-    refusal: ServiceError | None = None,
 ) -> InferenceRequest:
-    """Read a request whose body comes in chunks, of which `refusal` refuses the last."""
+    """Read a request whose body comes in chunks."""
     chunks = [body[n : n + chunk] for n in range(0, len(body), chunk)] or [b""]
     messages = [
         {"type": "http.request", "body": each, "more_body": index + 1 < len(chunks)}
@@ -68,8 +66,6 @@ def read(
     ]
 
     async def receive() -> Any:
-        if refusal is not None and len(messages) == 1:
-            raise refusal
         return messages.pop(0)
 
     return asyncio.run(collect(request(body, receive, headers), permit(), SETTINGS, model))
@@ -113,19 +109,11 @@ def elements(*files: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("shape", [[2], [2, 1]])
-@pytest.mark.parametrize("chunk", [1, 3, 1000])
-def test_files_behind_the_json_are_cut_out(shape: list[int], chunk: int) -> None:
-    asked = of_binary("IMAGE", "BYTES", shape, elements(b"one", b"three"), chunk=chunk)
+def test_files_behind_the_json_are_cut_out(shape: list[int]) -> None:
+    asked = of_binary("IMAGE", "BYTES", shape, elements(b"one", b"three"), chunk=3)
     assert contents(asked) == [b"one", b"three"]
     assert asked.images.wanted == Classify(1, output=NetworkOutput.LOGITS)
     assert [each.name for each in asked.outputs] == ["SCORES", "LOGITS", "ERROR"]
-
-
-@given(st.lists(st.binary(max_size=40), min_size=1, max_size=4), st.integers(1, 50))
-@limits(max_examples=30)
-def test_any_files_come_back_however_they_are_cut(files: list[bytes], chunk: int) -> None:
-    asked = of_binary("IMAGE", "BYTES", [len(files)], elements(*files), chunk=chunk)
-    assert contents(asked) == files
 
 
 def test_samples_and_inputs_are_cut_into_images() -> None:
@@ -261,23 +249,6 @@ def test_limits_have_their_own_status() -> None:
         read(b'{"a":' * 50_000)
 
 
-@pytest.mark.parametrize("refusal", [TooLarge("too large"), Overloaded("full", 1.0)])
-@pytest.mark.parametrize(
-    "made",
-    [
-        binary("IMAGE", "BYTES", [2], elements(b"one", b"three")),
-        binary("PIXELS", "UINT8", [2, 2, 2, 3], bytes(24)),
-    ],
-    ids=["files", "samples"],
-)
-def test_a_body_that_is_refused_inside_a_tensor_is_refused_whole(
-    made: tuple[bytes, str], refusal: ServiceError
-) -> None:
-    body, length = made
-    with pytest.raises(type(refusal), match=str(refusal)):
-        read(body, {HEADER: length}, chunk=len(body) - 3, refusal=refusal)
-
-
 @pytest.mark.parametrize(
     ("shape", "raw", "size", "words"),
     [
@@ -317,15 +288,6 @@ def test_a_tensor_of_another_size_than_its_shape_is_400() -> None:
     body = document(IMAGE | {"parameters": {"binary_data_size": 5}})
     with pytest.raises(MalformedRequest, match="inside"):
         read(body + elements(b"a"), {HEADER: str(len(body))})
-
-
-def test_a_body_without_an_announced_length_is_read_to_its_end() -> None:
-    body, length = binary("IMAGE", "BYTES", [1], elements(b"abc"))
-    chunked = {HEADER: length, "content-length": ""}
-    assert contents(read(body, chunked, chunk=5)) == [b"abc"]
-    for wrong in (body + b"x", body[:-1]):
-        with pytest.raises(MalformedRequest, match="the body has"):
-            read(wrong, chunked, chunk=5)
 
 
 def test_only_what_the_outputs_need_is_wanted() -> None:

@@ -178,45 +178,43 @@ def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
     assert open_files() <= before
 
 
-needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no /dev/full")
-
-
 def on_full_disk(*_mode: str) -> Any:
     """Return a file whose disk is full, in place of a temporary one."""
     return open("/dev/full", "w+b")
 
 
-@needs_full
-@pytest.mark.usefixtures("to_disk")
-@pytest.mark.parametrize("size", [1, 1 << 20])
-def test_a_full_disk_is_an_overload(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small body fails when it is flushed, a large one when it is written."""
-    monkeypatch.setattr(spool_module, "TemporaryFile", on_full_disk)
-    before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(Overloaded) as refused:
-        asyncio.run(spooled(bytes(size)))
-    assert (refused.value.reason, refused.value.status) == ("disk", 503)
-    assert len(os.listdir("/proc/self/fd")) <= before
+def failing(number: int) -> Callable[..., Any]:
+    """Return a function that makes no temporary file."""
 
-
-@pytest.mark.usefixtures("to_disk")
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_no_free_descriptor_is_an_overload(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_descriptors(*_mode: str) -> Any:
+    def fail(*_mode: str) -> Any:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(spool_module, "TemporaryFile", without_descriptors)
-    held = MEMORY.held
-    with pytest.raises(Overloaded, match="no free descriptor"):
-        asyncio.run(spooled(b"on disk"))
-    assert MEMORY.held == held
+    return fail
 
 
 @pytest.mark.usefixtures("to_disk")
-def test_another_error_of_the_disk_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_mode: str) -> Any:
-        raise OSError(errno.EIO, "broken")
-
-    monkeypatch.setattr(spool_module, "TemporaryFile", broken)
-    with pytest.raises(OSError, match="broken"):
-        asyncio.run(spooled(b"on disk"))
+@pytest.mark.parametrize(
+    ("temporary", "size", "error"),
+    [
+        (on_full_disk, 1, Overloaded),
+        (on_full_disk, 1 << 20, Overloaded),
+        (failing(errno.EMFILE), 7, Overloaded),
+        (failing(errno.ENFILE), 7, Overloaded),
+        (failing(errno.EIO), 7, OSError),
+    ],
+    ids=["full-small", "full-large", "EMFILE", "ENFILE", "EIO"],
+)
+def test_a_full_disk_or_table_of_files_is_an_overload_and_nothing_is_held(
+    temporary: Callable[..., Any],
+    size: int,
+    error: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spool_module, "TemporaryFile", temporary)
+    files, held = len(os.listdir("/proc/self/fd")), MEMORY.held
+    with pytest.raises(error) as refused:
+        asyncio.run(spooled(bytes(size)))
+    if isinstance(refused.value, Overloaded):
+        assert refused.value.reason == "disk"
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert MEMORY.held == held

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.urls import REFUSED, is_allowed, parse_host
+from app.urls import is_allowed, parse_host
 from models.domain.errors import AddressRefused
-from models.settings import Network
 
 PUBLIC = [
     *("1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "93.184.216.34", "100.63.255.255"),
@@ -70,14 +69,6 @@ def test_public_addresses_are_allowed(text: str) -> None:
 @pytest.mark.parametrize("text", [*PRIVATE_IPV4, *PRIVATE_IPV6])
 def test_what_is_not_public_is_refused(text: str) -> None:
     assert not is_allowed(ip_address(text))
-
-
-@pytest.mark.parametrize("network", REFUSED, ids=str)
-def test_a_refused_network_is_refused_from_its_first_to_its_last_address(
-    network: Network,
-) -> None:
-    assert not is_allowed(network[0])
-    assert not is_allowed(network[-1])
 
 
 @pytest.mark.parametrize("form", list(embeddings(IPv4Address(0))))
