@@ -188,7 +188,7 @@ async def make_job(
     Options are those of the endpoint of that name. The answer comes when the manifest is on disk;
     from then on the job survives restarts of the server.
     """
-    from app.jobs.acceptance import JobRequest
+    from app.jobs.jobs import JobRequest
 
     jobs, client = _jobs(service), client_name(service, request.scope)
     n_bytes, coding = announced(request.scope), coding_of(request.scope)
@@ -205,7 +205,7 @@ async def make_job(
         most = service.settings.max_job_bytes
         body = unpacked(request.scope, request.receive, coding, most, lambda _n_bytes: None)
         request = Request(request.scope, body)
-    job = await jobs.acceptance.accept(asked, request, kind, n_bytes)
+    job = await jobs.accept(asked, request, kind, n_bytes)
     headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
     return _answer((await _records(jobs, [job]))[0], 202, headers)
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,9 +18,9 @@ from starlette.types import Message, Receive
 
 from app.archives.reading import open_archive
 from app.http.request import DEPARTURE, Departure
-from app.jobs import acceptance as accepting
-from app.jobs.acceptance import ARRIVING, THREADS, Acceptance, JobRequest, _share
+from app.jobs import jobs as accepting
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
+from app.jobs.jobs import ARRIVING, THREADS, JobRequest, Jobs, _share
 from app.jobs.manifest import ManifestWriter, StoredLine, read
 from app.jobs.store import Database, DatabaseFailed, Job, JobStore, Span, State
 from app.storage.local_files import Entry
@@ -70,7 +71,7 @@ def request(
     return Request(scope, cast(Receive, receive))
 
 
-class Accepting(Acceptance):
+class Accepting(Jobs):
     """What accepts jobs in one process, with the folder and the tables of all jobs."""
 
     def __init__(
@@ -80,14 +81,14 @@ class Accepting(Acceptance):
         self.folder.make()
         self.database = Database(None, root)
         self.store = kind(self.database, 100.0)
-        storage = cast(Storage, SimpleNamespace(list=self.listed, readable=parse))
-        given = Settings(**settings)
-        super().__init__(self.store, self.folder, storage, given, 32, self.records, lambda: None)
+        self.storage = cast(Storage, SimpleNamespace(list=self.listed, readable=parse))
+        self._settings, self._chunk, self._arriving = Settings(**settings), 32, Counter[str]()
+        self._runner: Any = SimpleNamespace(wake=lambda: None)
 
     async def listed(self, _location: object) -> AsyncIterator[Entry]:
         yield Entry("photo.jpg", 1)
 
-    async def records(self, made: Job) -> AsyncGenerator[bytes, None]:
+    async def _all(self, made: Job) -> AsyncGenerator[bytes, None]:
         yield (self.folder.of(made.id) / "results").read_bytes()
 
     async def old_job(self, total: int = 1, archive: bool = True, **others: Any) -> Path:
@@ -340,8 +341,8 @@ async def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, n
     """It would be accepted without its archive, and fail."""
 
     class Removing(Accepting):
-        async def records(self, made: Job) -> AsyncGenerator[bytes, None]:
-            async for text in super().records(made):
+        async def _all(self, made: Job) -> AsyncGenerator[bytes, None]:
+            async for text in super()._all(made):
                 yield text
             await self.store.remove("0")  # the row, then the files in any order
             (self.folder.of("0") / name).unlink()
