@@ -70,7 +70,7 @@ class Blob:
     closed, for instance because its request was cancelled, closes itself when it is deleted.
     """
 
-    __slots__ = ("_data", "_digest", "_file", "size")
+    __slots__ = ("_data", "_digest", "_file", "size", "work")
 
     def __init__(self, content: bytes | BinaryIO, size: int) -> None:
         """Own these bytes, which MEMORY counts already, or this file of `size` bytes."""
@@ -78,6 +78,8 @@ class Blob:
         self._file: BinaryIO | None = None
         self._digest: bytes | None = None
         self.size = size
+        self.work = 0
+        """Expected work on the image in microseconds; 0 until it is estimated, once."""
         if isinstance(content, bytes):
             self._data = content
         else:

@@ -237,6 +237,8 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
     `most`, counts as `TYPICAL_PIXELS`: the image will be refused, and its claim must not count as
     work that other clients wait for. The filtered image counts as large as its source.
     """
+    if content.work:
+        return content.work
     source = None
     if isinstance(wanted, ClassifyTensors):
         pixels = wanted.n_pixels
@@ -258,7 +260,8 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
         with suppress(NotAcceptable):  # the image will be refused
             format_ = each.format.of(source or ImageFormat.PNG)
             nano += 1e9 * encode_cost(1, format_, each.encoding)
-    return min(MOST_WORK, micro + int(max(pixels, LEAST_PIXELS) * nano / 1000))
+    content.work = min(MOST_WORK, micro + int(max(pixels, LEAST_PIXELS) * nano / 1000))
+    return content.work
 
 
 def chain_of(options: FilterOptions) -> FilterChain:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from models.thread_priority import lower_priority
 
@@ -13,10 +12,7 @@ T = TypeVar("T")
 
 
 class CodecThreads:
-    """At most `most` threads, and as many of a lower priority for work in the background.
-
-    The work never outlives the coroutine that waits for it.
-    """
+    """At most `most` threads, and as many of a lower priority for work in the background."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -31,50 +27,25 @@ class CodecThreads:
         Work that was cancelled before it began is never done. Work that has begun cannot be
         stopped, and uses memory that its caller holds: the caller is cancelled when it has ended.
         """
-        if background:
-            return await _result(self._behind.submit(function, *args))
-        self.busy += 1
+        pool = self._behind if background else self._front
+        self.busy += not background
+        call = pool.submit(function, *args)
+        ended = asyncio.wrap_future(call)
         try:
-            return await _result(self._front.submit(function, *args))
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            call.cancel()
+            while not ended.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait((ended,))
+            if not ended.cancelled():
+                ended.exception()  # asyncio would log an error that nothing has asked for
+            raise
         finally:
-            self.busy -= 1
+            self.busy -= not background
+            del call, ended  # the traceback of an error refers to this frame, and they to the error
 
     def close(self) -> None:
         """End the threads; nothing may be submitted any more."""
         self._front.shutdown()
         self._behind.shutdown()
-
-
-async def _result(call: "Future[T]") -> T:
-    """Wait for a call; asyncio's own futures of threads would not wait for one that is cancelled,
-    and take three times as long.
-    """
-    try:
-        await _end(call)
-    except asyncio.CancelledError:
-        while not call.cancel() and not call.done():
-            with suppress(asyncio.CancelledError):
-                await _end(call)
-        raise
-    try:
-        return call.result()
-    finally:
-        del call  # the traceback of an error refers to this frame, and the call to the error
-
-
-def _end(call: "Future[Any]") -> "asyncio.Future[None]":
-    """Return what is done when a call has ended."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    call.add_done_callback(partial(_tell, loop, ended))
-    return ended
-
-
-def _tell(loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[None]", _call: object) -> None:
-    with suppress(RuntimeError):  # the event loop was closed
-        loop.call_soon_threadsafe(_set, ended)
-
-
-def _set(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)

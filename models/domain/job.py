@@ -45,6 +45,8 @@ class Lane(Enum):
     BULK = "bulk"
     BACKGROUND = "background"
 
+    __hash__ = object.__hash__  # that of Enum is a function of Python, and each image asks often
+
 
 class Operation(Protocol):
     """An operation on an image; `workers.operations` declares the real operations."""

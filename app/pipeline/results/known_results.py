@@ -7,17 +7,22 @@ of every image, so they are off unless `limit` is positive.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from app.intake.spool import Blob, digest_of
 from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
-from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
+from app.pipeline.results.outcomes import (
+    AnswerOutcome,
+    EncodedImage,
+    Processed,
+    VersionAnswer,
+    images_of,
+)
 from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
-from models.codec import Description
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Lane, Vector, counts
 
@@ -31,20 +36,10 @@ PER_LABEL = 80
 """Estimated bytes of one class id with its score."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """Key of a result: everything that it depends on.
-
-    `generation` grows when other networks or another device compute. `wanted` is the operation with
-    its parameters, and the output of filtered images. Each `client` has results of its own, so that
-    no client learns by the time of an answer which images others have sent.
-    """
-
-    generation: int
-    digest: bytes
-    wanted: Wanted
-    client: str
-
+Key = tuple[int, bytes, Wanted, str]
+"""Everything that a result depends on: the number of the version that computes, the digest of the
+file, what is wanted, and the client. Each client has results of its own, so that no client learns
+by the time of an answer which images other clients have sent."""
 
 Work = Callable[[], Coroutine[Any, Any, AnswerOutcome]]
 """Starts to compute the result of an image."""
@@ -78,7 +73,7 @@ class KnownResults:
         if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None
         digest = await digest_of(content)
-        return Key(self._current(), digest, wanted, client)
+        return self._current(), digest, wanted, client
 
     async def once(self, key: Key, lane: Lane, stages: Timings, work: Work) -> AnswerOutcome:
         """Return a kept result, that of an equal image which is computed just now, or of `work`.
@@ -120,7 +115,7 @@ class KnownResults:
     def _keep(self, key: Key, made: AnswerOutcome) -> None:
         """Keep a result, and let go of those that were not used for the longest time."""
         size = size_of(made)
-        if key.generation != self._current() or size > self._limit // LARGEST:
+        if key[0] != self._current() or size > self._limit // LARGEST:
             return
         before = self._kept.pop(key, None)
         self._kept[key] = made
@@ -143,14 +138,12 @@ class KnownResults:
 
 
 def reusable(outcome: AnswerOutcome) -> AnswerOutcome | None:
-    """Return an outcome whose files hold their bytes for themselves; None if it or a part of it is
-    an error, or a file is on disk, because memory for answers is short.
+    """Return an outcome whose files hold their bytes for themselves; None if a part of it is an
+    error, or a file is on disk, because memory for answers is short.
     """
-    if isinstance(outcome, ServiceError | Description):
-        return None
     if isinstance(outcome, Processed) and outcome.errors:
         return None
-    if any(not file.in_memory for file in _files(outcome)):
+    if any(not image.file.in_memory for _, image in images_of(outcome)):
         return None
     return with_files(outcome, lambda file: EncodedFile(file.data))
 
@@ -172,19 +165,9 @@ def with_files(outcome: AnswerOutcome, make: Callable[[EncodedFile], EncodedFile
 def size_of(outcome: AnswerOutcome) -> int:
     """Return the bytes of an outcome without errors, by estimate."""
     labels = outcome.labels if isinstance(outcome, Processed) else outcome
-    size = OVERHEAD + sum(OVERHEAD + file.size for file in _files(outcome))
+    size = OVERHEAD + sum(OVERHEAD + image.file.size for _, image in images_of(outcome))
     if isinstance(labels, Vector):
         size += int(labels.values.nbytes)
     elif isinstance(labels, Labels):
         size += PER_LABEL * len(labels.class_ids)
     return size
-
-
-def _files(outcome: AnswerOutcome) -> Iterator[EncodedFile]:
-    """Yield the files of an outcome."""
-    if isinstance(outcome, EncodedImage):
-        yield outcome.file
-    elif isinstance(outcome, Processed):
-        for each in outcome.versions:
-            if isinstance(each.outcome, EncodedImage):
-                yield each.outcome.file

@@ -47,6 +47,16 @@ class Processed:
 AnswerOutcome = Labels | Vector | EncodedImage | Processed | Description | ServiceError
 
 
+def images_of(outcome: AnswerOutcome) -> Iterator[tuple[int | None, EncodedImage]]:
+    """Yield the files, each with the number of its version, or None for a single file."""
+    if isinstance(outcome, EncodedImage):
+        yield None, outcome
+    elif isinstance(outcome, Processed):
+        for number, each in enumerate(outcome.versions):
+            if isinstance(each.outcome, EncodedImage):
+                yield number, each.outcome
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The outcome of one item, and the time of each stage."""
@@ -64,10 +74,5 @@ class Answer:
 
     @property
     def images(self) -> Iterator[tuple[int | None, EncodedImage]]:
-        """Yield the files, each with the number of its version, or None for a single file."""
-        if isinstance(self.outcome, EncodedImage):
-            yield None, self.outcome
-        elif isinstance(self.outcome, Processed):
-            for number, each in enumerate(self.outcome.versions):
-                if isinstance(each.outcome, EncodedImage):
-                    yield number, each.outcome
+        """Yield the files; see `images_of`."""
+        return images_of(self.outcome)

@@ -63,10 +63,10 @@ def test_work_follows_the_format_of_each_version_and_has_a_bound(
 ) -> None:
     chain = FilterChain(parse_chain(ops)) if ops else FilterChain(())
     version = Version(chain, format_, Encoding(**options))
-    content, decoding, each = Blob.of(claiming(2000, 500)), 21_000, 5_000 * len(ops) + encoding
+    file, decoding, each = claiming(2000, 500), 21_000, 5_000 * len(ops) + encoding
     expected = [min(MOST_WORK, decoding + count * each) for count in (1, 2)]
     parts = Parts(None, (version, version))
-    found = [work_on(content, wanted, 2_000_000) for wanted in (version, parts)]
+    found = [work_on(Blob.of(file), wanted, 2_000_000) for wanted in (version, parts)]
     assert found == pytest.approx(expected, abs=1)
 
 
