@@ -3,11 +3,11 @@ import pytest
 from models.api.numbers import checked, is_plain, plain_float
 
 
-@pytest.mark.parametrize("text", ["0", "10", "-1", "+1.5", ".5", "1.", "1e3", "2.5E-3", "007"])
-def test_plain_numbers_are_numbers(text: str) -> None:
-    assert is_plain(text)
-    assert checked(text) == text
-    assert plain_float(f" {text} ") == float(text)
+def test_plain_numbers_are_numbers() -> None:
+    for text in ["0", "10", "-1", "+1.5", ".5", "1.", "1e3", "2.5E-3", "007"]:
+        assert is_plain(text)
+        assert checked(text) == text
+        assert plain_float(f" {text} ") == float(text)
 
 
 STRANGE = (
@@ -15,11 +15,11 @@ STRANGE = (
 )
 
 
-@pytest.mark.parametrize("text", [*STRANGE.split("|"), "1" * 41])
-def test_what_only_python_takes_for_a_number_is_none(text: str) -> None:
-    assert not is_plain(text)
-    with pytest.raises(ValueError, match="number"):
-        checked(text)
+def test_what_only_python_takes_for_a_number_is_none() -> None:
+    for text in [*STRANGE.split("|"), "1" * 41]:
+        assert not is_plain(text)
+        with pytest.raises(ValueError, match="number"):
+            checked(text)
 
 
 def test_truth_is_no_number() -> None:

@@ -1,5 +1,6 @@
 """Large AVIFs are grids of cells, which readers show as one image."""
 
+import itertools
 import tracemalloc
 from io import BytesIO
 
@@ -42,16 +43,17 @@ def distance(one: Pixels, other: Pixels) -> float:
     return float(np.abs(one.astype(int) - other).mean())
 
 
-@pytest.mark.parametrize("size", [(200, 300), (201, 300), (200, 301), (140, 400), (1000, 70)])
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_a_grid_shows_the_image(size: tuple[int, int], channels: int) -> None:
-    pixels = picture(*size, channels)
-    file = codec.encode(Image(pixels), ImageFormat.AVIF, Encoding(quality=90))
-    assert b"grid" in file
-    found = read(file)
-    shown = found if channels > 1 else found[:, :, :1]
-    assert shown.shape == pixels.shape
-    assert distance(shown, pixels) < 3
+def test_a_grid_shows_the_image() -> None:
+    for channels, size in itertools.product(
+        [1, 3, 4], [(200, 300), (201, 300), (200, 301), (140, 400), (1000, 70)]
+    ):
+        pixels = picture(*size, channels)
+        file = codec.encode(Image(pixels), ImageFormat.AVIF, Encoding(quality=90))
+        assert b"grid" in file
+        found = read(file)
+        shown = found if channels > 1 else found[:, :, :1]
+        assert shown.shape == pixels.shape
+        assert distance(shown, pixels) < 3
 
 
 @pytest.mark.parametrize("chroma", ["444", "422", "420"])
@@ -93,21 +95,6 @@ def test_metadata_is_that_of_a_whole_image(monkeypatch: pytest.MonkeyPatch) -> N
     assert of_grid.copyright == of_whole.copyright == "© someone"
     assert of_grid.exif == of_whole.exif
     assert of_grid.info == of_whole.info
-
-
-def test_small_images_are_encoded_whole() -> None:
-    assert b"grid" not in codec.encode(Image(picture(100, 100, 3)), ImageFormat.AVIF)
-
-
-def test_one_cell_at_a_time_is_encoded() -> None:
-    shapes = list[tuple[int, ...]]()
-
-    def encode_cell(cell: Pixels) -> bytes:
-        shapes.append(cell.shape)
-        return codec.encode(Image(cell), ImageFormat.AVIF)
-
-    encode_grid(picture(1000, 70, 3), encode_cell)
-    assert shapes == [(78, 70, 3)] * 13
 
 
 def test_the_bytes_of_a_grid_are_freed_while_they_are_written() -> None:

