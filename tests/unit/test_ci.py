@@ -35,11 +35,6 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert command[1] in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_ci_runs_the_slow_tests_too() -> None:
-    assert "make test-slow" in (ROOT / ".ci" / "run").read_text().splitlines()
-    assert "test-slow" in targets()
-
-
 def test_the_hosted_workflow_runs_the_script_and_targets_that_exist() -> None:
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]

@@ -3,10 +3,9 @@
 import re
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from app.responses.thumbnails import example, scene
+from app.responses.thumbnails import example
 from tools.filters_page import BEFORE, PAGE, PICTURES, page
 from workers.filters.registry import FILTERS
 
@@ -32,10 +31,6 @@ def test_the_page_shows_pictures_that_are_there() -> None:
     assert shown == {f"filters/{path.name}" for path in PICTURES.iterdir()}
 
 
-def test_before_is_the_scene() -> None:
-    assert np.array_equal(picture(BEFORE), scene().pixels)
-
-
-@pytest.mark.parametrize("name", CHEAP)
-def test_a_picture_is_what_the_filter_makes_of_the_scene(name: str) -> None:
-    assert np.array_equal(picture(name), example(name).pixels), "run `make docs`"
+def test_a_picture_is_what_the_filter_makes_of_the_scene() -> None:
+    for name in CHEAP:
+        assert np.array_equal(picture(name), example(name).pixels), "run `make docs`"

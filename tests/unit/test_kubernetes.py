@@ -137,24 +137,6 @@ def test_pods_scale_by_a_metric_that_the_server_gives_and_the_adapter_offers() -
     assert series in given()
 
 
-def test_the_autoscaler_owns_the_number_of_pods() -> None:
-    assert "replicas" not in read("base/deployment.yaml")["spec"]
-    target = read("components/autoscaling/horizontalpodautoscaler.yaml")["spec"]["scaleTargetRef"]
-    deployment = read("base/deployment.yaml")
-    assert target == {
-        "apiVersion": deployment["apiVersion"],
-        "kind": deployment["kind"],
-        "name": deployment["metadata"]["name"],
-    }
-
-
-def test_prometheus_gives_the_pods_the_job_that_the_alerts_name() -> None:
-    monitor = read("components/autoscaling/podmonitor.yaml")
-    assert monitor["spec"]["jobLabel"] in monitor["spec"]["selector"]["matchLabels"]
-    (job,) = set(monitor["spec"]["selector"]["matchLabels"].values())
-    assert f'job="{job}"' in (ROOT / "docker/monitoring/alerts.yml").read_text()
-
-
 def test_threads_and_front_ends_fit_the_cores_that_a_pod_asks_for() -> None:
     container_of_gpu = patched("overlays/gpu/resources.yaml")
     (front_ends,) = (
@@ -187,12 +169,3 @@ def test_the_data_folder_of_jobs_is_a_claim_of_one_pod() -> None:
     size = int(claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi"))
     assert size << 30 > Settings.model_fields["max_data_bytes"].default
     assert str(folder) in (ROOT / "Dockerfile").read_text(), "the image has it for its user"
-
-
-def test_every_file_that_a_kustomization_names_exists() -> None:
-    for path in FOLDER.rglob("kustomization.yaml"):
-        loaded = yaml.safe_load(path.read_text())
-        named = [*loaded.get("resources", []), *loaded.get("components", [])]
-        named += [each["path"] for each in loaded.get("patches", [])]
-        assert named
-        assert all((path.parent / name).exists() for name in named)

@@ -42,33 +42,35 @@ def required_with_extras(pin: Requirement) -> list[Requirement]:
     ]
 
 
-@pytest.mark.parametrize("lock", sorted(path.name for path in ROOT.glob("requirements*.lock")))
-def test_a_lock_pins_each_extra_that_a_package_requires(lock: str) -> None:
-    found = {canonical(each.name): each for each in pins(lock)}
-    for pin in found.values():
-        for required in required_with_extras(pin):
-            # pip before 23.3 takes the newest version of a package where no line names the extra.
-            assert required.extras <= found[canonical(required.name)].extras, f"{pin}: {required}"
+def test_a_lock_pins_each_extra_that_a_package_requires() -> None:
+    for lock in sorted(path.name for path in ROOT.glob("requirements*.lock")):
+        found = {canonical(each.name): each for each in pins(lock)}
+        for pin in found.values():
+            for required in required_with_extras(pin):
+                # pip before 23.3 takes the newest version where no line names the extra.
+                assert required.extras <= found[canonical(required.name)].extras, (
+                    f"{pin}: {required}"
+                )
 
 
-@pytest.mark.parametrize(("lock", "_extra", "major"), STACKS)
-def test_a_lock_has_the_cuda_libraries_of_one_major(lock: str, _extra: str, major: int) -> None:
-    found = versions(lock)
-    named = {
-        name: int(of[1]) for name in found if (of := re.search(r"-(?:cu|cuda)(\d\d)x?$", name))
-    }
-    assert set(named.values()) == {major}
-    assert f"cupy-cuda{major}x" in named
-    suffix = "-cu12" if major == 12 else ""
-    for library in ("nvjpeg", "cuda-nvrtc", "cuda-runtime"):
-        assert found[f"nvidia-{library}{suffix}"].split(".")[0] == str(major)
+def test_a_lock_has_the_cuda_libraries_of_one_major() -> None:
+    for lock, _extra, major in STACKS:
+        found = versions(lock)
+        named = {
+            name: int(of[1]) for name in found if (of := re.search(r"-(?:cu|cuda)(\d\d)x?$", name))
+        }
+        assert set(named.values()) == {major}
+        assert f"cupy-cuda{major}x" in named
+        suffix = "-cu12" if major == 12 else ""
+        for library in ("nvjpeg", "cuda-nvrtc", "cuda-runtime"):
+            assert found[f"nvidia-{library}{suffix}"].split(".")[0] == str(major)
 
 
-@pytest.mark.parametrize(("lock", "extra", "_major"), STACKS)
-def test_a_lock_has_every_package_of_its_extra(lock: str, extra: str, _major: int) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"][extra]}
-    assert wanted <= versions(lock).keys()
+def test_a_lock_has_every_package_of_its_extra() -> None:
+    for lock, extra, _major in STACKS:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"][extra]}
+        assert wanted <= versions(lock).keys()
 
 
 @pytest.mark.parametrize("extra", ["grpc", "otel", "parquet", "postgres", "storage"])

@@ -52,12 +52,6 @@ def test_serving_where_nvidia_smi_lists_a_gpu_installs_what_gpus_need(tmp_path: 
     assert "-r requirements.lock" not in done
 
 
-def test_uv_installs_where_it_is_present(tmp_path: Path) -> None:
-    done = commands("serve", tmp_path, uv="exit 1")
-    assert f"{tmp_path}/uv pip install -q --python .venv/bin/python --require-hashes" in done
-    assert ".venv/bin/python -m pip" not in done
-
-
 def test_every_installation_of_packages_checks_hashes(tmp_path: Path) -> None:
     for number, target in enumerate(("serve", "test")):
         (folder := tmp_path / str(number)).mkdir()

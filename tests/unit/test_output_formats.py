@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import pytest
 
 from app.cli.commands import filter as command
 from models.api.schemas import FormatName
-from models.codec import ENCODABLE, OUTPUT_FORMATS, Encoding, ImageFormat, encode, identify
+from models.codec import ENCODABLE, OUTPUT_FORMATS, Encoding, encode, identify
 from models.codec.costs import encode_cost
 from models.domain.image import Image
 
@@ -36,12 +35,12 @@ def test_the_page_of_formats_names_every_output_format() -> None:
     assert set(re.findall(r"`([a-z]+)`", row)) == NAMES | {"format"}
 
 
-@pytest.mark.parametrize("format_", ENCODABLE)
-def test_every_output_format_is_written_and_recognised(format_: ImageFormat) -> None:
-    image = Image(np.full((8, 8, 3), 127, np.uint8))
-    assert identify(encode(image, format_)) is format_
+def test_every_output_format_is_written_and_recognised() -> None:
+    for format_ in ENCODABLE:
+        image = Image(np.full((8, 8, 3), 127, np.uint8))
+        assert identify(encode(image, format_)) is format_
 
 
-@pytest.mark.parametrize("format_", OUTPUT_FORMATS)
-def test_every_output_format_has_a_cost(format_: ImageFormat) -> None:
-    assert encode_cost(1_000_000, format_, Encoding()) > 0
+def test_every_output_format_has_a_cost() -> None:
+    for format_ in OUTPUT_FORMATS:
+        assert encode_cost(1_000_000, format_, Encoding()) > 0

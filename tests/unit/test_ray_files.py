@@ -47,30 +47,28 @@ def test_ray_accepts_the_configuration(number: int) -> None:
     assert {each.name for each in application.deployments} == {"front_ends", "workers"}
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_replicas_have_one_event_loop_where_the_options_of_the_code_are_overridden(
-    number: int,
-) -> None:
-    (application,) = configurations()[number]["applications"]
-    assert application["runtime_env"] == {"env_vars": ONE_LOOP}
-    import_ray()
-    from ray.serve._private import constants
+def test_replicas_have_one_event_loop_where_the_options_of_the_code_are_overridden() -> None:
+    for number in [0, 1]:
+        (application,) = configurations()[number]["applications"]
+        assert application["runtime_env"] == {"env_vars": ONE_LOOP}
+        import_ray()
+        from ray.serve._private import constants
 
-    source = Path(constants.__file__).read_text()
-    assert all(f'"{each}"' in source for each in ONE_LOOP)
+        source = Path(constants.__file__).read_text()
+        assert all(f'"{each}"' in source for each in ONE_LOOP)
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_ray_waits_longer_than_the_longest_deadline(number: int) -> None:
-    most = Settings.model_fields["max_deadline"].default
-    assert configurations()[number]["http_options"]["request_timeout_s"] > most
+def test_ray_waits_longer_than_the_longest_deadline() -> None:
+    for number in [0, 1]:
+        most = Settings.model_fields["max_deadline"].default
+        assert configurations()[number]["http_options"]["request_timeout_s"] > most
 
 
-@pytest.mark.parametrize(("number", "batch"), [(0, CPU_BATCH), (1, GPU_BATCH)])
-def test_a_replica_has_four_batches_of_images_and_is_full_at_two(number: int, batch: int) -> None:
-    workers = deployments(configurations()[number])["workers"]
-    assert workers["max_ongoing_requests"] == FULL_BATCHES * batch
-    assert workers["autoscaling_config"]["target_ongoing_requests"] == 2 * batch
+def test_a_replica_has_four_batches_of_images_and_is_full_at_two() -> None:
+    for number, batch in [(0, CPU_BATCH), (1, GPU_BATCH)]:
+        workers = deployments(configurations()[number])["workers"]
+        assert workers["max_ongoing_requests"] == FULL_BATCHES * batch
+        assert workers["autoscaling_config"]["target_ongoing_requests"] == 2 * batch
 
 
 def test_a_replica_fits_into_a_pod_of_its_group() -> None:

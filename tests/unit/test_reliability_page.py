@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.chaos.attacks.catalogue import ATTACKS
 from tests.chaos.report import PAGE, RESULTS, ROOT, load, page
 
@@ -20,8 +18,8 @@ def test_the_page_lists_every_promise_that_an_attack_tests() -> None:
     assert {attack.promise for attack in ATTACKS.values()} <= promises
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_every_attack_says_what_it_does(name: str) -> None:
-    about = ATTACKS[name].about
-    assert about.endswith(".")
-    assert len(about) < 100
+def test_every_attack_says_what_it_does() -> None:
+    for name in ATTACKS:
+        about = ATTACKS[name].about
+        assert about.endswith(".")
+        assert len(about) < 100

@@ -5,8 +5,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/scale.md").read_text()
 MEAN = 1e9 / 86_400
@@ -31,11 +29,11 @@ def on_a_core() -> float:
     return float(result("serve_cpu")["http"]["32"]["per_second"])
 
 
-@pytest.mark.parametrize(("rate", "price"), [(on_a_gpu(), 4.0), (on_a_core(), 0.1)])
-def test_machines_and_costs_follow_from_the_measured_rate(rate: float, price: float) -> None:
-    peak, mean = math.ceil(PEAK / (USE * rate)) + 1, math.ceil(MEAN / (USE * rate))
-    row = next(line for line in PAGE.splitlines() if f"| {rate:,.0f} (`" in line)
-    assert row.endswith(f" | {peak:,} | {mean:,} | {peak * price * 24 / 1000:.2f} |")
+def test_machines_and_costs_follow_from_the_measured_rate() -> None:
+    for rate, price in [(on_a_gpu(), 4.0), (on_a_core(), 0.1)]:
+        peak, mean = math.ceil(PEAK / (USE * rate)) + 1, math.ceil(MEAN / (USE * rate))
+        row = next(line for line in PAGE.splitlines() if f"| {rate:,.0f} (`" in line)
+        assert row.endswith(f" | {peak:,} | {mean:,} | {peak * price * 24 / 1000:.2f} |")
 
 
 def test_the_network_carries_the_measured_photos_at_the_peak() -> None:
