@@ -1,6 +1,8 @@
 """JPEGs decoded by the engines in hardware: the same bytes as libjpeg-turbo's."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from mmap import mmap
 
 import numpy as np
 import pytest
@@ -39,6 +41,19 @@ def test_every_odd_size_is_libjpegs_bytes(run: Run, subsampling: int | None) -> 
         shape = (height, width, 1 if subsampling is None else 3)
         options = {} if subsampling is None else {"subsampling": subsampling}
         sources.append(as_jpeg(jpeg(random.integers(0, 256, shape, np.uint8), **options)))
+    check(run, sources)
+
+
+def test_files_in_readable_memory_and_across_its_end_are_libjpegs_bytes(
+    run: Run, engine: CudaEngine
+) -> None:
+    memory = np.frombuffer(mmap(-1, 1 << 21), np.uint8)
+    engine.share(memory, 1 << 20)
+    sources = []
+    for data, start in zip(photos(), (0, (1 << 20) - 4096, 3 << 19), strict=False):
+        source, lying = as_jpeg(data), memory[start : start + len(data)]
+        lying[:] = np.frombuffer(data, np.uint8)
+        sources.append(replace(source, data=lying[: len(source.data)]))
     check(run, sources)
 
 

@@ -114,7 +114,9 @@ class JpegBlocks:
         with torch.cuda.stream(self._stream) if self._stream else nullcontext():
             for row in np.flatnonzero(~self._readable.holds(rows)):
                 copy = self._memory[int(rows["offset"][row]) :][: len(data[row])]
-                copy.copy_(_tensor(data[row]))
+                # The driver refuses a copy from memory of which it keeps a part of the pages, and
+                # a file may lie on the end of readable memory.
+                copy.copy_(torch.from_numpy(data[row].copy()))
                 rows["address"][row] = copy.data_ptr()
             kernels.launch("count_jpeg_blocks", len(files), THREADS, self._addresses)
             if self._ended is not None:
@@ -140,8 +142,3 @@ def _current(device: torch.device) -> AbstractContextManager[object]:
 def fits(jpeg: Jpeg) -> bool:
     """Return whether the slot keeps memory for this file."""
     return len(jpeg.data) <= PER_PIXEL * jpeg.n_pixels + SPARE
-
-
-def _tensor(data: Pixels) -> torch.Tensor:
-    """Return the bytes of a file as a tensor, uint8; torch takes no memory that is read-only."""
-    return torch.from_numpy(data if data.flags.writeable else data.copy())
