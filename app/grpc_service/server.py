@@ -181,8 +181,7 @@ class _Calls:
         if status == 200 or (status == 503 and method.endswith("Ready")):
             context.set_trailing_metadata(named)
             return reply_of(method, status == 200, headers, body)
-        error = scope.get(ERROR, InternalError("an unexpected error; it has been logged"))
-        refusal = Refusal.of(error)
+        refusal = Refusal.of(scope[ERROR])
         await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
         raise AssertionError("unreachable: abort raises")
 
@@ -245,6 +244,7 @@ def scope_of(context: Any) -> Scope:
     ]
     return {
         "type": "http",
+        ERROR: InternalError("an unexpected error; it has been logged"),
         "http_version": "2",
         "scheme": "http",
         "query_string": b"",

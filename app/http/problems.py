@@ -38,7 +38,8 @@ METHODS = ("DELETE", "GET", "POST")
 """The methods that routes take; each path that takes GET takes HEAD, too."""
 
 ERROR = "error"
-"""The key of a request's scope under which the error stands with which it was answered."""
+"""The key of a scope, if it has the key, under which the error of the answer stands. The scope of a
+connection has none: an idle connection would keep thousands of wrong fields."""
 
 INFERENCE = "/v2"
 """The path of the Open Inference Protocol, whose errors are `{"error": "…"}`."""
@@ -96,7 +97,7 @@ def answer(error: ServiceError, scope: Scope | None = None) -> Response:
 
     There is no `scope` where the connection refuses to read the request.
     """
-    if scope is not None:
+    if scope is not None and ERROR in scope:
         scope[ERROR] = error
     headers = {}
     if isinstance(error, Unauthorized):
