@@ -149,22 +149,22 @@ class FairLine:
         most = self._work[client] + self._all / self._count
         return sum([each if each < most else most for each in self._work.values()]) / self.speed()
 
-    def refusal(self, client: str, deadline: Deadline, images: int) -> Overloaded | None:
-        """Return the refusal of a request with this many images, None if it is admitted.
+    def check(self, client: str, deadline: Deadline, images: int = 1) -> None:
+        """Raise Overloaded if this many images would wait for more than `TARGET`, or end after
+        their deadline.
 
-        It is refused if it would wait for more than `TARGET`, or end after its deadline. What can
-        begin at once is never refused: whether its deadline can be met shows itself.
+        What can begin at once is never refused: whether its deadline can be met shows itself.
         """
         wait = self.wait(client)
         if not wait or deadline == NEVER:
-            return None
+            return
         further = (images - 1) * self._all / self._count / self.speed()
         left = max(0.0, deadline.remaining(self._clock()) - further)
         allowed = min(TARGET, left / MARGIN)
         if wait <= allowed:
-            return None
+            return
         longer = max(wait, float(f"{allowed:.1f}") + 0.1)  # also as written
-        return Overloaded(
+        raise Overloaded(
             f"the work before this request takes about {longer:.1f} seconds, and it may wait for "
             f"{allowed:.1f}: at most {TARGET:g}, and half of the time to its deadline that its own "
             "work leaves; try again later or allow more time (X-Deadline-Ms)",

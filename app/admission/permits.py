@@ -141,7 +141,7 @@ class Permit:
     def expect(self, images: int) -> None:
         """Raise Overloaded if this many images would wait for long or end too late."""
         if not self.in_background:
-            self._admission.must_not_wait_long(self.client, self.deadline, images)
+            self._admission.line.check(self.client, self.deadline, images)
 
     def turn(self, work: int) -> Turn:
         """Return the turn of an image that takes `work` microseconds of one core."""
@@ -238,7 +238,7 @@ class Admission:
                 raise Draining("this server is stopping; ask another one")
             if not rated:
                 self.charge_rate(client, 1)
-            self.must_not_wait_long(client, deadline)
+            self.line.check(client, deadline)
         self.counters.add(Total.REQUESTS, 1)
         return Permit(self, client, deadline, background)
 
@@ -253,11 +253,6 @@ class Admission:
                 f"(DARKROOM_RATE_LIMIT); try again in {wait:.1f} seconds",
                 retry_after=wait,
             )
-
-    def must_not_wait_long(self, client: str, deadline: Deadline, images: int = 1) -> None:
-        """Raise Overloaded if images would wait for long or end too late (`FairLine.refusal`)."""
-        if (error := self.line.refusal(client, deadline, images)) is not None:
-            raise error
 
     def take(self, client: str, n_images: int, n_bytes: int, of_request: int) -> None:
         """Count images and bytes as in flight for a client; raises Overloaded if they do not fit.

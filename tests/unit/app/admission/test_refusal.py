@@ -55,19 +55,6 @@ def test_the_first_request_whose_deadline_cannot_be_met_is_refused_although_none
     server.ask("a", 60.0)
 
 
-def test_a_limit_of_few_images_changes_neither_the_refusal_nor_its_retry_after() -> None:
-    server = Server(images=4)
-    for _ in range(3):
-        server.ask("a", 60.0, 1_500_000)
-    with pytest.raises(Overloaded, match="deadline"):
-        server.ask("a", 1.5, 1_500_000)
-    server.ask("a", 60.0, 1_500_000)
-    with pytest.raises(Overloaded) as refused:
-        server.ask("a", 60.0, 1_500_000)
-    assert refused.value.reason == "images_in_flight"
-    assert refused.value.retry_after == pytest.approx(3.0)
-
-
 @pytest.mark.parametrize("seconds", [0.001, 1.0, 30.0])
 def test_while_a_core_is_free_nothing_is_refused(seconds: float) -> None:
     server = Server()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.admission import Admission, Limits
 from app.admission.counters import ByKey, Counters, Total
 from app.admission.permits import within_share
-from models.domain.errors import Overloaded, TooLarge
+from models.domain.errors import Draining, Overloaded, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
 from tests.unit.app.admission.simulation import Seen, Simulation, admitted, held, simulated
@@ -139,3 +139,43 @@ def test_front_ends_add_up_what_one_client_holds() -> None:
     admitted(other, 4, 0, "a")
     assert held(one)[0] == 10
     parent.close()
+
+
+@pytest.mark.parametrize(
+    ("others", "own", "error"),
+    [((2, 10), (7, 0), Overloaded), ((2, 10), (1, 95), Overloaded), ((0, 0), (9, 0), TooLarge)],
+)
+def test_a_request_that_does_not_fit_is_refused_and_holds_nothing(
+    others: tuple[int, int], own: tuple[int, int], error: type[Exception]
+) -> None:
+    admission = Admission(Limits(images=8, bytes=100, arriving=100))
+    with admitted(admission, *others):
+        with pytest.raises(error):
+            admitted(admission, *own)
+        with admission.enter() as permit:
+            permit.grow(1, 0)
+            with pytest.raises(error):
+                permit.grow(own[0], own[1])
+            assert held(admission) == (others[0] + 1, others[1])
+    assert held(admission) == (0, 0)
+
+
+def test_a_draining_server_admits_no_request() -> None:
+    admission = door()
+    admission.draining = True
+    with pytest.raises(Draining):
+        admitted(admission, 1, 0)
+
+
+def test_retry_after_is_the_wait_of_the_client_and_not_that_of_a_client_with_all_places() -> None:
+    admission = door(images=8)
+    for each in [admitted(admission, 1, 1, "flood") for _ in range(7)]:
+        admission.line.add(each.turn(250_000))
+    admitted(admission, 1, 0, "third")
+    waits = []
+    for client in ("other", "flood"):
+        with pytest.raises(Overloaded) as refused:
+            admitted(admission, 1, 10, client)
+        waits.append(refused.value.retry_after)
+    assert waits[0] <= 1.0
+    assert waits[1] == pytest.approx(1.75)
