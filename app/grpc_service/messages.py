@@ -12,9 +12,8 @@ imports a client of Triton or KServe would fail.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -55,29 +54,12 @@ def message_class(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """A call as a request over HTTP: its path, and JSON of `head` bytes before a tensor."""
 
     path: str
     head: int = 0
     body: bytes = b""
-
-    @property
-    def method(self) -> str:
-        """Return the method of HTTP."""
-        return "POST" if self.body else "GET"
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that describe the body."""
-        if not self.body:
-            return []
-        return [
-            (b"content-type", b"application/octet-stream"),
-            (b"content-length", b"%d" % len(self.body)),
-            (HEADER.lower().encode(), b"%d" % self.head),
-        ]
 
 
 def request_of(method: str, message: bytes) -> HttpRequest:

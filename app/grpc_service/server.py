@@ -29,6 +29,7 @@ from app.admission.semaphore import FairSemaphore
 from app.grpc_service.messages import PATHS, message_class, reply_of, request_of
 from app.http.problems import ERROR, retry_after, shortened
 from app.http.request import HEADER, before, seconds_of
+from app.intake.inference import HEADER as INFERENCE_HEADER
 from app.service import Service
 from models.domain.deadline import Deadline
 from models.domain.errors import InternalError, Overloaded, ServiceError
@@ -201,26 +202,32 @@ class _Calls:
             request = await asyncio.to_thread(request_of, method, message)
         del message
         left = max(1, int(deadline.remaining(time.monotonic()) * MILLISECONDS))
-        scope["method"], scope["path"] = request.method, request.path
+        path, head, content = request
+        scope["method"], scope["path"] = "POST" if content else "GET", path
+        described = {
+            "content-type": "application/octet-stream",
+            "content-length": str(len(content)),
+            INFERENCE_HEADER.lower(): str(head),
+        }
         scope["headers"] = [
             *(each for each in scope["headers"] if each[0] != _DEADLINE.encode()),
             (_DEADLINE.encode(), b"%d" % left),
-            *request.headers,
+            *((key.encode(), text.encode()) for key, text in described.items() if content),
         ]
         place, status, headers, body = 0, 500, dict[bytes, bytes](), list[bytes]()
 
         async def receive() -> Message:
             nonlocal place
-            if place > len(request.body):
+            if place and place >= len(content):
                 await asyncio.Event().wait()
-            piece = request.body[place : place + PIECE]
+            piece = content[place : place + PIECE]
             place += PIECE
-            if place >= len(request.body):
+            if place >= len(content):
                 await slot.aclose()
             return {
                 "type": "http.request",
                 "body": piece,
-                "more_body": place < len(request.body),
+                "more_body": place < len(content),
             }
 
         async def send(message: Message) -> None:

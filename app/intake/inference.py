@@ -245,20 +245,6 @@ class Head:
     wanted: Classify | ClassifyTensors
     outputs: tuple[WantedOutput, ...]
 
-    def check_size(self, size: int) -> None:
-        """Raise MalformedRequest where the input cannot have `size` bytes."""
-        if isinstance(self.wanted, ClassifyTensors):
-            if size != self.n * self.wanted.n_bytes:
-                raise MalformedRequest(
-                    f"binary_data_size of {self.input.name} is {size}, but its shape has "
-                    f"{self.n * self.wanted.n_bytes} bytes"
-                )
-        elif size < self.n * PREFIX:
-            raise MalformedRequest(
-                f"binary_data_size of {self.input.name} is {size}, but {self.n} elements have at "
-                f"least {self.n * PREFIX} bytes: each begins with its length in {PREFIX}"
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
@@ -324,7 +310,11 @@ def _read(
                 )
             if behind is None:
                 raise MalformedRequest(f"the input {given.name} lacks the parameter {SIZE}")
-            head.check_size(behind)
+            if isinstance(wanted, ClassifyTensors) and behind != head.n * wanted.n_bytes:
+                raise MalformedRequest(
+                    f"{SIZE} of {given.name} is {behind}, but its shape has "
+                    f"{head.n * wanted.n_bytes} bytes"
+                )
             if size + behind != body.size:
                 raise MalformedRequest(
                     f"{HEADER} ({size}) and {SIZE} ({behind}) make {size + behind} bytes; "
@@ -341,7 +331,10 @@ def _read(
 
 
 def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
-    """Parse and check the whole JSON; nothing of the tensor has been read."""
+    """Parse and check the whole JSON, whose input and outputs are tensors of the model.
+
+    Nothing of the tensor has been read. Raises ServiceError.
+    """
     text = text.removeprefix(BOM_UTF8)
     # An array of numbers has commas and brackets alone, and stays one piece of text.
     n_tokens = text.count(b'"') // 2 + text.count(b"{") + text.count(b":")
@@ -352,11 +345,6 @@ def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
         raise MalformedRequest(f"the inference request is wrong: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise MalformedRequest("the inference request is not valid JSON") from None
-    return _checked(document, settings, model)
-
-
-def _checked(document: Document, settings: Settings, model: InferenceModel) -> Head:
-    """Return a request whose input and outputs are tensors of its model; raises ServiceError."""
     names = ", ".join(f"{each.name} ({each.datatype})" for each in model.inputs)
     if len(document.inputs) != 1:
         raise MalformedRequest(
