@@ -1,11 +1,7 @@
 """Settings from flags, the environment and a file: values, faults, sections, reloading."""
 
-import json
-import os
-import sys
 import tempfile
 from pathlib import Path
-from subprocess import run
 
 import pytest
 
@@ -34,16 +30,11 @@ def test_an_empty_flag_or_line_of_a_file_is_as_good_as_none(tmp_path: Path) -> N
     assert load_settings(**dict.fromkeys(names, "")).model_dump() == DEFAULTS.model_dump()
 
 
-def test_a_file_decides_where_the_variable_is_empty(
+def test_a_file_with_a_byte_order_mark_decides_where_the_variable_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (file := tmp_path / "some.env").write_text("DARKROOM_PORT=8123\n")
+    (file := tmp_path / "some.env").write_text(f"{BOM}DARKROOM_PORT=8123\nDARKROOM_GRACE=1\n")
     monkeypatch.setenv("DARKROOM_PORT", "")
-    assert load_settings(settings_file=str(file)).port == 8123
-
-
-def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
-    (file := tmp_path / "marked.env").write_text(f"{BOM}DARKROOM_PORT=8123\nDARKROOM_GRACE=1\n")
     found = load_settings(settings_file=str(file))
     assert (found.port, found.grace) == (8123, 1.0)
 
@@ -119,22 +110,6 @@ def test_a_user_without_a_home_has_a_cache_folder_that_nobody_else_can_write_to(
         setting_types.cache_folder()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_settings_are_read_without_a_home_and_a_name_of_the_user(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:  # with several test processes there is one more
-        parent.chmod(0o755)
-    program = (
-        "import os; from models.settings_loading import load_settings\n"
-        "os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
-        "print(load_settings().model_dump_json())"
-    )
-    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
-    ended = run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["cache_folder"] == f"{tmp_path}/darkroom-12345"
-
-
 def written(folder: Path, *lines: str) -> Path:
     file = folder / "darkroom.env"
     file.write_text("\n".join(lines) + "\n")
@@ -184,21 +159,13 @@ def test_every_name_is_a_setting_and_none_is_both_fixed_and_changeable() -> None
     assert not FIXED & IN_PLACE
 
 
-def test_every_section_begins_at_a_setting_and_the_first_one_at_the_first() -> None:
+def test_every_setting_is_in_one_section_which_begins_at_its_first() -> None:
     names = [*Settings.model_fields]
     assert [name for name in names if name in SECTIONS] == [*SECTIONS]
-    assert names[0] == next(iter(SECTIONS))
-
-
-def test_every_setting_is_in_one_section() -> None:
-    found = in_sections(Settings.model_fields, Settings.model_fields)
-    assert [name for names in found.values() for name in names] == [*Settings.model_fields]
+    found = in_sections(names, names)
+    assert [name for section in found.values() for name in section] == names
     assert [*found] == [*SECTIONS.values()]
-
-
-def test_only_sections_with_wanted_settings_are_there() -> None:
-    found = in_sections(["fetch_ports", "gpus"], Settings.model_fields)
-    assert found == {
+    assert in_sections(["fetch_ports", "gpus"], names) == {
         SECTIONS["host"]: ["gpus"],
         SECTIONS["fetch_allowed_networks"]: ["fetch_ports"],
     }
@@ -208,11 +175,8 @@ def of(**settings: str) -> Settings:
     return Settings.model_validate(settings)
 
 
-def test_resnet18_is_the_only_network_if_nothing_is_set() -> None:
-    assert served_specs(Settings()) == [RESNET18]
-
-
 def test_the_networks_are_served_in_the_order_of_the_setting() -> None:
+    assert served_specs(Settings()) == [RESNET18]
     assert served_specs(of(networks="resnet50, resnet18")) == [RESNET50, RESNET18]
 
 
@@ -222,13 +186,11 @@ def test_a_wrong_list_of_networks_is_refused_with_the_choices(names: str) -> Non
         of(networks=names)
 
 
-def test_one_value_of_weights_is_for_every_network() -> None:
-    found = resolve_all(of(networks="resnet18,resnet34", weights="random:7"))
+def test_one_value_of_weights_is_for_every_network_and_auto_falls_back_where_it_can() -> None:
+    both = "resnet18,resnet34"
+    found = resolve_all(of(networks=both, weights="random:7"))
     assert found == {"resnet18": Random(7), "resnet34": Random(7)}
-
-
-def test_auto_falls_back_only_where_weights_are_bundled() -> None:
-    found = resolve_all(of(networks="resnet18,resnet34"))
+    found = resolve_all(of(networks=both))
     assert found["resnet18"] == Auto(RESNET18.weights[0], BUNDLED)
     assert found["resnet34"] == RESNET34.weights[0]
 
@@ -249,12 +211,13 @@ def test_networks_may_have_weights_of_their_own() -> None:
     assert str(found["resnet50"].labels_path) == "labels.txt"
 
 
-def test_weights_of_another_network_are_refused_with_the_choices() -> None:
-    choices = r"no weights 'bundled' of resnet50: there are auto, imagenet1k_v2, random"
-    with pytest.raises(ValueError, match=choices):
-        resolve_all(of(networks="resnet18,resnet50", weights="bundled"))
-
-
-def test_weights_for_a_network_that_is_not_served_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"'resnet50', but the networks are resnet18"):
-        resolve_all(of(weights="resnet50=random"))
+@pytest.mark.parametrize(
+    ("networks", "weights", "text"),
+    [
+        ("resnet18,resnet50", "bundled", "no weights 'bundled' of resnet50: there are auto, image"),
+        ("resnet18", "resnet50=random", "'resnet50', but the networks are resnet18"),
+    ],
+)
+def test_weights_that_fit_no_network_are_refused(networks: str, weights: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        resolve_all(of(networks=networks, weights=weights))

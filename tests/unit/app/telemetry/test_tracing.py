@@ -28,7 +28,6 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setattr(tracing, "find_spec", lambda _name: None)
     with pytest.raises(ValueError, match=r"\.\[otel\]"):
         check(True)
-    check(False)
 
 
 def test_the_service_is_called_darkroom_unless_the_environment_names_it(

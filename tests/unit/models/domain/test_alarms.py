@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from models.domain.alarms import Alarm, Alarms, Timeout
+from models.domain.alarms import Alarms, Timeout
 from models.domain.deadline import NEVER, Deadline
 from tests.fakes import FakeClock
 
@@ -23,16 +24,9 @@ class FakeLoop:
         return self.clock.now
 
     def call_at(self, at: float, call: Callable[[], None]) -> Any:
-        timer = (at, call)
-        self.timers.append(timer)
         self.started += 1
-        loop = self
-
-        class Handle:
-            def cancel(self) -> None:
-                loop.timers.remove(timer)
-
-        return Handle()
+        self.timers.append(timer := (at, call))
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
 
     def call_soon(self, call: Callable[[], None]) -> None:
         self.timers.append((self.clock.now, call))
@@ -55,45 +49,30 @@ def alarms(loop: FakeLoop) -> Alarms:
     return Alarms(cast(asyncio.AbstractEventLoop, loop))
 
 
-def test_an_alarm_rings_once_at_its_deadline_and_not_before(loop: FakeLoop, alarms: Alarms) -> None:
-    rang: list[float] = []
-    alarms.set(Deadline(101.0), lambda: rang.append(loop.clock.now))
+def test_alarms_ring_once_in_the_order_of_their_deadlines_and_not_before(
+    loop: FakeLoop, alarms: Alarms
+) -> None:
+    rang: list[tuple[str, float]] = []
+    alarms.set(Deadline(130.0), lambda: rang.append(("late", loop.clock.now)))
+    alarms.set(Deadline(101.0), lambda: rang.append(("early", loop.clock.now)))
     loop.turn(0.9)
     assert not rang
     loop.turn(0.1)
-    loop.turn(10.0)
-    assert rang == [101.0]
-
-
-def test_an_earlier_alarm_rings_first_although_it_is_set_later(
-    loop: FakeLoop, alarms: Alarms
-) -> None:
-    rang: list[str] = []
-    alarms.set(Deadline(130.0), lambda: rang.append("late"))
-    alarms.set(Deadline(101.0), lambda: rang.append("early"))
-    loop.turn(2.0)
-    assert rang == ["early"]
     loop.turn(30.0)
-    assert rang == ["early", "late"]
+    loop.turn(10.0)
+    assert rang == [("early", 101.0), ("late", 131.0)]
 
 
 def test_a_cancelled_alarm_does_not_ring_nor_does_one_that_another_cancels(
     loop: FakeLoop, alarms: Alarms
 ) -> None:
-    rang: list[str] = []
-    others: list[Alarm] = []
-
-    def first() -> None:
-        rang.append("first")
-        assert others[0].cancel()
-
-    alarms.set(Deadline(101.0), first)
-    others.append(alarms.set(Deadline(101.0), lambda: rang.append("second")))
+    rang: list[object] = []
+    alarms.set(Deadline(101.0), lambda: rang.append(second.cancel()))
+    second = alarms.set(Deadline(101.0), lambda: rang.append("second"))
     third = alarms.set(Deadline(101.0), lambda: rang.append("third"))
-    assert third.cancel()
-    assert not third.cancel()
+    assert (third.cancel(), third.cancel()) == (True, False)
     loop.turn(2.0)
-    assert rang == ["first"]
+    assert rang == [True]
 
 
 def test_an_alarm_that_never_comes_starts_no_timer(loop: FakeLoop, alarms: Alarms) -> None:
@@ -130,45 +109,28 @@ def test_at_the_end_all_alarms_ring_that_end_early_and_so_do_later_ones(
     assert rang == ["request", "later", "job"]
 
 
-def test_a_block_that_takes_too_long_ends_with_a_timeout() -> None:
-    async def test() -> None:
+async def test_a_block_that_takes_too_long_ends_with_a_timeout() -> None:
+    with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
+        await asyncio.Event().wait()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_cancellation_from_elsewhere_stays_one() -> None:
+    async def work() -> None:
+        with Timeout(NEVER):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_block_whose_deadline_was_taken_away_may_take_any_time() -> None:
+    with Timeout(Deadline(0.0)) as timeout:
+        timeout.cancel()
         with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
             await asyncio.Event().wait()
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-
-    asyncio.run(test())
-
-
-def test_of_two_blocks_the_one_whose_deadline_has_passed_ends() -> None:
-    async def test() -> None:
-        with Timeout(NEVER), pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
-            await asyncio.Event().wait()
-
-    asyncio.run(test())
-
-
-def test_a_cancellation_from_elsewhere_stays_one() -> None:
-    async def test() -> None:
-        async def work() -> None:
-            with Timeout(NEVER):
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(work())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(test())
-
-
-def test_a_block_whose_deadline_was_taken_away_may_take_any_time() -> None:
-    async def test() -> None:
-        with Timeout(Deadline(0.0)) as timeout:
-            timeout.cancel()
-            with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
-                await asyncio.Event().wait()
-
-    asyncio.run(test())
