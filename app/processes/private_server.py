@@ -8,7 +8,6 @@ meanwhile.
 import json
 import socket
 import subprocess
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,7 +86,7 @@ class PrivateServer:
                 pass_fds=(listening.fileno(),),
                 start_new_session=True,  # a terminal's Ctrl-C reaches the command alone
             )
-        self._problem, self._reading = "", threading.Lock()
+        self._problem = ""
         assert self._process.stdin
         self._process.stdin.write(json.dumps(orders).encode() + b"\n")
         self._process.stdin.flush()
@@ -99,8 +98,7 @@ class PrivateServer:
         except subprocess.TimeoutExpired:
             return None
         assert self._process.stdout
-        with self._reading:  # threads of the command ask, and the pipe tells once
-            self._problem += self._process.stdout.read().decode()
+        self._problem += self._process.stdout.read().decode()  # the pipe tells once
         return code, self._problem
 
     def kill(self) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from app.bulk.sources import Sources
 from app.bulk.walk import Source
 from app.bulk.work import Classification
 from app.processes.private_server import PrivateServer
-from darkroom_client import Retries
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from tests.bench import instant
@@ -169,7 +167,7 @@ def test_a_saturated_server_is_asked_again_when_it_says(
 
     serve(busy)
     assert len(records_of(tmp_path)) == 3
-    assert hosts == ["one", "two", "one"]
+    assert hosts in (["one", "two", "one"], ["two", "one", "two"])
     assert [7 <= each < 9 for each in waits] == [True, True]
 
 
@@ -380,12 +378,6 @@ def test_the_end_of_the_own_server_ends_the_command(
         Engine(Classification({}), [], cast(PrivateServer, own), 1 << 20)
 
 
-def test_saturated_servers_are_asked_again_for_about_ten_minutes() -> None:
-    retries: Retries = sender.RETRIES
-    pauses = [retries.pause(tried, None, None, 1.0) for tried in range(1, retries.tries)]
-    assert 540 <= sum(each or 0 for each in pauses) <= 660
-
-
 def test_images_before_a_pipe_do_not_wait_for_it(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -430,7 +422,8 @@ def test_processes_send_images_in_order_and_their_end_is_an_error(
     assert [each["index"] for each in found] == [*range(52)]
     assert [each["source"] for each in found[:50]] == [*map(str, photos)]
     assert [each["status"] for each in found[50:]] == ["ok", "error"]
-    made_of_two._processes[1].send_signal(signal.SIGKILL)
+    for process in made_of_two._processes:
+        process.kill()
     with pytest.raises(EngineLost, match="sends images has ended with exit code -9"):
         for _ in made_of_two.answers(tasks_of(iter(sources))):
             pass

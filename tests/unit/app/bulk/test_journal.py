@@ -67,12 +67,6 @@ def test_work_goes_on_after_the_last_whole_line(rest: bytes, tmp_path: Path) -> 
     assert [json.loads(each)["source"] for each in lines] == NAMES
 
 
-def test_other_options_begin_anew(tmp_path: Path) -> None:
-    interrupted(tmp_path, line("a.jpg"))
-    with opened(tmp_path, top_k=1) as results:
-        assert results.done == 0
-
-
 def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(WrongUsage, match="add --force to replace it"):
@@ -182,14 +176,6 @@ def begun(folder: Path) -> None:
 def unknown(folder: Path) -> None:
     """Leave a partial file of a network that is not known."""
     interrupted(folder, line("a.jpg"))
-
-
-def test_the_same_network_continues_and_leaves_no_second_file(tmp_path: Path) -> None:
-    begun(tmp_path)
-    results = opened(tmp_path)
-    results.begin(NETWORK)
-    results.finish()
-    assert [*tmp_path.iterdir()] == [tmp_path / "out.jsonl"]
 
 
 @pytest.mark.parametrize(

@@ -71,24 +71,15 @@ def test_the_copy_of_a_list_on_standard_input_has_no_name(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_folder_without_an_image_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongUsage, match="no image in it"):
-        expanded([str(tmp_path)])
-
-
 @pytest.mark.parametrize("content", [b"", b"\n \r\n"])
-def test_a_list_without_a_source_is_refused_as_a_folder_is(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "list").write_bytes(content)
-    with pytest.raises(WrongUsage, match=r"--from: .*/list: no file or URL in it"):
-        expanded([], lists=(str(tmp_path / "list"),))
-
-
-def test_a_list_without_a_source_on_standard_input_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_list_without_a_source_is_refused_as_a_folder_is(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(WrongUsage, match="--from: standard input: no file or URL in it"):
-        expanded([], lists=("-",))
+    (tmp_path / "list").write_bytes(content)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    for name, told in ((str(tmp_path / "list"), ".*/list"), ("-", "standard input")):
+        with pytest.raises(WrongUsage, match=f"--from: {told}: no file or URL in it"):
+            expanded([], lists=(name,))
 
 
 def test_a_list_has_one_source_on_each_line(folder: Path, tmp_path: Path) -> None:
@@ -98,11 +89,6 @@ def test_a_list_has_one_source_on_each_line(folder: Path, tmp_path: Path) -> Non
         f"{folder}/in/c.webp",
         "https://example.org/a b.jpg",
     ]
-
-
-def test_a_list_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a.jpg\nb.jpg")))
-    assert expanded([], lists=("-",)) == ["a.jpg", "b.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -204,12 +190,6 @@ def test_patterns_decide_alone_and_are_told_as_reasons(mixed: Path) -> None:
     assert names(sources, mixed) == ["0.txt", "1.txt", "2.txt", "scan"]
     assert "--exclude: 1 (3.txt)" in str(sources.left_out)
     assert "not of --include: 6 (.DS_Store, IMG_1.HEIC, claims.jpg, …)" in str(sources.left_out)
-
-
-def test_a_folder_of_images_alone_has_nothing_to_tell(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").write_bytes(jpeg())
-    sources = Sources([str(tmp_path)])
-    assert (sources.count(), str(sources.left_out)) == (1, "")
 
 
 def test_a_folder_without_an_image_tells_why(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from app.bulk import tables
 from app.bulk.errors import WrongUsage
-from app.bulk.journal import Journal
 from app.bulk.tables import VectorColumn, conversion, records_of, write_lines
 
 LABELLED = {
@@ -104,37 +103,10 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert file.read().column("embedding")[4].as_py() == [0.5, -1.0]
 
 
-def test_other_names_stay_json_lines() -> None:
-    assert conversion(Path("out.jsonl"), None) is None
-    assert conversion(Path("out.txt"), None) is None
-
-
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(WrongUsage, match=r"pip install '\.\[parquet\]'"):
         conversion(Path("out.parquet"), None)
-
-
-@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
-def test_a_table_that_was_interrupted_is_continued_and_appears_at_the_end(
-    name: str, tmp_path: Path
-) -> None:
-    path = tmp_path / name
-
-    def opened() -> Journal:
-        return Journal(path, {}, replaces=False)
-
-    with opened() as first:
-        first.add(json.dumps(LABELLED).encode() + b"\n", failed=0)
-    assert not path.exists()
-    second = opened()
-    assert second.done == 1
-    second.add(json.dumps(FAILED).encode() + b"\n", failed=1)
-    second.finish(conversion(path, None))
-    assert [*tmp_path.iterdir()] == [path]
-    whole = path.read_bytes()
-    converted(tmp_path, f"whole-{name}", LABELLED, FAILED)
-    assert (tmp_path / f"whole-{name}").read_bytes() == whole
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
