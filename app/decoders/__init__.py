@@ -1,12 +1,12 @@
 """Decode image files in processes that can be killed, sandboxed and replaced.
 
-Start reading at `pool.py`, then `child/decoder.py`, which is what runs inside such a process.
+Start reading at `pool.py`, then `child.py`, which runs inside these processes.
 It may import `models`, msgspec and numpy, and nothing else of `app`.
 """
 
 from app.decoders.memory import LARGE_FILE, SMALL, opening_bytes
-from app.decoders.messages import Bounds, Encode, Wanted
-from app.decoders.pool import ENCODE_SECONDS, EXPENSIVE, DecoderLimits, DecoderPool, Seen
+from app.decoders.messages import Bounds, Encode, Seen, Wanted
+from app.decoders.pool import ENCODE_SECONDS, EXPENSIVE, DecoderLimits, DecoderPool
 
 __all__ = [
     "ENCODE_SECONDS",

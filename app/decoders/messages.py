@@ -71,7 +71,7 @@ class Wanted(Enum):
 class DecodeTask(msgspec.Struct, frozen=True, tag=True):
     """Ask a decoder for the image in a file of `size` bytes.
 
-    The answer is Pixels or Described for an image within the bounds, and Info for any other image.
+    The answer is Pixels or Described for an image within the bounds, and Seen for any other image.
     """
 
     size: int
@@ -82,14 +82,14 @@ class DecodeTask(msgspec.Struct, frozen=True, tag=True):
     wanted: Wanted = Wanted.PIXELS
 
 
-class Info(msgspec.Struct, frozen=True, tag=True):
+class Seen(msgspec.Struct, frozen=True, tag=True):
     """The header of a file, and the estimated cost of decoding: CPU seconds, and bytes of memory
     with the pixels and the file.
     """
 
     info: ImageInfo
     cost: float
-    memory: int
+    memory: int = 0
 
 
 class Pixels(msgspec.Struct, frozen=True, tag=True):
@@ -139,7 +139,7 @@ Frame = (
     | NotForked
     | Exited
     | DecodeTask
-    | Info
+    | Seen
     | Pixels
     | Described
     | Encode

@@ -32,8 +32,8 @@ from app.decoders.messages import (
     Exited,
     Frame,
     ImageFailed,
-    Info,
     Pixels,
+    Seen,
     Wanted,
 )
 from app.decoders.process import DecoderProcess, ForkServer, Gone
@@ -97,18 +97,6 @@ to encode an image."""
 
 ANY = Bounds(1 << 60, 1 << 60, 1 << 60, math.inf)
 """The bounds that every image is within."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A file's header, and what decoding is estimated to take.
-
-    `cost` is CPU seconds, `memory` is bytes, with the pixels and the file.
-    """
-
-    info: ImageInfo
-    cost: float
-    memory: int = 0
 
 
 Task = DecodeTask | Encode
@@ -176,8 +164,8 @@ class DecoderPool:
     async def start(self) -> None:
         """Fork one process before the first image; a failure is reported with the first image."""
         if self.running:
-            with contextlib.suppress(Gone):
-                self._idle.append(await self._forked())
+            with contextlib.suppress(Unavailable):
+                self._idle.append(await self._new())
 
     async def decode(
         self,
@@ -272,28 +260,21 @@ class DecoderPool:
                 return decoder
 
     async def _new(self) -> DecoderProcess:
+        """Return a new process, of a new fork server if there is none; raises Unavailable."""
         try:
-            return await self._forked()
-        except Gone as error:
+            async with self._starting:
+                if self._server is None or not self._server.alive:
+                    if self._server is not None:
+                        await self._server.close()
+                    self._server = ForkServer(self.limits.max_pixels, self.limits.max_file)
+                server = self._server
+            decoder, problem = await server.fork()
+        except (Gone, OSError) as error:
             self._count("start")
-            log.warning("%s", error)
+            log.warning("no decoder process can be started: %s", error)
             raise Unavailable(
                 "no decoder process can be started at the moment; send the image again later"
             ) from error
-
-    async def _forked(self) -> DecoderProcess:
-        """Return a new process, of a new fork server if there is none; raises Gone."""
-        async with self._starting:
-            if self._server is None or not self._server.alive:
-                if self._server is not None:
-                    await self._server.close()
-                limits = self.limits
-                try:
-                    self._server = ForkServer(limits.max_pixels, limits.max_file)
-                except OSError as error:
-                    raise Gone(f"the fork server cannot be started: {error}") from error
-            server = self._server
-        decoder, problem = await server.fork()
         if problem and not self._warned:
             self._warned = True
             log.warning("decoder processes run without a part of their sandbox: %s", problem)
@@ -369,7 +350,7 @@ async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
         if not isinstance(frame, Encoded):
             raise Broken("no encoded file")
         return await _taken(decoder.area.contents, frame.size)
-    if isinstance(frame, Info):
+    if isinstance(frame, Seen):
         # The process has read the whole file, so its estimate of memory may be larger than ours. It
         # is never smaller, unless a hostile file has taken the process over.
         info = checked(frame.info)

@@ -35,7 +35,7 @@ import sys
 sys.path.insert(0, {str(_ROOT)!r})
 import app, models, workers
 sys.path.append(sys.path.pop(0))
-from app.decoders.child.fork_server import run
+from app.decoders.child import run
 run(*map(int, sys.argv[1:]))
 """
 
@@ -163,7 +163,7 @@ class ForkServer:
             finally:
                 os.close(memory)
         except OSError as error:
-            raise Gone(f"no decoder can be started: {error.strerror}") from error
+            raise Gone(str(error.strerror)) from error
         try:
             async with asyncio.timeout(START_WITHIN):
                 frame = await decoder.receive()
@@ -171,14 +171,14 @@ class ForkServer:
             decoder.close()
             if isinstance(error, Broken | TimeoutError):
                 self.process.kill()
-                raise Gone("a decoder did not start") from error
+                raise Gone("the process did not start") from error
             raise
         if isinstance(frame, Ready):
             decoder.pid = frame.pid
             return decoder, frame.problem
         decoder.close()
         why = frame.reason if isinstance(frame, NotForked) else "the fork server has ended"
-        raise Gone(f"no decoder can be started: {why}")
+        raise Gone(why)
 
     async def close(self) -> None:
         """End the fork server, and with it all its decoders."""

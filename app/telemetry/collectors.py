@@ -196,7 +196,7 @@ class AtScrape(Collector):
         return networks
 
 
-_DECODERS = "app.decoders.child.fork_server"
+_DECODERS = "app.decoders.child"
 """A part of the command line of decoder processes and of their parent."""
 
 _MEMBER = "app.processes.member"

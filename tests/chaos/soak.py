@@ -276,7 +276,7 @@ def _name(pid: int) -> str:
     """Return the last word of a command line, which names the role of a process of the server."""
     with suppress(OSError):
         line = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-        return "decoder" if "fork_server" in line else line.rstrip("\0").split("\0")[-1][:40]
+        return "decoder" if "decoders.child" in line else line.rstrip("\0").split("\0")[-1][:40]
     return "ended"
 
 

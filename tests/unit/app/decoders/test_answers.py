@@ -15,7 +15,6 @@ from app.decoders.messages import (
     Encode,
     Encoded,
     Frame,
-    Info,
     Pixels,
 )
 from app.decoders.pool import ANY, read
@@ -26,7 +25,7 @@ from tests.pictures import jpeg, png
 
 SIDE = 700
 PICTURE = ImageInfo(ImageFormat.PNG, SIDE, SIDE, 1, 1, "RGB", fast_jpeg=False)
-HEADER = Info(PICTURE, 0.0, 0)
+HEADER = Seen(PICTURE, 0.0, 0)
 TASK = DecodeTask(100, SIDE * SIDE, 1.0, ANY)
 ENCODE = Encode((1, 1, 3), ImageFormat.PNG, Encoding(), None, None, 1.0)
 
@@ -70,7 +69,7 @@ def test_sound_files_are_estimated_as_their_process_estimates_them(data: bytes) 
         (msgspec.structs.replace(HEADER, cost=-1.0), ANY),
         (msgspec.structs.replace(HEADER, cost=float("nan")), ANY),
         (msgspec.structs.replace(HEADER, cost=float("inf")), ANY),
-        (Info(replace(PICTURE, orientation=9), 0.0, 0), ANY),
+        (Seen(replace(PICTURE, orientation=9), 0.0, 0), ANY),
         (Encoded(1), ANY),
     ],
 )

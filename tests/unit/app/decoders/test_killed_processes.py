@@ -71,7 +71,7 @@ async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
 ) -> None:
     await pool.start()
     first = stopped(pool)
-    works, forked = pool._forked, list[DecoderProcess]()
+    works, forked = pool._new, list[DecoderProcess]()
 
     async def fork() -> DecoderProcess:
         decoder = await works()
@@ -79,7 +79,7 @@ async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
         forked.append(decoder)
         return decoder
 
-    pool._forked = fork  # type: ignore[method-assign]  # the next one does not answer too
+    pool._new = fork  # type: ignore[method-assign]  # the next one does not answer too
     task = await begun(pool, decoded(pool))
     os.kill(first.pid, signal.SIGKILL)
     while not forked:  # noqa: ASYNC110

@@ -10,7 +10,7 @@ from app.telemetry import collectors
 
 ROOT = 10
 MEMBER = ("python", "-P", "app.processes.member")
-DECODER = ("python", "-c", "from app.decoders.child.fork_server import run")
+DECODER = ("python", "-c", "from app.decoders.child import run")
 
 
 def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 0.0) -> ProcessUse:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.decoders.child import sandbox
+from app.decoders import sandbox
 from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[4]
@@ -15,7 +15,7 @@ INSIDE = """
 import ctypes, mmap, os, socket, subprocess, sys, threading
 sys.path.append({root!r})
 import numpy
-from app.decoders.child import sandbox
+from app.decoders import sandbox
 
 def map_shared(count):
     for n in range(count):
