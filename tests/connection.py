@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 
 from app.admission.counters import Counters
 from app.connections.limits import ConnectionLimits
-from app.connections.protocol import ConnectionTable, GuardedProtocol, Phase
+from app.connections.protocol import ConnectionTable, GuardedProtocol
 from models.settings import Settings
 
 LIMITS = ConnectionLimits.of(Settings(), 1 << 16)
@@ -78,10 +78,6 @@ class Line:
             for _ in range(20):
                 await asyncio.sleep(0)
         return bytes(self.transport.written[before:])
-
-    def phase(self) -> Phase:
-        """Return the phase that the connection is in now."""
-        return self.protocol.phase
 
     async def wait(self, seconds: float) -> bytes:
         """Advance the clock, check which connections are late, and return the bytes written

@@ -4,13 +4,13 @@ import asyncio
 import gc
 import time
 import weakref
-from typing import Any, TypeVarTuple, cast
+from typing import TypeVarTuple
 
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import Undecodable
 from models.domain.job import Labels
-from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
+from tests.fakes import FakeEngine, FakeSlot, Gate, fake_job
 from tests.pictures import as_image
 from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
@@ -23,20 +23,6 @@ def started(engine: FakeEngine) -> Worker[FakeSlot]:
     worker = Worker(engine, BatchLimits(16, 1 << 30))
     worker.start()
     return worker
-
-
-def test_a_loop_that_ended_before_its_answer_harms_nobody() -> None:
-    gate, inbox = Gate(), Inbox()
-    worker = started(FakeEngine(slots=1, on_collect=gate))
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(LocalBackend(worker).run(fake_job(1)))
-    loop.run_until_complete(asyncio.sleep(0, None))
-    gate.wait_reached()
-    loop.close()
-    cast(Any, task)._log_destroy_pending = False  # private to asyncio, so without a type
-    gate.open()
-    assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
-    worker.stop()
 
 
 def test_a_job_goes_on_when_the_requests_of_its_server_are_given_up() -> None:

@@ -13,7 +13,6 @@ import pytest
 from models.heartbeat import BEAT
 from workers.supervision.supervisor import (
     STARTING,
-    STOPPED,
     WORKING,
     Child,
     ProcessSpec,
@@ -119,15 +118,5 @@ def test_a_process_that_can_work_hangs_sooner_than_a_process_that_starts() -> No
             assert not fake.hangs_after(WORKING - BEAT)
             await fake.write(b"\n")
         assert fake.hangs_after(WORKING)
-
-    run(test)
-
-
-def test_a_process_that_is_stopped_hangs_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.heartbeat.is_stopped", lambda _pid: True)
-
-    async def test(fake: Fake) -> None:
-        assert not fake.hangs_after(STOPPED - BEAT)
-        assert fake.hangs_after(BEAT)
 
     run(test)
