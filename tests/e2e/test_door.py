@@ -136,25 +136,20 @@ def test_metrics_have_the_documented_names(client: httpx.Client) -> None:
         assert name in text, name
 
 
-@pytest.mark.parametrize(("given", "kept"), [("abc-1", True), ("x" * 129, False), ("a b", False)])
-def test_a_request_id_is_kept_when_it_is_sane(client: httpx.Client, given: str, kept: bool) -> None:
-    found = client.get("/livez", headers={"X-Request-ID": given}).headers["X-Request-ID"]
-    assert (found == given) is kept
+def test_a_request_id_is_kept_when_it_is_sane(client: httpx.Client) -> None:
+    for given, kept in [("abc-1", True), ("x" * 129, False), ("a b", False)]:
+        found = client.get("/livez", headers={"X-Request-ID": given}).headers["X-Request-ID"]
+        assert (found == given) is kept
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "title", "detail"),
-    [
+def test_unknown_paths_and_methods_are_problems(client: httpx.Client) -> None:
+    for method, path, status, title, detail in [
         ("GET", "/nope", 404, "Not Found", "there is no /nope; GET / shows what there is"),
         ("PUT", "/filter", 405, "Method Not Allowed", "/filter takes POST"),
         ("GET", "/filters/x", 404, "Not Found", "no filter 'x'; GET /filters lists them all"),
-    ],
-)
-def test_unknown_paths_and_methods_are_problems(
-    client: httpx.Client, method: str, path: str, status: int, title: str, detail: str
-) -> None:
-    reply = client.request(method, path)
-    assert reply.status_code == status
-    assert (reply.json()["title"], reply.json()["detail"]) == (title, detail)
-    assert reply.headers["Content-Type"] == "application/problem+json"
-    assert reply.json()["request_id"] == reply.headers["X-Request-ID"]
+    ]:
+        reply = client.request(method, path)
+        assert reply.status_code == status
+        assert (reply.json()["title"], reply.json()["detail"]) == (title, detail)
+        assert reply.headers["Content-Type"] == "application/problem+json"
+        assert reply.json()["request_id"] == reply.headers["X-Request-ID"]

@@ -19,7 +19,7 @@ import pytest
 import tritonclient.grpc as over_grpc
 from tritonclient.grpc import service_pb2
 
-from app.grpc_service.server import ARRIVING_BYTES, STREAMS, WINDOW
+from app.grpc_service.server import ARRIVING_BYTES, WINDOW
 from tests.e2e.test_inference_grpc import METHOD, files, typed
 from tests.http2_streams import Connection, Stream
 from tests.pictures import jpeg
@@ -140,27 +140,6 @@ def test_a_compressed_message_is_not_unpacked_beyond_its_limit(ports: tuple[int,
             call(bytes(128 << 20), timeout=PATIENCE, compression=grpc.Compression.Gzip)
     assert told.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert resident(pid) - before < 64 << 20
-
-
-def test_a_connection_whose_answers_are_not_read_ends_and_one_that_is_used_loses_no_call() -> None:
-    times = ("--idle-timeout", "0.5", "--header-timeout", "0.5", "--max-deadline", "0.5")
-    with started(*times) as (_, rpc, _pid):
-
-        async def unread() -> int:
-            made = await Connection.to(rpc, ATTACKER)
-            following = asyncio.create_task(made.follow())
-            while not made.closed:  # without new calls it would end as an idle one
-                made.ask(LIVE)
-                await asyncio.sleep(0.2)
-            made.writer.close()
-            await following
-            return len(made.streams)
-
-        assert asyncio.run(unread()) < STREAMS  # with these it could begin no more, and be idle
-        with grpc.insecure_channel(f"127.0.0.1:{rpc}") as channel:
-            end = time.monotonic() + 4
-            while time.monotonic() < end:
-                channel.unary_unary(LIVE)(b"", timeout=PATIENCE)
 
 
 def test_calls_in_progress_are_answered_while_the_server_stops(

@@ -113,19 +113,19 @@ def test_a_batch_of_files_has_the_scores_of_classify(
     assert all({"decode", "queue", "compute"} <= each.keys() for each in stages)
 
 
-@pytest.mark.parametrize("binary", [True, False])
 def test_samples_and_inputs_have_the_logits_of_their_file(
-    client_of_triton: Client, client: httpx.Client, binary: bool
+    client_of_triton: Client, client: httpx.Client
 ) -> None:
-    contents = png()  # its decoder has no choice
-    wanted = [triton.InferRequestedOutput("LOGITS", binary_data=binary)]
-    expected = logits_of(client, contents)
-    for given in (
-        tensor("PIXELS", np.stack([pixels(contents)] * 2), binary=binary),
-        tensor("INPUT", np.stack([preprocessed(contents)] * 2), binary=binary),
-    ):
-        found = client_of_triton.infer("resnet18", [given], outputs=wanted).as_numpy("LOGITS")
-        assert (found == expected).all(), given.name()
+    for binary in [True, False]:
+        contents = png()  # its decoder has no choice
+        wanted = [triton.InferRequestedOutput("LOGITS", binary_data=binary)]
+        expected = logits_of(client, contents)
+        for given in (
+            tensor("PIXELS", np.stack([pixels(contents)] * 2), binary=binary),
+            tensor("INPUT", np.stack([preprocessed(contents)] * 2), binary=binary),
+        ):
+            found = client_of_triton.infer("resnet18", [given], outputs=wanted).as_numpy("LOGITS")
+            assert (found == expected).all(), given.name()
 
 
 def test_what_is_not_supported_is_refused_with_a_reason(client_of_triton: Client) -> None:
@@ -163,9 +163,8 @@ def test_statistics_count_images_batches_and_failures(client_of_triton: Client) 
     assert [each["name"] for each in every] == ["resnet18", "resnet18_embedding"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "content", "headers", "status"),
-    [
+def test_every_error_has_the_form_of_the_protocol(client: httpx.Client) -> None:
+    for method, path, content, headers, status in [
         ("POST", INFER, b"{", {}, 400),
         ("POST", INFER, b"{}", {"Content-Type": "application/x-ndjson"}, 415),
         ("POST", "/v2/models/resnet18/versions/9/infer", b"{}", {}, 404),
@@ -174,21 +173,12 @@ def test_statistics_count_images_batches_and_failures(client_of_triton: Client) 
         ("GET", INFER, b"", {}, 405),
         ("GET", "/v2/nothing", b"", {}, 404),
         ("DELETE", "/v2/models/resnet18", b"", {}, 405),
-    ],
-)
-def test_every_error_has_the_form_of_the_protocol(
-    client: httpx.Client,
-    method: str,
-    path: str,
-    content: bytes,
-    headers: dict[str, str],
-    status: int,
-) -> None:
-    reply = client.request(method, path, content=content, headers=headers)
-    assert reply.status_code == status, reply.text
-    assert reply.headers["Content-Type"] == "application/json"
-    assert [*reply.json()] == ["error"]
-    assert "X-Request-ID" in reply.headers
+    ]:
+        reply = client.request(method, path, content=content, headers=headers)
+        assert reply.status_code == status, reply.text
+        assert reply.headers["Content-Type"] == "application/json"
+        assert [*reply.json()] == ["error"]
+        assert "X-Request-ID" in reply.headers
 
 
 def test_the_openapi_document_requires_what_the_protocol_does(client: httpx.Client) -> None:

@@ -93,18 +93,16 @@ def test_names_are_chosen_and_addresses_are_checked(
         assert (answer.status_code, text in answer.text) == (status, True), answer.text
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
-)
 def test_a_body_that_any_web_page_may_send_makes_no_job(
-    client: httpx.Client, photos: Path, results: Path, kind: str
+    client: httpx.Client, photos: Path, results: Path
 ) -> None:
-    query = {"operation": "filter", "name": "invert", "source": photos.as_uri()}
-    query["destination"] = results.as_uri()
-    answer = client.post("/jobs", params=query, content=b"x", headers={"Content-Type": kind})
-    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media")
-    assert kind in answer.json()["detail"]
-    assert not [*results.iterdir()]
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]:
+        query = {"operation": "filter", "name": "invert", "source": photos.as_uri()}
+        query["destination"] = results.as_uri()
+        answer = client.post("/jobs", params=query, content=b"x", headers={"Content-Type": kind})
+        assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media")
+        assert kind in answer.json()["detail"]
+        assert not [*results.iterdir()]
 
 
 def test_filtered_images_and_results_go_into_a_folder(

@@ -21,7 +21,7 @@ from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import load_state
 from workers.preprocess import crop
 
-PHOTOS_TRIED = 200
+PHOTOS_TRIED = 80
 RAW = {"Content-Type": "application/octet-stream"}
 
 
@@ -45,11 +45,11 @@ def best(client: httpx.Client, file: bytes) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("label", DRAWN)
-def test_a_drawing_gets_the_label_it_deserves(labelled: Running, label: str) -> None:
-    found = best(labelled.client, encoded(DRAWN[label](), quality=92))
-    assert found["label"] == label
-    assert float(str(found["score"])) > 0.5
+def test_a_drawing_gets_the_label_it_deserves(labelled: Running) -> None:
+    for label in DRAWN:
+        found = best(labelled.client, encoded(DRAWN[label](), quality=92))
+        assert found["label"] == label
+        assert float(str(found["score"])) > 0.5
 
 
 def test_no_answer_goes_to_another_image_whatever_the_order(labelled: Running) -> None:

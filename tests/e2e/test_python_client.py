@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image as Picture
 
-from darkroom_client import AsyncClient, Client, Image, ImageError, InvalidRequest, Source
+from darkroom_client import AsyncClient, Client, Image, InvalidRequest, Source
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded
@@ -64,27 +64,6 @@ def test_many_images_have_results_in_their_order(client: Client, photos: Path) -
     error = found[-2].error
     assert error is not None
     assert (error.code, error.status) == ("unsupported_media", 415)
-
-
-def test_filtered_images_are_written_to_files(client: Client, photos: Path, tmp_path: Path) -> None:
-    images: list[Source] = [photos / "church.jpg", b"damaged", photos / "golf_ball.jpg"]
-    found = client.filter(images, ["sepia", "invert"], format="png", out=tmp_path)
-    assert [each.ok for each in found] == [True, False, True]
-    assert sorted(each.name for each in tmp_path.iterdir()) == [
-        "000000-church.png",
-        "000002-golf_ball.png",
-    ]
-    with pytest.raises(ImageError):
-        _ = found[1].content
-
-
-def test_a_wrong_option_is_an_error_that_names_it(client: Client, photos: Path) -> None:
-    with pytest.raises(InvalidRequest, match="top_k") as caught:
-        client.classify(photos / "church.jpg", top_k=5000, request_id="wrong-1")
-    assert caught.value.request_id == "wrong-1"
-    errors = caught.value.problem.errors
-    assert errors is not None
-    assert errors[0].path == "top_k"
 
 
 def test_the_catalogue_is_typed(client: Client) -> None:

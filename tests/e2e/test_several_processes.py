@@ -12,8 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.drawn_classes import DRAWN
-from tests.pictures import encoded, jpeg
+from tests.pictures import jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
 from workers.ipc.arena import PAGE, Arena
 
@@ -53,19 +52,6 @@ def tree() -> Iterator[Served]:
 def without_weights(tmp_path: Path) -> tuple[str, ...]:
     """Return the flags of a server that only filters, which starts in a third of the CPU time."""
     return (*TREE, "--weights", "imagenet1k_v1", "--cache-folder", str(tmp_path / "cache"))
-
-
-def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> None:
-    line = 'darkroom_images_total{operation="classify",outcome="ok"}'
-    before = metric(tree, line)
-    for label, draw in DRAWN.items():
-        assert ask(tree, encoded(draw(), quality=92)) == label
-    with ThreadPoolExecutor(4) as clients:
-        list(clients.map(lambda n: ask(tree, jpeg(n, 64, 64)), range(24)))
-    assert {metric(tree, line) for _ in range(12)} == {before + len(DRAWN) + 24}
-    until(lambda: metric(tree, "darkroom_in_flight_images") == 0)  # an answer comes before its end
-    assert metric(tree, "darkroom_worker_alive") == 1
-    assert metric(tree, 'darkroom_batch_size_count{network="resnet18",operation="classify"}') > 0
 
 
 def kill(pid: int) -> None:

@@ -82,16 +82,6 @@ def talking(port: int, path: str, kind: str = LINES["Content-Type"]) -> Iterator
         talk.socket.close()
 
 
-def test_lines_are_answered_by_records_with_their_ids(client: httpx.Client) -> None:
-    body = line("a", jpeg()) + b"\n" + line("b", png()).rstrip()
-    found = records(client.post("/classify?top_k=1", content=body, headers=LINES))
-    assert [(each["index"], each["id"], each["status"]) for each in found] == [
-        (0, "a", "ok"),
-        (1, "b", "ok"),
-    ]
-    assert len(found[0]["predictions"]) == 1
-
-
 def test_more_images_than_a_request_takes_are_answered(client: httpx.Client) -> None:
     found = records(client.post("/info", content=delimited(*[png()] * 50), headers=DELIMITED))
     assert [each["index"] for each in found] == list(range(50))

@@ -1,22 +1,17 @@
 """Suggestions for mistyped names."""
 
-import pytest
-
 from models.did_you_mean import closest, hint
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_the_closest_name_is_found() -> None:
+    for given, expected in [
         ("gausian_blur", "gaussian_blur"),
         ("GAUSSIAN-BLUR", "gaussian_blur"),
         ("sepai", "sepia"),
         ("xylophone", None),
         ("", None),
-    ],
-)
-def test_the_closest_name_is_found(given: str, expected: str | None) -> None:
-    assert closest(given, ["gaussian_blur", "sepia", "sobel"]) == expected
+    ]:
+        assert closest(given, ["gaussian_blur", "sepia", "sobel"]) == expected
 
 
 def test_only_the_beginning_of_a_long_name_is_compared() -> None:

@@ -206,14 +206,6 @@ async def test_a_cancelled_job_cancels_its_call() -> None:
         assert handle.calls[0].cancelled
 
 
-async def test_a_replica_with_other_weights_is_noticed() -> None:
-    async with served(lambda: None) as (backend, handle):
-        await wait_until(lambda: backend.load().alive)
-        assert not backend.changed
-        handle.replica._identity = "other"
-        await wait_until(lambda: backend.changed)
-
-
 async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
     async with served(lambda: None) as (backend, handle):
         await wait_until(lambda: backend.load().alive)
@@ -226,12 +218,6 @@ async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
         handle.wrong = ["no report"] * 3
         await wait_until(lambda: not handle.wrong)
         await wait_until(lambda: backend.busy_images == 8)
-
-
-async def test_without_replicas_the_backend_is_not_alive() -> None:
-    async with served(lambda: None) as (backend, _handle):
-        assert not backend.load().alive
-        assert (backend.load().back_in or 0) > 0
 
 
 async def test_nothing_is_sent_after_the_drain() -> None:

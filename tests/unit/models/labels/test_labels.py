@@ -51,9 +51,8 @@ def test_json_is_known_by_its_first_character_too(tmp_path: Path) -> None:
     assert read_labels(written(tmp_path, ' ["a"]')).labels == ("a",)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
-    [
+def test_anything_else_is_refused_with_what_is_wrong_and_what_is_right(tmp_path: Path) -> None:
+    for name, text, problem in [
         ("a.json", '{"0": "tench"}', "not a list"),
         ("a.json", "[]", "there are none"),
         ("a.json", '["a", ["n1", "b"]]', "some entries are strings and some are not"),
@@ -64,14 +63,10 @@ def test_json_is_known_by_its_first_character_too(tmp_path: Path) -> None:
         ("a.txt", "", "there are none"),
         ("a.txt", "\n \n", "there are none"),
         ("a.txt", "one\n\nthree\n", "line 2 is blank"),
-    ],
-)
-def test_anything_else_is_refused_with_what_is_wrong_and_what_is_right(
-    tmp_path: Path, name: str, text: str, problem: str
-) -> None:
-    with pytest.raises(ValueError, match=problem) as refused:
-        read_labels(written(tmp_path, text, name))
-    assert "text with one label a line, in class order" in str(refused.value)
+    ]:
+        with pytest.raises(ValueError, match=problem) as refused:
+            read_labels(written(tmp_path, text, name))
+        assert "text with one label a line, in class order" in str(refused.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

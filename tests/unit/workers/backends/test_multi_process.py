@@ -21,7 +21,6 @@ from models.domain.errors import (
     Draining,
     InternalError,
     Quarantined,
-    TooManyPixels,
     WorkerLost,
 )
 from models.domain.image import Image
@@ -192,12 +191,6 @@ async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_
         worker.gate.open()
         assert number(await ours.run(fake_job(3))) == 3
         assert worker.engine.seen == [1, 3]
-
-
-async def test_an_image_that_never_fits_is_refused_at_once() -> None:
-    ours = backend(new_address(), arena=PAGE)
-    with pytest.raises(TooManyPixels, match="no room"):
-        await ours.run(fake_job(1, n_pixels=PAGE + 1))
 
 
 async def test_an_image_comes_back_as_a_copy_of_its_own() -> None:

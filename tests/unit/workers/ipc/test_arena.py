@@ -44,21 +44,16 @@ def test_who_has_the_descriptor_sees_the_same_bytes(arena: Arena) -> None:
     other.close()
 
 
-@pytest.mark.parametrize(
-    ("slot", "shape"),
-    [
+def test_an_image_beyond_its_slot_is_refused(arena: Arena) -> None:
+    for slot, shape in [
         (ArenaSlot(0, PAGE), (PAGE, 1, 3)),
         (ArenaSlot(4 * LARGE, PAGE), (1, 1, 1)),
         (ArenaSlot(-PAGE, PAGE), (1, 1, 1)),
         (ArenaSlot(0, PAGE), (-1, -1, 1)),
         (ArenaSlot(0, PAGE), (0, 1, 1)),
-    ],
-)
-def test_an_image_beyond_its_slot_is_refused(
-    arena: Arena, slot: ArenaSlot, shape: tuple[int, int, int]
-) -> None:
-    with pytest.raises(ValueError, match="no image"):
-        arena.pixels(slot, shape)
+    ]:
+        with pytest.raises(ValueError, match="no image"):
+            arena.pixels(slot, shape)
 
 
 def test_a_large_slot_that_is_forgotten_gives_back_the_memory_that_no_device_may_read(

@@ -15,9 +15,8 @@ from workers.kernels.items import Grid, Pass, grid_of, starts
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
 
 
-@pytest.mark.parametrize(
-    ("pass_", "shape", "blocks"),
-    [
+def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any() -> None:
+    for pass_, shape, blocks in [
         (Pass("k", own_grid=Grid(16, 8)), (8, 16, 3), 1),
         (Pass("k", own_grid=Grid(16, 8)), (9, 17, 3), 4),
         (Pass("k", own_grid=Grid(16, 8)), (1, 1, 1), 1),
@@ -26,12 +25,8 @@ SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([
         (Pass("k", own_grid=Grid(each=7)), (900, 2, 4), 7),
         (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 3), 1),
         (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 4), 0),
-    ],
-)
-def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any(
-    pass_: Pass, shape: tuple[int, int, int], blocks: int
-) -> None:
-    assert pass_.blocks(shape) == blocks
+    ]:
+        assert pass_.blocks(shape) == blocks
 
 
 @given(st.lists(SHAPES, max_size=20), st.booleans())

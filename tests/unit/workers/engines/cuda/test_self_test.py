@@ -71,13 +71,6 @@ def test_an_error_that_comes_back_as_a_value_fails_the_test() -> None:
         device.test([BatchKind("files", fake_job(), 3)])
 
 
-def test_an_answer_that_is_missing_fails_the_test() -> None:
-    device = Device()
-    device.lose = 1
-    with pytest.raises(SelfTestFailed, match="2 answers came"):
-        device.test([BatchKind("files", fake_job(), 3)])
-
-
 def test_every_state_meets_files_of_every_subsampling_as_large_as_photos() -> None:
     image, files = samples(512)
     assert {each.subsampling for each in files} == set(Subsampling) - {Subsampling.GREY}

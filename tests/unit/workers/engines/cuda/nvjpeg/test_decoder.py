@@ -101,15 +101,3 @@ def test_a_state_that_was_given_back_is_taken_only_when_its_batch_is_decoded() -
     mark.ended = True
     decoded(second, 5)
     assert library.decoded == [8, 64, 8]
-
-
-def test_a_batch_of_several_subsamplings_gives_all_its_states_back() -> None:
-    library = Library()
-    shared = sharing(library, 4, 8)
-    decoder = Decoder(library, 64, shared)
-    for n in (3, 4, 2):
-        started(decoder, n)
-    decoder.free()
-    assert library.decoded == [4, 8, 64]
-    assert [shared.take(1), shared.take(1)] != [None, None]
-    assert shared.take(1) is None
