@@ -165,14 +165,6 @@ def avif_lying_size(side: int = 7000) -> bytes:
     return bytes(data)
 
 
-def exif_rationals(count: int) -> bytes:
-    """Return a PNG with EXIF whose orientation is a list of rational numbers."""
-    plain = small("PNG")
-    entry = struct.pack("<HHII", 0x0112, 5, count, 26)
-    exif = b"II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4) + b"\1\0\0\0\1\0\0\0" * count
-    return plain[:33] + chunk(b"eXIf", exif) + plain[33:]
-
-
 def segment(marker: int, body: bytes) -> bytes:
     """Return a marker of a JPEG with its length and body."""
     return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
