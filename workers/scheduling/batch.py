@@ -41,10 +41,8 @@ class Batch:
     def halves(self) -> "tuple[Batch, Batch]":
         """Return both halves, to be launched again."""
         middle = len(self.tickets) // 2
-        return (
-            Batch(self.tickets[:middle], self.reason, self.launched_at),
-            Batch(self.tickets[middle:], self.reason, self.launched_at),
-        )
+        first, second = self.tickets[:middle], self.tickets[middle:]
+        return replace(self, tickets=first, id=""), replace(self, tickets=second, id="")
 
     def note_device(self, has_it: bool) -> None:
         """Tell the owners of the jobs whether the device has them."""

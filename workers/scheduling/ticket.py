@@ -1,15 +1,17 @@
 """Tickets of accepted jobs, and the delivery of their outcomes. It uses no event loop."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from models.domain.job import Job, Outcome
+from models.domain.job import Job, Lane, Outcome
 from workers.operations import most_pixels
 
 log = logging.getLogger("darkroom.worker")
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
     """An accepted job. It ends exactly once: picked and answered, dropped, or cancelled.
 
@@ -19,38 +21,21 @@ class Ticket:
     shares the device with no second job.
     """
 
-    __slots__ = (
-        "alone",
-        "cancelled",
-        "enqueued_at",
-        "job",
-        "key",
-        "launched",
-        "mailbox",
-        "on_device",
-        "pixels",
-        "queued",
-        "tag",
-    )
+    job: Job
+    mailbox: "Mailbox"
+    tag: Any = None
+    on_device: Callable[[bool], None] | None = None
+    alone: bool = False
+    key: tuple[Hashable, Lane, bool] = field(init=False)
+    pixels: int = field(init=False)
+    enqueued_at: float = 0.0
+    queued: bool = False
+    launched: bool = False
+    cancelled: bool = False
 
-    def __init__(
-        self,
-        job: Job,
-        mailbox: "Mailbox",
-        tag: Any = None,
-        on_device: Callable[[bool], None] | None = None,
-        alone: bool = False,
-    ) -> None:
-        self.job = job
-        self.mailbox = mailbox
-        self.tag = tag
-        self.on_device = on_device
-        self.alone = alone
-        self.key = (job.operation.batch_key, job.lane, alone)
-        self.pixels = most_pixels(job)
-        self.enqueued_at = 0.0
-        self.queued = self.launched = False
-        self.cancelled = False
+    def __post_init__(self) -> None:
+        self.key = (self.job.operation.batch_key, self.job.lane, self.alone)
+        self.pixels = most_pixels(self.job)
 
     def is_over(self, now: float) -> bool:
         """Return whether the job was cancelled or has expired."""
