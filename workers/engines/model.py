@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -22,7 +22,7 @@ from models.labels import LabelSet, read_labels, shipped
 from models.networks.registry import NETWORKS, RESNET18
 from models.networks.served import Model, ServedNetwork
 from models.networks.spec import Bundled, NetworkSpec, PublishedWeights
-from models.settings import Precision, Settings
+from models.settings import Settings
 from models.weights.sources import (
     Auto,
     LocalFile,
@@ -201,23 +201,15 @@ log = logging.getLogger("darkroom.weights")
 __all__ = ["Loaded", "State", "load_model", "load_models"]
 
 
-class Network(Protocol):
-    """A network that `build` makes of weights."""
-
-    @property
-    def precision(self) -> Precision:
-        """Return the precision of its arithmetic."""
-
-
-NetworkT = TypeVar("NetworkT", bound=Network)
-
-
 @dataclass(frozen=True)
-class Loaded(Generic[NetworkT]):
-    """A network as it is served, and the network itself; None where it has no weights."""
+class Loaded:
+    """A network as it is served, and the network that `build` made of its weights, if it has any.
+
+    The type of a network and its `precision` are those of the engine.
+    """
 
     served: ServedNetwork
-    network: NetworkT | None = None
+    network: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +227,8 @@ class Weights:
 
 
 def load_models(
-    settings: Settings, device: str, build: Callable[[NetworkSpec, State], NetworkT]
-) -> list[Loaded[NetworkT]]:
+    settings: Settings, device: str, build: Callable[[NetworkSpec, State], Any]
+) -> list[Loaded]:
     """Load every network that the settings ask for, the default first.
 
     ValueError names the fault of the settings.
@@ -248,8 +240,8 @@ def load_model(
     settings: Settings,
     spec: NetworkSpec,
     device: str,
-    build: Callable[[NetworkSpec, State], NetworkT],
-) -> Loaded[NetworkT]:
+    build: Callable[[NetworkSpec, State], Any],
+) -> Loaded:
     """Load a network for `device`; ValueError names the fault of the settings."""
     source = resolve(settings, spec)
     try:
