@@ -92,12 +92,6 @@ def pieces(pixels: Pixels, samples: int = BAND_SAMPLES) -> Iterator[Pixels]:
         yield line[:, piece]
 
 
-# Sums of linear neighbourhood filters: two passes over planes, alpha, and squares on the device.
-#
-# Of images with alpha, colour times alpha and alpha itself are filtered. Guarantees: the colour of
-# transparent pixels never leaks into visible pixels, a plain colour keeps its value under any
-# alpha, and pixels whose filtered alpha is 0 become 0, 0, 0, 0.
-
 Planes = NDArray[np.unsignedinteger[Any]]
 """Uint8 or uint16 planes (H, W, n): colours, or colours times alpha."""
 
@@ -227,20 +221,30 @@ def correlated(
     `planes` is uint8 or uint16 (H, W, n). The anchor of the weights is (rows // 2, columns // 2),
     as in OpenCV.
     """
-    height, width = planes.shape[:2]
     rows, columns = weights.shape
     up, left = rows // 2, columns // 2
-    ys, xs = places(height, rows, border), places(width, columns, border)
     # A tile has at least three times the sides of the weights, so with its margins at most 16 / 9
     # of the samples of its results are read.
     kernel, side = weights.astype(np.float64), max(TILE, 3 * rows, 3 * columns)
-    for top in range(0, height, side):
-        for start in range(0, width, side):
-            bottom, end = min(top + side, height), min(start + side, width)
-            piece = _gathered(planes, ys[top : bottom + rows - 1], xs[start : end + columns - 1])
-            sums = np.asarray(cv2.filter2D(piece, cv2.CV_64F, kernel, borderType=0))
-            inside = sums.reshape(piece.shape)[up : up + bottom - top, left : left + end - start]
-            yield (slice(top, bottom), slice(start, end)), np.rint(inside)
+    for place, piece in _tiles(planes, weights.shape, border, side):
+        sums = np.asarray(cv2.filter2D(piece, cv2.CV_64F, kernel, borderType=0))
+        height, width = len(piece) - rows + 1, piece.shape[1] - columns + 1
+        inside = sums.reshape(piece.shape)[up : up + height, left : left + width]
+        yield place, np.rint(inside)
+
+
+def _tiles(
+    planes: Planes, window: tuple[int, ...], border: Border, side: int
+) -> Iterator[tuple[Place, Sums]]:
+    """Yield places of at most `side` rows and columns, and the samples that a window reads for
+    them, as float64.
+    """
+    (height, width), (rows, columns) = planes.shape[:2], window
+    ys, xs = places(height, rows, border), places(width, columns, border)
+    for top, left in itertools.product(range(0, height, side), range(0, width, side)):
+        bottom, right = min(top + side, height), min(left + side, width)
+        piece = _gathered(planes, ys[top : bottom + rows - 1], xs[left : right + columns - 1])
+        yield (slice(top, bottom), slice(left, right)), piece
 
 
 def _correlated_directly(
@@ -250,20 +254,16 @@ def _correlated_directly(
 
     Blocks of zeros are skipped: a line of 255 pixels has few blocks that hold any weight.
     """
-    height, width = planes.shape[:2]
     rows, columns = weights.shape
-    ys, xs = places(height, rows, border), places(width, columns, border)
-    for top in range(0, height, SMALL_TILE):
-        for start in range(0, width, SMALL_TILE):
-            bottom, end = min(top + SMALL_TILE, height), min(start + SMALL_TILE, width)
-            piece = _gathered(planes, ys[top : bottom + rows - 1], xs[start : end + columns - 1])
-            single, shape = piece.astype(np.float32), (bottom - top, end - start)
-            sums = np.zeros((*shape, planes.shape[2]), np.float32)
-            for y, x in itertools.product(range(0, rows, BLOCK), range(0, columns, BLOCK)):
-                block = weights[y : y + BLOCK, x : x + BLOCK]
-                if block.any():
-                    sums += _block_sums(single[y:, x:], block.astype(np.float32), shape)
-            yield (slice(top, bottom), slice(start, end)), sums
+    for place, piece in _tiles(planes, weights.shape, border, SMALL_TILE):
+        single = piece.astype(np.float32)
+        shape = len(piece) - rows + 1, piece.shape[1] - columns + 1
+        sums = np.zeros((*shape, planes.shape[2]), np.float32)
+        for y, x in itertools.product(range(0, rows, BLOCK), range(0, columns, BLOCK)):
+            block = weights[y : y + BLOCK, x : x + BLOCK]
+            if block.any():
+                sums += _block_sums(single[y:, x:], block.astype(np.float32), shape)
+        yield place, sums
 
 
 def _block_sums(samples: Singles, block: Singles, shape: tuple[int, int]) -> Singles:
