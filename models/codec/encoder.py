@@ -75,7 +75,7 @@ class Encoding:
         for name, formats in OPTIONS_OF.items():
             given = getattr(self, name)
             if format not in formats and given != getattr(PLAIN, name):
-                errors.append(FieldError(name, _of_another(name, formats, format), given))
+                errors.append(FieldError(name, _of_another(formats, format), given))
         if errors:
             raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
 
@@ -84,7 +84,7 @@ PLAIN = Encoding()
 """No options."""
 
 
-def _of_another(_name: str, formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:
+def _of_another(formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:
     having = " and ".join(each.name for each in formats)
     return f"an option of {having}, and the answer is to be {chosen.name}; give a format or omit it"
 

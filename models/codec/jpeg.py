@@ -23,9 +23,9 @@ from models.domain.errors import TooManyPixels, Undecodable
 from models.domain.image import Subsampling
 
 
-def too_many(format: str, found: str, allowed: str) -> Undecodable:
-    """Return the error of a container that has more parts than an encoder ever writes."""
-    return Undecodable(f"the {format} has {found}, and {allowed}; save it anew")
+def too_many(found: str, allowed: str) -> Undecodable:
+    """Return the error of a JPEG that has more parts than an encoder ever writes."""
+    return Undecodable(f"the JPEG has {found}, and {allowed}; save it anew")
 
 
 def too_large(width: int, height: int, max_pixels: int) -> TooManyPixels:
@@ -471,7 +471,7 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
         elif marker == _SOS:
             if (resources := data.count(b"8BIM", 0, start)) > MAX_RESOURCES:
                 allowed = f"at most {MAX_RESOURCES:,} are allowed"
-                raise too_many("JPEG", f"{resources:,} Photoshop resources", allowed)
+                raise too_many(f"{resources:,} Photoshop resources", allowed)
             one_scan = one_scan or 0 < planes == int.from_bytes(body[:1], "big")
             scans = 1 if one_scan else _scans(data, start, pixels, max_pixels)
             return _PER_PIXEL + _PER_SCAN * scans
@@ -491,7 +491,7 @@ def _scans(data: bytes, start: int, pixels: int, max_pixels: int) -> int:
         if marker == _SOS and (scans := scans + 1) > most:
             there = data.count(found[0], start) + 1
             allowed = f"at most {most} are allowed for that size"
-            raise too_many("JPEG", f"{there} scans over {pixels:,} pixels", allowed)
+            raise too_many(f"{there} scans over {pixels:,} pixels", allowed)
         at = found.end()
         if marker not in _ALONE:
             at += max(2, int.from_bytes(data[at : at + 2], "big"))
@@ -519,6 +519,6 @@ def _check_metadata(segment: bytes, exif: list[bytes]) -> None:
     exif.append(segment[6:])
     if len(exif) > MAX_EXIF_SEGMENTS:
         allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
-        raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
+        raise too_many(f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
     if not affordable(b"".join(exif)):
         raise Undecodable("the EXIF of the JPEG is too large or has too many entries; remove it")
