@@ -6,11 +6,12 @@ of the environment, follows redirects or logs URLs.
 """
 
 import asyncio
-import random
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from asyncio import sleep
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from random import random
 from typing import TYPE_CHECKING
 
 import httpcore
@@ -140,10 +141,9 @@ class Fetcher:
     """Fetcher for all requests of one event loop, by whose clock it measures.
 
     `observe` receives the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
-    too_large) and its seconds; a cancelled fetch has no outcome. `resolve`, `network`, `sleep` and
-    `chance` replace names, connections, the wait between tries and its jitter in tests. Front ends
-    with the same `counters` share the limits on concurrency. Without `storage`, storage addresses
-    are refused; `aclose` closes it.
+    too_large) and its seconds; a cancelled fetch has no outcome. `resolve` and `network` replace
+    names and connections in tests. Front ends with the same `counters` share the limits on
+    concurrency. Without `storage`, storage addresses are refused; `aclose` closes it.
     """
 
     def __init__(
@@ -152,16 +152,12 @@ class Fetcher:
         observe: Callable[[str, float], None] = lambda _outcome, _seconds: None,
         resolve: Resolve | None = None,
         network: httpcore.AsyncNetworkBackend | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
         counters: Counters | None = None,
         storage: "Storage | None" = None,
     ) -> None:
         self._limits = limits
         self._storage = storage
         self._observe = observe
-        self._sleep = sleep
-        self._chance = chance
         self._turns = KeyedSemaphore(limits.concurrency, limits.per_host, counters)
         self._stored_turns = FairSemaphore(limits.concurrency)
         networks = limits.allowed_networks
@@ -269,11 +265,12 @@ class Fetcher:
                 if hops > limits.max_redirects:
                     raise OriginFailed(f"more than {limits.max_redirects} redirects")
                 continue
-            pause = found.pause or _BACKOFF * 2**tries * (0.5 + self._chance() / 2)
+            jitter = 0.5 + random() / 2  # noqa: S311 - no secret
+            pause = found.pause or _BACKOFF * 2**tries * jitter
             if tries == limits.retries or pause >= min(left, deadline.remaining(clock())):
                 raise found.error
             tries, hops, url, left = tries + 1, 0, first, left - pause
-            await self._sleep(pause)
+            await sleep(pause)
 
     async def _asked(self, url: httpx.URL) -> Blob | httpx.URL | _Again:
         """Ask an origin once: return the body, the target of a redirect, or a reason to try again.

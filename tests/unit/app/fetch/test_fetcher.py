@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.fetch import fetcher
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.intake import spool
 from models.domain.deadline import NEVER, Deadline
@@ -62,17 +63,11 @@ class World:
         """Make the fetcher anew, with other limits."""
         names = {name: [["127.0.0.1"]] for name in ("one.example", "one.example.", "two.example")}
         self.wires = wires or Wires()
-
-        async def sleep(seconds: float) -> None:
-            self.slept.append(seconds)
-
         self.fetcher = Fetcher(
             replace(LOCAL, **limits),
             lambda outcome, _seconds: self.outcomes.append(outcome),
             Names(names),
             self.wires,
-            sleep,
-            lambda: 1.0,
         )
 
     async def get(self, path: str = "/", deadline: Deadline = NEVER) -> bytes:
@@ -84,10 +79,16 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    """Return an origin and a fetcher with the limits `LOCAL`."""
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Return an origin and a fetcher with the limits `LOCAL`, which does not wait before tries."""
     async with origin() as there, asyncio.timeout(100):
         found = World(there)
+
+        async def sleep(seconds: float) -> None:
+            found.slept.append(seconds)
+
+        monkeypatch.setattr(fetcher, "sleep", sleep)
+        monkeypatch.setattr(fetcher, "random", lambda: 1.0)
         found.limit()
         yield found
         await found.fetcher.aclose()
