@@ -133,7 +133,6 @@ async def start_service(
             canary=Canary(backend, operations, canary_image(), settings.canary_interval),
             computing=computing,
             keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
-            counters=counters,
             set_batching=executor.set_batching,
             ends_with_worker=executor.is_here,
         )
@@ -165,8 +164,8 @@ async def _start_jobs(service: Service, data_folder: Path, started: AsyncExitSta
         storage,
         ImageWorker(service.pipeline, service.admission, storage, settings),
         jobs.work_of(service.computing),
-        job_images(settings, service.counters.front_ends),
-        service.counters,
+        job_images(settings, service.admission.counters.front_ends),
+        service.admission.counters,
         service.stopping.is_set,
         lambda outcome: service.metrics.job_items.labels(outcome).inc(),
     )

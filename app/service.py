@@ -11,7 +11,6 @@ from starlette.types import Scope
 
 from app.admission import Admission
 from app.admission.clients import ApiKeys
-from app.admission.counters import Counters
 from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.pipeline.pipeline import Pipeline
@@ -89,8 +88,6 @@ class Service:
     computing: Callable[[], Computing]
     keys: ApiKeys | None
     """The API keys; None if images are accepted without a key."""
-    counters: Counters
-    """The use of every limit, over all front ends."""
     set_batching: Callable[[Settings], None]
     """Applies new settings of batches; does nothing if the worker is in another process."""
     ends_with_worker: bool

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,9 @@ SPARE_COLUMNS = 2
 SEED_BYTES = 16
 
 
+KEYS_KEPT = 4096
+"""Keys whose cells are remembered: the hash of a key takes 1 µs."""
+
 Key = int
 """The index at which the cell of a key starts in the first table."""
 
@@ -212,6 +216,8 @@ class Counters:
         self._row: Callable[..., tuple[int, ...]] = struct.Struct(f"@{columns}q").unpack_from
         self.rates = RateTable(memory, self._seed, end)
         self._step = SLOTS * columns
+        self.key = lru_cache(KEYS_KEPT)(self._cell_of)
+        """Returns the cell of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
         self._column = 0 if column is None else column
         self.shared = columns > 1
         self.front_ends = max(1, (columns - SPARE_COLUMNS) // COLUMNS_PER_FRONT_END)
@@ -282,8 +288,7 @@ class Counters:
 
     # Counts by key
 
-    def key(self, text: str) -> Key:
-        """Return the cell of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
+    def _cell_of(self, text: str) -> Key:
         return (_FIRST_BY_KEY + _hash(text, self._seed) % SLOTS) * self.columns
 
     def add_for(self, key: Key, field: ByKey, amount: int) -> None:

@@ -6,7 +6,6 @@ Behind it work waits (backpressure) and is bounded by its deadline, never refuse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from app.admission.clients import LOCAL
 from app.admission.counters import ByKey, Counters, Rate, Total
@@ -207,7 +206,6 @@ class Admission:
         self.clock = clock
         self.draining = False
         self._contended_until = -1.0
-        self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
 
     def set_limits(self, settings: Settings) -> None:
         """Take the limits and the rate from other settings; admitted requests stay admitted."""
@@ -259,7 +257,7 @@ class Admission:
 
         With them its request has `of_request` images. A request that is alone may hold everything.
         """
-        counters, limits, key = self.counters, self.limits, self._key(client)
+        counters, limits, key = self.counters, self.limits, self.counters.key(f"client {client}")
         self.count(client, n_images, n_bytes)
         images, all_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
@@ -287,7 +285,7 @@ class Admission:
         """Add images and bytes, or subtract them, without regard to the limits."""
         if n_images:
             self.counters.add(Total.IMAGES, n_images)
-            self.counters.add_for(self._key(client), ByKey.IMAGES, n_images)
+            self.counters.add_for(self.counters.key(f"client {client}"), ByKey.IMAGES, n_images)
         if n_bytes:
             self.counters.add(Total.BYTES, n_bytes)
 
@@ -296,7 +294,7 @@ class Admission:
 
         With them the body has `of_body` bytes. A body that is alone may take everything.
         """
-        limits, counters, key = self.limits, self.counters, self._key(client)
+        limits, counters, key = self.limits, self.counters, self.counters.key(f"client {client}")
         self.count_arriving(client, n_bytes)
         total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
         if total > limits.arriving:
@@ -316,7 +314,7 @@ class Admission:
     def count_arriving(self, client: str, n_bytes: int) -> None:
         """Add bytes of bodies that are still arriving, or subtract them."""
         self.counters.add(Total.ARRIVING, n_bytes)
-        self.counters.add_for(self._key(client), ByKey.ARRIVING, n_bytes)
+        self.counters.add_for(self.counters.key(f"client {client}"), ByKey.ARRIVING, n_bytes)
 
     def _overloaded(self, client: str, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
@@ -326,7 +324,7 @@ class Admission:
     def standing(self, client: str) -> tuple[Lane, bool]:
         """Return the lane of a client, and whether others want something; see `Permit.standing`."""
         total = self.counters.total(Total.IMAGES)
-        own = self.counters.of(self._key(client), ByKey.IMAGES)
+        own = self.counters.of(self.counters.key(f"client {client}"), ByKey.IMAGES)
         contended = own < total or self.clock() < self._contended_until
         most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
         return (Lane.BULK if most else Lane.INTERACTIVE), contended

@@ -7,7 +7,8 @@ asks for, newcomers at any front end get nothing, so small amounts do not starve
 
 import time
 from collections import Counter
-from functools import lru_cache
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from app.admission.counters import ByKey, Counters, Total
 from models.domain.fair_queue import FairQueue, Lack
@@ -26,27 +27,8 @@ PATIENCE = 100_000_000
 FRESH = 50_000_000
 """Nanoseconds for which front ends heed the mark of one that has a starving request."""
 
-CELLS_KEPT = 4096
-"""Keys whose cells of the counters are kept: finding them takes 1 µs."""
-
 Asked = tuple[str, str, int]
 """The client of a request, its key, and its amount."""
-
-
-class Hold:
-    """What one request holds of a semaphore while a block runs; a generator takes 6 µs more."""
-
-    __slots__ = ("_asked", "_semaphore")
-
-    def __init__(self, semaphore: "FairSemaphore", asked: Asked) -> None:
-        self._semaphore = semaphore
-        self._asked = asked
-
-    async def __aenter__(self) -> None:
-        self._asked = await self._semaphore.take(*self._asked)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._semaphore.give_back(*self._asked)
 
 
 class FairSemaphore:
@@ -70,11 +52,6 @@ class FairSemaphore:
         self._queue = FairQueue(self._attempt, self._count_back, poll)
 
     @property
-    def used(self) -> int:
-        """Return how many units are held in this process."""
-        return self._used
-
-    @property
     def waiting(self) -> int:
         """Return how many requests wait."""
         return len(self._queue)
@@ -84,9 +61,14 @@ class FairSemaphore:
         self.total = total
         self._queue.wake()
 
-    def hold(self, client: str = "", key: str = "", amount: int = 1) -> Hold:
+    @asynccontextmanager
+    async def hold(self, client: str = "", key: str = "", amount: int = 1) -> AsyncIterator[None]:
         """Wait for units, and hold them while the block runs."""
-        return Hold(self, (client, key, amount))
+        asked = await self.take(client, key, amount)
+        try:
+            yield
+        finally:
+            self.give_back(*asked)
 
     async def take(self, client: str = "", key: str = "", amount: int = 1) -> Asked:
         """Wait for units; return what `give_back` must be called with. Who is cancelled has none.
@@ -156,7 +138,6 @@ class KeyedSemaphore(FairSemaphore):
         self._by_key = counters or Counters()
         super().__init__(total, self._by_key)
         self._per_key = per_key
-        self._cells = lru_cache(CELLS_KEPT)(self._by_key.key)
 
     def set_limits(self, total: int, per_key: int) -> None:
         """Change the limits from now on; units that are taken already are kept."""
@@ -164,22 +145,22 @@ class KeyedSemaphore(FairSemaphore):
         self.set_total(total)
 
     def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
-        cell = self._cells(f"host {asked[1]}")
+        cell = self._by_key.key(f"host {asked[1]}")
         if not self._by_key.take_for(cell, ByKey.FETCHES, asked[2], self._per_key):
             return Lack.OWN
         given = super()._attempt(asked, since)
         if isinstance(given, Lack):
             self._by_key.add_for(cell, ByKey.FETCHES, -asked[2])
         elif asked[0]:
-            self._by_key.add_for(self._cells(f"client {asked[0]}"), ByKey.FETCHES, asked[2])
+            self._by_key.add_for(self._by_key.key(f"client {asked[0]}"), ByKey.FETCHES, asked[2])
         return given
 
     def _holds(self, client: str) -> int:
         """Return how much a client holds over all front ends."""
-        return self._by_key.of(self._cells(f"client {client}"), ByKey.FETCHES)
+        return self._by_key.of(self._by_key.key(f"client {client}"), ByKey.FETCHES)
 
     def _count_back(self, asked: Asked) -> None:
-        self._by_key.add_for(self._cells(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
+        self._by_key.add_for(self._by_key.key(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
         if asked[0]:
-            self._by_key.add_for(self._cells(f"client {asked[0]}"), ByKey.FETCHES, -asked[2])
+            self._by_key.add_for(self._by_key.key(f"client {asked[0]}"), ByKey.FETCHES, -asked[2])
         super()._count_back(asked)

@@ -107,7 +107,7 @@ async def started(app: FastAPI, settings: Settings, connections: int) -> grpc.ai
     methods = {
         name: grpc.stream_unary_rpc_method_handler(partial(calls.answer, name)) for name in PATHS
     }
-    several = service.counters.front_ends > 1
+    several = service.admission.counters.front_ends > 1
     server = grpc.aio.server(
         handlers=[grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)],
         options=[("grpc.so_reuseport", int(several)), *_options(settings, largest, connections)],

@@ -116,7 +116,7 @@ class Server(uvicorn.Server):
             settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
         )
         service.metrics.connection_limit.set(limits.connections)
-        acceptors = self._accept(listening, limits, service.counters, self.config)
+        acceptors = self._accept(listening, limits, service.admission.counters, self.config)
         if self._scraped:
             few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
