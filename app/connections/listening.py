@@ -118,12 +118,11 @@ class ConnectionBalancer:
     """Acceptor of a front end, from its creation to `close`, which closes its socket.
 
     `connected` makes a protocol for each connection; `counters` have the connections of all front
-    ends, of which the one with the fewest takes the next. Left to the kernel, the process that
-    wakes first takes nearly all: 50 to 64 of 64 connections that came one after the other, with
-    four front ends. Sockets of their own (SO_REUSEPORT) would be even enough, 9 to 27 each, but a
-    front end that ends would reset the connections in its queue. A front end that is slow to take a
-    connection, or leaves, loses it to another one after `TURN`. `handshake` bounds the seconds of a
-    TLS handshake.
+    ends: the front end with the fewest takes the next. Left to the kernel, the process that wakes
+    first takes nearly all: 50 to 64 of 64 connections in a row, with four front ends. Sockets of
+    their own (SO_REUSEPORT) would be even enough, 9 to 27 each, but a front end that ends would
+    reset the connections in its queue. A front end that is slow to take a connection, or leaves,
+    loses it to another front end after `TURN`. `handshake` bounds the seconds of a TLS handshake.
     """
 
     def __init__(

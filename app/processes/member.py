@@ -46,7 +46,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Orders:
-    """Orders of the parent process on standard input: a line of JSON, and later one to leave.
+    """Orders of the parent process on standard input: a line of JSON, and later to leave.
 
     `given` are the orders that the process was started with. `leave` is set by the order to take
     nothing new, to finish the accepted work, and to end. When the other end closes, the parent has

@@ -300,7 +300,7 @@ class Supervisor:
         return task
 
     async def _keep(self, name: str, child: Child | None) -> None:
-        """Watch a process, and start it again whenever it ends while it is the one of its name."""
+        """Watch a process, and start it again whenever it ends, unless another has its name."""
         deaths, proven = 0, False
         while True:
             started = time.monotonic()
