@@ -71,12 +71,7 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
             raise WrongUsage(str(error)) from None
     few = total < MANY or (own is not None and not own.gpus)
     processes = 0 if few else min(MOST_PROCESSES, usable_cores() // CORES)
-    try:
-        return Engine(work, servers, own, settings.max_image_bytes, processes)
-    except BaseException:  # re-raised
-        if own is not None:
-            own.kill()
-        raise
+    return Engine(work, servers, own, settings.max_image_bytes, processes)
 
 
 class Engine:
@@ -97,30 +92,31 @@ class Engine:
         self._work, self._own, self._limit = work, own, limit
         urls = ["http://localhost"] if own is not None else [each.rstrip("/") for each in servers]
         self._connections = own.connections if own else CONNECTIONS * len(urls)
+        pipes = [Pipe() for _ in range(self._connections if processes else 0)]
+        self._processes = [  # they start while the server does
+            start_sender([theirs.fileno() for _, theirs in pipes[number::processes]])
+            for number in range(processes)
+        ]
+        for _, theirs in pipes:
+            theirs.close()
         self.identity: Identity | None = None
-        if own is None or work.needs_weights:
-            found = [self._network(each) for each in urls]
-            if any(each != found[0] for each in found):
-                raise WrongUsage("--server: the servers have different networks, weights or labels")
-            self.identity = found[0] if work.needs_weights else None
+        try:
+            if own is None or work.needs_weights:
+                self.identity = self._common_network(urls)
+        except BaseException:  # re-raised
+            self.kill()
+            raise
+        path = None if own is None else own.path
         warning = str((self.identity or {}).get("warning", ""))
         self._senders = list[Sender | SenderProcess]()
-        self._processes = list[subprocess.Popen[bytes]]()
-        path = None if own is None else own.path
-        shares = [range(n, self._connections, processes) for n in range(processes)]
-        given = [
-            (work, urls[n % len(urls) :] + urls[: n % len(urls)], path, warning)
-            for n in range(self._connections)
-        ]
-        for share in shares:
-            pipes = [Pipe() for _ in share]
-            process = start_sender([theirs.fileno() for _, theirs in pipes])
-            self._processes.append(process)
-            for number, (pipe, theirs) in zip(share, pipes, strict=True):
-                theirs.close()
-                self._senders.append(SenderProcess(process, pipe, given[number]))
-        if not shares:
-            self._senders = [Sender(*each) for each in given]
+        for number in range(self._connections):
+            first = number % len(urls)
+            given = (work, urls[first:] + urls[:first], path, warning)
+            if processes:
+                process = self._processes[number % processes]
+                self._senders.append(SenderProcess(process, pipes[number][0], given))
+            else:
+                self._senders.append(Sender(*given))
 
     def answers(self, tasks: Iterator[Task]) -> Generator[list[Finished]]:
         """Yield the answers of all tasks, in their order, a chunk at a time."""
@@ -158,6 +154,13 @@ class Engine:
             each.communicate()
         if self._own is not None:
             self._own.close()
+
+    def _common_network(self, servers: Sequence[str]) -> Identity | None:
+        """Return the identity of the network of all servers, if the work needs a network."""
+        found = [self._network(each) for each in servers]
+        if any(each != found[0] for each in found):
+            raise WrongUsage("--server: the servers have different networks, weights or labels")
+        return found[0]
 
     def _network(self, server: str) -> Identity | None:
         """Return the identity of a server's first network."""

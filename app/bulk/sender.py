@@ -44,6 +44,7 @@ from darkroom_client.retries import again_for_image
 from darkroom_client.settings import CONNECT, STEP
 from darkroom_client.sync_side import iterate
 from models.domain.errors import ServiceError
+from models.malloc import keep_freed_memory
 from models.settings_loading import API_KEY
 from models.version import VERSION
 
@@ -312,6 +313,7 @@ def serve(pipe: Connection) -> None:
 
 def main() -> None:
     """Answer until the command has ended: standard input ends with it."""
+    keep_freed_memory()  # the next form needs as much
     for each in sys.argv[2:]:
         threading.Thread(target=serve, args=(Connection(int(each)),), daemon=True).start()
     sys.stdin.buffer.read()

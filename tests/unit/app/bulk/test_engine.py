@@ -361,6 +361,9 @@ class Own:
         assert not patience
         return next(self._ends)
 
+    def kill(self) -> None:
+        """Do nothing: it has ended."""
+
 
 @pytest.mark.parametrize(
     ("own", "error", "text"),
