@@ -14,7 +14,7 @@ from app.http.negotiation import EVERYTHING, JSON, JSON_LINES, ZIP, parse
 from app.http.problems import read
 from app.http.request import content_type, media_type
 from app.intake.body import announced, coding_of, unpacked
-from app.intake.request_items import MEDIA_TYPES
+from app.intake.request_items import MEDIA_TYPES, options_of
 from app.intake.wanted import ImageRequest, Wanted
 from app.responses.answers import Body, StreamedBody
 from app.responses.records import VectorStyle
@@ -77,19 +77,6 @@ def _any_number(_parts: int) -> None:
 
 
 PARQUET = "application/vnd.apache.parquet"
-
-
-def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
-    """Return the options of the operation, and the options of the job."""
-    given = dict[str, Any]()
-    for name, value in request.query_params.multi_items():
-        if name in given:
-            wrong = FieldError(name, "given more than once", value)
-            raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
-        given[name] = value
-    del given["operation"]
-    query = {name: given.pop(name) for name in JobQuery.model_fields if name in given}
-    return given, read(JobQuery, query)
 
 
 # OpenAPI of what FastAPI cannot know of `/jobs`: bodies, results and errors.
@@ -194,7 +181,10 @@ async def make_job(
     n_bytes, coding = announced(request.scope), coding_of(request.scope)
     if service.stopping.is_set():
         raise Draining("this server is stopping; ask another one")
-    options, query = options_of(request)
+    options = options_of(request, [])
+    del options["operation"]
+    given = {name: options.pop(name) for name in JobQuery.model_fields if name in options}
+    query = read(JobQuery, given)
     work_of(service.computing)(operation, options)
     if query.webhook is not None:
         jobs.endings.sender.check(query.webhook)
