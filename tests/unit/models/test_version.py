@@ -62,10 +62,3 @@ print(create_app(Settings()).version, origins._HEADERS["User-Agent"])
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stderr == ""
     assert done.stdout.split() == [VERSION, f"darkroom/{VERSION}"]
-
-
-def test_a_missing_distribution_does_not_stop_the_command_line() -> None:
-    code = "\nfrom app.cli.script import main\nmain(['--version'])"
-    command = [sys.executable, "-c", WITHOUT_A_DISTRIBUTION + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, VERSION, "")

@@ -225,10 +225,6 @@ def entry(name: bytes) -> int:
     return SRGB.index(name, 128)
 
 
-def test_a_matrix_with_curves_is_certain_to_be_cheap() -> None:
-    assert is_matrix_profile(SRGB)
-
-
 def test_a_tag_of_tables_or_stages_is_a_doubt() -> None:
     for name in LATE:
         assert not is_matrix_profile(changed(entry(b"cprt"), name))

@@ -264,6 +264,13 @@ def test_the_copyright_is_read_in_whatever_encoding() -> None:
         assert decode(data, max_pixels=LIMIT).copyright == read
 
 
+def test_a_file_cut_anywhere_gives_what_pillow_gives() -> None:
+    for format in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"):
+        whole = image_file(picture(), format)
+        for end in range(1, len(whole), max(1, len(whole) // 60)):
+            assert_agrees_with_pillow(whole[:end])
+
+
 def test_jpegs_with_random_damage_give_what_pillow_gives() -> None:
     rng = np.random.default_rng(1)
     files = [image_file(picture(), "JPEG", progressive=p, quality=95) for p in (False, True)]

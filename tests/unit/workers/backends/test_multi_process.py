@@ -19,21 +19,18 @@ from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
     Draining,
-    InternalError,
     Quarantined,
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Operation
+from models.domain.job import Completed, Job, Labels
 from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
-from workers.backends import multi_process
 from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
-from workers.ipc import frames as wire
 from workers.ipc.arena import LARGE, PAGE
 from workers.ipc.frames import ENCODER, Frame, Leaving, Welcome
 from workers.scheduling.batcher import BatchLimits
@@ -324,28 +321,6 @@ async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answer
     assert [len(batch) for batch in alone] == [1]
     with running_worker(ENGINE, LIMITS, address):
         assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
-
-
-async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    failures, encode = [ValueError("no frame")], wire.encode_operation
-
-    def sometimes(operation: Operation) -> bytes:
-        if failures:
-            raise failures.pop()
-        return encode(operation)
-
-    monkeypatch.setattr(multi_process, "encode_operation", sometimes)
-    address, work = new_address(), OwnWork(1)
-    ours = backend(address, work=work)
-    tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
-    await wait_until(lambda: ours.load().queued_jobs == 3)
-    with running_worker(ENGINE, LIMITS, address):
-        with pytest.raises(InternalError, match="could not be sent"):
-            await tasks[0]
-        assert [number(c) for c in await asyncio.gather(*tasks[1:])] == [1, 2]
-        assert work.totals() == [0]
 
 
 async def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(

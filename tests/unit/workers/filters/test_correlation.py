@@ -213,7 +213,12 @@ def scharr(grey: NDArray[np.int64], axis: int, mode: str) -> NDArray[np.int64]:
 
 
 @pytest.mark.parametrize(
-    ("name", "operator"), [("scharr", scharr), ("prewitt", scipy.ndimage.prewitt)]
+    ("name", "operator"),
+    [
+        ("sobel", scipy.ndimage.sobel),
+        ("scharr", scharr),
+        ("prewitt", scipy.ndimage.prewitt),
+    ],
 )
 @given(
     pixels=images(channels=(1, 3)), axis=st.sampled_from(["x", "y", "mag"]), scale=st.floats(0, 100)
