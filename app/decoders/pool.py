@@ -361,8 +361,10 @@ async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
         return frame.description
     if not isinstance(frame, Pixels) or task.wanted is not Wanted.PIXELS:
         raise Broken("an answer to another task")
-    data = await _taken(decoder.area.take, pixels_size(frame, task))
-    return decoded_from(frame, data)
+    size = pixels_size(frame, task)
+    data = await _taken(decoder.area.take, size + (frame.exif or 0))
+    exif = None if frame.exif is None else data[size:].tobytes()
+    return Decoded(Image(data[:size].reshape(frame.shape)), frame.info, frame.copyright, exif)
 
 
 async def _taken(take: Callable[[int], Data], size: int) -> Data:
@@ -381,29 +383,16 @@ def checked(info: ImageInfo) -> ImageInfo:
 
 
 def pixels_size(frame: Pixels, task: DecodeTask) -> int:
-    """Return the bytes of an answer, pixels and EXIF.
+    """Return the bytes of the pixels of an answer.
 
-    Raises Broken for those that cannot be, for another shape than the header's, and for more pixels
-    or channels than memory was reserved for.
+    Raises Broken for pixels that cannot be, for another shape than the header's, and for more
+    pixels or channels than memory was reserved for.
     """
     info, (height, width, channels) = checked(frame.info), frame.shape
-    exif_size = frame.exif or 0
-    if min(frame.shape) < 1 or height * width > task.max_pixels or exif_size < 0:
+    if channels not in (1, 3, 4) or height * width > task.max_pixels or (frame.exif or 0) < 0:
         raise Broken("an impossible image")
     if (height, width) != (info.height, info.width) or channels > info.most_channels:
         raise Broken("an image of another shape than its header states")
     if not task.bounds.allow(info):
         raise Broken("more pixels than were asked for")
-    return height * width * channels + exif_size
-
-
-def decoded_from(frame: Pixels, data: Bytes) -> Decoded:
-    """Return the image whose pixels, and then EXIF, are `data`; raises Broken."""
-    height, width, channels = frame.shape
-    size = height * width * channels
-    try:
-        image = Image(data[:size].reshape(frame.shape))
-    except ValueError as error:
-        raise Broken("an impossible image") from error
-    exif = None if frame.exif is None else data[size:].tobytes()
-    return Decoded(image, frame.info, frame.copyright, exif)
+    return height * width * channels

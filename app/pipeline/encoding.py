@@ -9,7 +9,7 @@ from app.decoders.memory import KEPT, release
 from app.intake.wanted import Version
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import HeldImage
-from app.pipeline.memory import MOST_PER_PIXEL, beside, check, check_filtering, filtering
+from app.pipeline.memory import beside, check_filters
 from models import codec
 from models.codec import Encoding, ImageFormat
 from models.domain.image import Image, NetworkInput
@@ -46,11 +46,8 @@ class Encoder:
         """
         chain, encoding, limit = version.operation, version.encoding, Settings.encode_memory
         shape = source.height, source.width, source.channels
-        most = check(chain, self._max_pixels, source.height, source.width)
-        if most * MOST_PER_PIXEL > limit:
-            encoded = source.encoded
-            needed = filtering(chain, shape, on_device=on_gpu, encoded=encoded, shared=shared)
-            check_filtering(needed, shape, limit)
+        where = {"on_device": on_gpu, "encoded": source.encoded, "shared": shared}
+        check_filters(chain, self._max_pixels, shape, limit, **where)
         after, kept = chain.shape_after(shape), beside(shape, shared=shared)
         codec.check_encode_memory(after, format_, encoding, limit, beside=kept)
         pixels = after[0] * after[1]

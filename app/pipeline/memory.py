@@ -104,7 +104,8 @@ def to_filter(
     info, chain = seen.info, version.operation
     shape = info.height, info.width, info.most_channels
     try:
-        check(chain, max_pixels, info.height, info.width)
+        if chain.most_pixels(info.height, info.width) > max_pixels:
+            return seen.memory
         format_ = version.format_for(info.format)
         needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
         encoding = codec.encode_memory(chain.shape_after(shape), format_, version.encoding)
@@ -153,21 +154,21 @@ def beside(shape: tuple[int, int, int], *, shared: bool) -> int:
     return math.prod(shape) if shared else 0
 
 
-def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
-    """Return the pixels of the largest intermediate image; raises TooManyPixels or InvalidParameter
-    if the chain cannot take an image of this size.
+def check_filters(
+    chain: FilterChain, max_pixels: int, shape: tuple[int, int, int], most: int, **options: bool
+) -> None:
+    """Raise TooManyPixels for filters that make more than `max_pixels`, Unprocessable for filters
+    that take more than `most` bytes by estimate, and InvalidParameter for filters that cannot take
+    an image of this shape. The options are those of `filtering`.
     """
-    if (most := chain.most_pixels(height, width)) > max_pixels:
+    if (pixels := chain.most_pixels(*shape[:2])) > max_pixels:
         raise TooManyPixels(
-            f"the filters make {most:,} pixels of the image, more than the {max_pixels:,} "
+            f"the filters make {pixels:,} pixels of the image, more than the {max_pixels:,} "
             "allowed here; ask for fewer"
         )
-    return most
-
-
-def check_filtering(needed: int, shape: tuple[int, int, int], most: int) -> None:
-    """Raise Unprocessable for filters that take more than `most` bytes by estimate."""
-    if needed > most:
+    if pixels * MOST_PER_PIXEL <= most:
+        return
+    if (needed := filtering(chain, shape, **options)) > most:
         raise Unprocessable(
             f"filtering an image of {shape[1]} × {shape[0]} pixels as asked takes about "
             f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed; "

@@ -2,7 +2,7 @@
 
 The same bytes of one client, with the same operation and parameters, have the same result. While it
 is computed, equal images wait for it; afterwards it is kept in a bounded memory. Both cost a digest
-of every image, so they are off unless `limit` is positive.
+of every image, so only servers with a limit for results make this cache.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ Work = Callable[[], Coroutine[Any, Any, AnswerOutcome]]
 
 
 class KnownResults:
-    """Results by client and content, at most `limit` bytes of them; 0 turns all of it off.
+    """Results by client and content, at most `limit` bytes of them.
 
     `version` returns an object that is another one as soon as other networks, other weights or
     another device compute; then nothing older is used any more. Lives on one event loop.
@@ -68,7 +68,7 @@ class KnownResults:
 
     async def key(self, content: Blob, wanted: Wanted, client: str) -> Key | None:
         """Return the key of an image's result for a client, or None where results are not kept."""
-        if not self._limit or not counts() or isinstance(wanted, Describe):
+        if not counts() or isinstance(wanted, Describe):
             return None
         if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None

@@ -1,19 +1,16 @@
 """What an image may take in a decoder process is asked for, and limited, by its estimate."""
 
-import io
 import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image as PillowImage
 
 from app.decoders import SMALL, Bounds, Seen
 from models.codec import Decoded
 from models.domain.errors import Undecodable
 from tests.chaos.hostile.tiff import large_tile
-from tests.decoder_pool import LIMITS, pool_of
+from tests.decoder_pool import LIMITS, drawn, pool_of
 
 ONE = replace(LIMITS, processes=1)
 BOUNDS = Bounds(2_000_000, 2_000_000, SMALL, 1.0)
@@ -46,15 +43,7 @@ async def test_the_kernel_ends_decoders_first_when_memory_is_short() -> None:
 @pytest.mark.slow
 async def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
     """What the allocator keeps of former images does not count for the next one."""
-    rng = np.random.default_rng(0)
-
-    def file(format_: str, side: int) -> bytes:
-        stored = io.BytesIO()
-        PillowImage.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8)).save(stored, format_)
-        return stored.getvalue()
-
-    files = [file(each, side) for side in (1100, 30, 900) for each in ("PNG", "WEBP", "GIF")]
-
+    files = [drawn(each, side) for side in (1100, 30, 900) for each in ("PNG", "WEBP", "GIF")]
     async with pool_of(ONE) as pool:
         for _ in range(3):
             for data in files:
@@ -64,28 +53,15 @@ async def test_images_are_decoded_after_one_another_within_what_each_is_granted(
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 async def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
-    rng = np.random.default_rng(0)
-    stored = io.BytesIO()
-    PillowImage.fromarray(rng.integers(0, 256, (1900, 1900, 3), np.uint8)).save(
-        stored, "PNG", compress_level=0
-    )
-    data = stored.getvalue()  # 11 MB, which the allocator would keep
-
+    data = drawn(side=1900, compress_level=0)  # 11 MB, which the allocator would keep
     async with pool_of(ONE) as pool:
         await pool.start()
         before = resident(pool._idle[0].pid)
         assert isinstance(await pool.decode(data, len(data)), Decoded)
-        small = stored_small()
+        small = drawn()
         # Its answer comes when the process has ended its work on the large image.
         assert isinstance(await pool.decode(small, len(small)), Decoded)
         assert resident(pool._idle[0].pid) < before + (12 << 20)
-
-
-def stored_small() -> bytes:
-    """Return a PNG of few pixels."""
-    stored = io.BytesIO()
-    PillowImage.new("RGB", (30, 20)).save(stored, "PNG")
-    return stored.getvalue()
 
 
 def resident(pid: int) -> int:

@@ -1,26 +1,19 @@
 """A process that is killed from outside is not the fault of its image, which gets another one."""
 
 import asyncio
-import io
 import os
 import signal
 from collections.abc import Awaitable
 
 import numpy as np
 import pytest
-from PIL import Image as PillowImage
 
 from app.decoders import DecoderPool, Encode
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, Encoding, ImageFormat
 from models.domain.errors import Unavailable
+from tests.decoder_pool import drawn
 from tests.server import PATIENCE
-
-
-def drawn() -> bytes:
-    file = io.BytesIO()
-    PillowImage.linear_gradient("L").save(file, "PNG")
-    return file.getvalue()
 
 
 def stopped(pool: DecoderPool) -> DecoderProcess:
@@ -42,26 +35,17 @@ async def decoded(pool: DecoderPool) -> None:
     data = drawn()
     found = await pool.decode(data, len(data))
     assert isinstance(found, Decoded)
-    assert found.info.width == 256
 
 
+@pytest.mark.parametrize("fork_server", [True, False])
 async def test_an_image_whose_process_is_killed_is_decoded_in_another_one(
-    pool: DecoderPool,
+    pool: DecoderPool, fork_server: bool
 ) -> None:
     await pool.start()
-    idle = stopped(pool)
+    idle, server = stopped(pool), pool._server
+    assert server is not None
     task = await begun(pool, decoded(pool))
-    os.kill(idle.pid, signal.SIGKILL)
-    await task
-    assert pool.ended == {"killed": 1}
-
-
-async def test_an_image_whose_fork_server_ends_is_decoded_by_another_one(pool: DecoderPool) -> None:
-    await pool.start()
-    stopped(pool)
-    task = await begun(pool, decoded(pool))
-    assert pool._server is not None
-    pool._server.process.kill()
+    os.kill(server.process.pid if fork_server else idle.pid, signal.SIGKILL)
     await task
     assert pool.ended == {"killed": 1}
 

@@ -29,7 +29,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image, Pixels
-from tests.decoder_pool import LIMITS, pool_of
+from tests.decoder_pool import LIMITS, drawn, pool_of
 from tests.hostile import avif_lying_size
 from tests.pictures import as_image, png
 from tests.server import PATIENCE, gone
@@ -39,14 +39,6 @@ from tests.server import PATIENCE, gone
 def slow() -> bytes:
     """Return a PNG that takes some 20 ms to decode."""
     return drawn(side=1900, compress_level=1)
-
-
-def drawn(format_: str = "PNG", side: int = 32, **options: object) -> bytes:
-    rng = np.random.default_rng(side)
-    picture = PillowImage.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8))
-    file = io.BytesIO()
-    picture.save(file, format_, **options)
-    return file.getvalue()
 
 
 EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\0"
@@ -99,25 +91,15 @@ async def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded(
     assert not pool.ended
 
 
-@pytest.mark.parametrize("colour", [True, False])
-async def test_a_process_describes_a_file_as_a_thread_does(pool: DecoderPool, colour: bool) -> None:
-    data = drawn("JPEG", icc_profile=b"no profile")
-    expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(colour=colour)
-    assert (
-        await pool.decode(data, len(data), wanted=Wanted.COLOUR if colour else Wanted.DESCRIPTION)
-        == expected
-    )
-    assert not pool.ended
-
-
-async def test_the_colour_of_an_image_that_is_not_wanted_after_its_header_is_not_looked_for(
-    pool: DecoderPool,
+@pytest.mark.parametrize("wanted", [Wanted.COLOUR, Wanted.DESCRIPTION])
+async def test_a_process_describes_a_file_as_a_thread_does(
+    pool: DecoderPool, wanted: Wanted
 ) -> None:
-    data = drawn(side=40)
-    refused = await pool.decode(data, len(data), NONE, Wanted.COLOUR)
-    assert isinstance(refused, Seen)
-    found = await pool.decode(data, len(data), NONE, Wanted.DESCRIPTION)
-    assert isinstance(found, codec.Description)  # which needs no pixels
+    data, colour = drawn("JPEG", icc_profile=b"no profile"), wanted is Wanted.COLOUR
+    expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(colour=colour)
+    assert await pool.decode(data, len(data), wanted=wanted) == expected
+    found = await pool.decode(data, len(data), NONE, wanted)
+    assert isinstance(found, Seen if colour else codec.Description)  # a colour needs the pixels
     assert not pool.ended
 
 
@@ -194,22 +176,17 @@ async def test_a_request_that_ends_early_ends_its_process(pool: DecoderPool) -> 
     assert pool.ended == {"cancelled": 1}
 
 
-async def test_a_process_that_died_while_it_waited_costs_no_image(pool: DecoderPool) -> None:
+@pytest.mark.parametrize("fork_server", [True, False])
+async def test_a_process_that_died_while_it_waited_costs_no_image(
+    pool: DecoderPool, fork_server: bool
+) -> None:
     await pixels(pool, drawn())
-    (idle,) = pool._idle
-    os.kill(idle.pid, signal.SIGKILL)
+    (idle,), server = pool._idle, pool._server
+    assert server is not None
+    os.kill(server.process.pid if fork_server else idle.pid, signal.SIGKILL)
     await ended(idle.pid)
     assert (await pixels(pool, drawn())).shape == (32, 32, 3)
     assert sum(pool.ended.values()) == 1
-
-
-async def test_the_end_of_the_fork_server_is_survived(pool: DecoderPool) -> None:
-    await pixels(pool, drawn())
-    assert pool._server is not None
-    (idle,) = pool._idle
-    pool._server.process.kill()
-    await ended(idle.pid)
-    assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
 
 @pytest.mark.parametrize("slow", [True, False])

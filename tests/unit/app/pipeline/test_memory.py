@@ -15,7 +15,7 @@ from app.pipeline.context import ImageContext
 from app.pipeline.memory import (
     STRIPE,
     Memory,
-    check_filtering,
+    check_filters,
     filtering,
     to_classify,
     to_filter,
@@ -228,12 +228,11 @@ def test_a_small_result_is_cheap_to_encode_and_shared_pixels_are_not_overwritten
 
 
 def test_filters_that_need_more_than_is_allowed_are_refused_with_both_numbers() -> None:
-    wide = 1, 30_000_000, 3
-    needed = filtering(FilterChain(parse_chain([{"name": "pixelate"}])), wide)
-    most = Settings().encode_memory
-    check_filtering(most, wide, most)
+    wide, most = (1, 30_000_000, 3), Settings().encode_memory
+    chain = FilterChain(parse_chain([{"name": "pixelate"}]))
+    check_filters(chain, MOST, wide, filtering(chain, wide))
     with pytest.raises(Unprocessable, match=r"30000000 × 1 .*286 .*parts"):
-        check_filtering(needed, wide, most)
+        check_filters(chain, MOST, wide, most)
 
 
 @pytest.mark.parametrize(

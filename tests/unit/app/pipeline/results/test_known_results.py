@@ -148,45 +148,34 @@ async def test_a_result_is_kept_and_found_again() -> None:
     assert metrics.result_cache_bytes._value.get() == here.results.bytes > 0
 
 
-async def test_a_result_is_not_served_when_another_version_computes() -> None:
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "kept"])
+async def test_a_result_of_another_version_is_neither_kept_nor_served(begun: bool) -> None:
     here = Fixture()
+    if begun:
+        (task,) = await started(here.ask())
+        here.version = "second"
     here.go.set()
-    await here.ask()
+    await (task if begun else here.ask())
+    assert (here.results.bytes == 0) is begun
     here.version = "second"
     assert await here.ask() == (FOUND, None)
     assert here.computed == 2
 
 
-async def test_a_result_that_was_begun_by_another_version_is_not_kept() -> None:
-    here = Fixture()
-    (task,) = await started(here.ask())
-    here.version = "second"
+@pytest.mark.parametrize(
+    ("limit", "asked", "again"),
+    [(5, "012304", ["cached", "cached", None]), (4, "041", [None, None, None])],
+    ids=["not_used_for_longest", "larger_than_a_quarter"],
+)
+async def test_results_make_room_and_large_results_are_not_kept(
+    limit: int, asked: str, again: list[str | None]
+) -> None:
+    here = Fixture(limit * OVERHEAD)
     here.go.set()
-    await task
-    assert here.results.bytes == 0
-
-
-async def test_the_results_that_were_not_used_for_longest_make_room() -> None:
-    here = Fixture(limit=5 * OVERHEAD)
-    here.go.set()
-    for content in (b"0", b"1", b"2", b"3", b"0", b"4"):
-        await here.ask(content)
-    assert here.results.bytes <= 5 * OVERHEAD
-    again = [(await here.ask(content))[1] for content in (b"0", b"4", b"1")]
-    assert again == ["cached", "cached", None]
-
-
-async def test_a_result_larger_than_a_quarter_of_the_limit_is_not_kept() -> None:
-    here = Fixture(limit=4 * OVERHEAD)
-    here.go.set()
-    await here.ask()
-    assert here.results.bytes == 0
-
-
-def test_without_a_limit_nothing_is_digested() -> None:
-    blob = Blob.of(CONTENT)
-    assert asyncio.run(Fixture(limit=0).results.key(blob, Classify(), "me")) is None
-    assert blob._digest is None
+    for content in asked:
+        await here.ask(content.encode())
+    assert here.results.bytes <= limit * OVERHEAD
+    assert [(await here.ask(content))[1] for content in (b"0", b"4", b"1")] == again
 
 
 def test_parts_whose_labels_cannot_be_had_have_no_key() -> None:
