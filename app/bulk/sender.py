@@ -144,7 +144,7 @@ class Sender:
         return [result for each in items for result in self._asked([each])]
 
 
-class Reply:
+class ServerAnswer:
     """The answer to a request whose headers have come."""
 
     def __init__(self, response: HTTPResponse) -> None:
@@ -184,12 +184,12 @@ class Wire:
         self._connection: HTTPConnection | None = None
 
     @asynccontextmanager
-    async def send(self, call: Call, _seconds: float | None) -> AsyncIterator[Reply]:
+    async def send(self, call: Call, _seconds: float | None) -> AsyncIterator[ServerAnswer]:
         """Send a request and wait for the headers of its answer; raises ConnectionFailed."""
         good = False
         try:
             response = self._response(call)
-            yield Reply(response)
+            yield ServerAnswer(response)
             good = response.status == 200 and response.isclosed()
         except (OSError, HTTPException) as error:
             self._check()

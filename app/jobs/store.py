@@ -28,7 +28,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
-    Engine,
     Index,
     Integer,
     MetaData,
@@ -348,11 +347,6 @@ class Database:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def engine(self) -> Engine:
-        """Return the engine of SQLAlchemy."""
-        return self._engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Run a transaction on a thread; raises DatabaseFailed.

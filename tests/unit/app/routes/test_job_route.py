@@ -83,7 +83,7 @@ def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> No
         def note(*given: Any) -> None:
             queries.append(given[2])
 
-        event.listen(store.database.engine, "before_cursor_execute", note)
+        event.listen(store.database._engine, "before_cursor_execute", note)
         answer = await client.get("/jobs?limit=50")
         assert len(answer.json()["jobs"]) == 50
         assert len(queries) == 2, queries
