@@ -12,7 +12,6 @@ import torch
 import tritonclient.http as triton
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
-from torchvision.models import ResNet18_Weights
 from tritonclient.utils import InferenceServerException
 
 from models.networks.registry import RESNET18
@@ -52,6 +51,8 @@ def pixels(contents: bytes) -> "NDArray[np.uint8]":
 def preprocessed(contents: bytes) -> "NDArray[np.float32]":
     """Return a file as torchvision preprocesses it: float32 (3, 224, 224)."""
     opened = PillowImage.open(io.BytesIO(contents)).convert("RGB")
+    from torchvision.models import ResNet18_Weights
+
     values = ResNet18_Weights.DEFAULT.transforms()(opened)
     assert isinstance(values, torch.Tensor)
     return values.numpy()

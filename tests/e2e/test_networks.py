@@ -10,7 +10,6 @@ import httpx
 import numpy as np
 import pytest
 import torch
-import torchvision
 from numpy.typing import NDArray
 
 from models import codec
@@ -69,6 +68,8 @@ def ask(client: httpx.Client, **options: str) -> dict[str, Any]:
 
 def reference(state: State, *, embedding: bool) -> NDArray[np.float32]:
     """Return what torchvision's resnet50 gives for the photo."""
+    import torchvision
+
     network = torchvision.models.resnet50(num_classes=CLASSES)
     network.load_state_dict(state)
     if embedding:

@@ -1,7 +1,6 @@
 """The specifications of networks against what torchvision publishes."""
 
 import pytest
-from torchvision import models
 
 from models.networks.registry import NETWORKS
 
@@ -10,6 +9,8 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_default_weights_are_those_that_torchvision_publishes(name: str) -> None:
+    from torchvision import models
+
     spec = NETWORKS[name]
     default, theirs = spec.weights[0], models.get_model_weights(name).DEFAULT
     assert default.network == spec.name

@@ -1,5 +1,7 @@
+import functools
 import itertools
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
-from torchvision.models import ResNet18_Weights
 
 from models import codec
 from models.domain.image import Image, Pixels
@@ -21,7 +22,13 @@ from workers.engines.model import random_state
 
 TALL = [(300, 1200), (400, 900), (257, 2000), (300, 600), (300, 601)]
 
-REFERENCE = ResNet18_Weights.IMAGENET1K_V1.transforms()
+
+@functools.cache
+def reference() -> Any:
+    """Return torchvision's transform; it is imported here, because the import takes 120 MB."""
+    from torchvision.models import ResNet18_Weights
+
+    return ResNet18_Weights.IMAGENET1K_V1.transforms()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +59,7 @@ def test_the_network_s_input_is_bit_equal_to_torchvision_s_on_pillow_images(
     ):
         picture = drawing(*size, mode=mode)
         pixels = np.asarray(picture).reshape(size[1], size[0], -1)
-        assert torch.equal(ours(Image(pixels), network), REFERENCE(picture.convert("RGB")))
+        assert torch.equal(ours(Image(pixels), network), reference()(picture.convert("RGB")))
 
 
 def test_the_photos_are_preprocessed_bit_equal(network: CpuNetwork) -> None:
@@ -62,15 +69,15 @@ def test_the_photos_are_preprocessed_bit_equal(network: CpuNetwork) -> None:
         image = as_image(codec.decode(path.read_bytes(), max_pixels=10**8).image)
         with PillowImage.open(path) as picture:
             converted = "icc_profile" in picture.info
-            reference = PillowImage.fromarray(codec.flatten(image).pixels) if converted else picture
-            expected = REFERENCE(reference.convert("RGB"))
+            shown = PillowImage.fromarray(codec.flatten(image).pixels) if converted else picture
+            expected = reference()(shown.convert("RGB"))
         assert torch.equal(ours(image, network), expected), path.name
 
 
 def resized_whole(pixels: Pixels) -> Pixels:
     """Return the bytes behind the tensor of torchvision's pipeline, uint8 (H, W, 3)."""
-    whole = REFERENCE(PillowImage.fromarray(pixels))
-    mean, std = (torch.tensor(v)[:, None, None] for v in (REFERENCE.mean, REFERENCE.std))
+    whole = reference()(PillowImage.fromarray(pixels))
+    mean, std = (torch.tensor(v)[:, None, None] for v in (reference().mean, reference().std))
     levels = (whole * std + mean).mul(255).round().to(torch.uint8)
     return np.asarray(levels.permute(1, 2, 0), np.uint8)
 

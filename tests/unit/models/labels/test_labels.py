@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from torchvision.models import ResNet18_Weights
 
 from models.labels import LabelSet, read_labels, shipped
 
@@ -13,6 +12,8 @@ def written(folder: Path, text: str, name: str = "birds.txt") -> Path:
 
 
 def test_imagenet_has_torchvision_s_labels_in_torchvision_s_order() -> None:
+    from torchvision.models import ResNet18_Weights
+
     assert list(shipped("imagenet1k").labels) == ResNet18_Weights.IMAGENET1K_V1.meta["categories"]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-import torchvision
 from torch import Tensor
 
+from models.networks.registry import RESNET34
 from workers.engines.model import State, load_state, random_state
 
 N_CLASSES = 5
@@ -88,7 +88,7 @@ def test_as_many_labels_as_classes_are_required(good: Path) -> None:
 
 
 def test_another_architecture_is_refused_by_its_first_differences(folder: Path) -> None:
-    other = torchvision.models.squeezenet1_1(num_classes=N_CLASSES).state_dict()
+    other = {"features.0.weight": torch.zeros(64, 3, 3, 3)}
     with pytest.raises(
         ValueError,
         match=r"other\.pth does not hold the weights of torchvision's resnet18: "
@@ -151,7 +151,7 @@ def test_names_of_a_wrapper_are_recognised(folder: Path, state: State, prefix: s
 
 
 def test_the_weights_of_another_network_are_recognised(folder: Path) -> None:
-    other = torchvision.models.resnet34(num_classes=N_CLASSES).state_dict()
+    other = random_state(3, N_CLASSES, RESNET34)
     with pytest.raises(ValueError, match="weights of resnet34, not of resnet18: set DARKROOM_NET"):
         load_state(saved(other, folder / "own.pth"), N_CLASSES)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torchvision
 from torch import nn
 
 from models.networks.registry import NETWORKS
@@ -18,6 +17,8 @@ BOTH = pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 
 
 def theirs_of(name: str, n_classes: int) -> nn.Module:
+    import torchvision
+
     made: nn.Module = getattr(torchvision.models, name)(num_classes=n_classes)
     return made
 

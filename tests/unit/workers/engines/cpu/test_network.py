@@ -5,7 +5,6 @@ import ctypes
 import numpy as np
 import pytest
 import torch
-import torchvision
 from numpy.typing import NDArray
 
 from models import codec
@@ -70,6 +69,8 @@ def pictures() -> NDArray[np.uint8]:
 def random_features(pictures: NDArray[np.uint8]) -> torch.Tensor:
     """Return torchvision's features of the pictures before the last layer, float32 (n, 512)."""
     state = random_state(0, CLASSES)
+    import torchvision
+
     network = torchvision.models.resnet18(num_classes=CLASSES)
     network.load_state_dict(state)
     network.fc = torch.nn.Identity()
@@ -109,6 +110,8 @@ def exact(pictures: NDArray[np.uint8], decided: State) -> NDArray[np.float64]:
 def test_fp32_scores_are_torchvision_s_within_a_hundred_thousandth(
     random_features: torch.Tensor, decided: State, exact: NDArray[np.float64]
 ) -> None:
+    import torchvision
+
     reference = torchvision.models.resnet18(num_classes=CLASSES)
     reference.load_state_dict(decided)
     with torch.inference_mode():

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from torchvision.models import ResNet18_Weights
 
 from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
@@ -29,6 +28,8 @@ def engine() -> Iterator[CpuEngine]:
 def pair(seed: int) -> tuple[Image, NetworkInput]:
     """Return an image, and what torchvision's transform makes of it."""
     drawn = drawing(300 + seed, 260, seed)
+    from torchvision.models import ResNet18_Weights
+
     values = ResNet18_Weights.DEFAULT.transforms()(drawn)
     assert isinstance(values, torch.Tensor)
     return Image(np.asarray(drawn)), NetworkInput(values.numpy())

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-import torchvision
 from numpy.typing import NDArray
 
 from models.domain.errors import WeightsMissing
@@ -63,6 +62,8 @@ def vector_of(value: Result | Exception) -> NDArray[np.float32]:
 
 def reference(name: str, state: State, output: NetworkOutput, seed: int) -> NDArray[np.float32]:
     """Return what torchvision's own network gives for the crop of torchvision's own transform."""
+    import torchvision
+
     network = getattr(torchvision.models, name)(num_classes=CLASSES)
     network.load_state_dict(state)
     if output is NetworkOutput.EMBEDDING:
