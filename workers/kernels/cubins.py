@@ -2,7 +2,8 @@
 
 A file is called `sm_90/filters.tone.point-KEY.cubin`. KEY is a digest of the text, the options, the
 architecture and the version of the compiler, cut to 32 hexadecimal digits: a change of any of them
-leads to a new file. A file appears under its name only when it is complete.
+leads to a new file. A file appears under its name only when it is complete. It begins with the
+SHA-256 of the cubin, so that a damaged file is compiled again instead of being loaded.
 """
 
 import contextlib
@@ -18,6 +19,9 @@ log = logging.getLogger("darkroom.kernels")
 
 DIGITS = 32
 """Hexadecimal digits of a digest in the name of a file: 128 bits."""
+
+_DIGEST = 32
+"""Bytes of a SHA-256."""
 
 
 def file_of(
@@ -54,17 +58,21 @@ class CubinStore:
         self._folders = tuple(folders)
 
     def find(self, file: Path) -> bytes | None:
-        """Return the content of a file that is there."""
+        """Return the content of a file that is there and undamaged."""
         for folder in self._folders:
             with contextlib.suppress(OSError):
-                return (folder / file).read_bytes()
+                stored = (folder / file).read_bytes()
+                content = stored[_DIGEST:]
+                if stored[:_DIGEST] == hashlib.sha256(content).digest():
+                    return content
+                log.warning("%s is damaged; its kernels are compiled again", folder / file)
         return None
 
     def add(self, file: Path, content: bytes) -> Path | None:
         """Write a file and return its path; None where no folder can be written."""
         for folder in self._folders:
             try:
-                return _written(folder / file, content)
+                return _written(folder / file, hashlib.sha256(content).digest() + content)
             except OSError as error:
                 log.debug("%s cannot be written: %s", folder, error)
         return None

@@ -29,6 +29,20 @@ def test_other_text_options_architecture_or_compiler_find_nothing(
     assert store.find(file_of(MODULE, *changed)) is None
 
 
+@pytest.mark.parametrize("found", [b"", b"cub", bytes(32) + b"cubin"])
+def test_a_damaged_cubin_is_named_and_replaced(
+    found: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CubinStore([tmp_path])
+    path = store.add(FILE, b"cubin")
+    assert path is not None
+    path.write_bytes(found)
+    assert store.find(FILE) is None
+    assert f"{path} is damaged" in caplog.text
+    store.add(FILE, b"cubin")
+    assert store.find(FILE) == b"cubin"
+
+
 def test_the_first_folder_is_preferred_and_the_first_writable_one_is_written(
     tmp_path: Path,
 ) -> None:
