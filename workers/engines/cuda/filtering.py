@@ -151,7 +151,8 @@ class GpuFiltering:
         target.used = self._scratch.used = 0
         shapes = [slot.places[index][1] for index in chosen]
         table, stored = np.zeros(len(chosen), ITEM), np.zeros(len(chosen), ITEM)
-        own = {c: slot.tables.add(jpeg_encoder.tables(asked, c)) for *_, c in set(shapes)}
+        kinds = {channels for *_, channels in shapes}
+        own = {each: slot.tables.add(jpeg_encoder.tables(asked, each)) for each in kinds}
         for row, (index, shape) in enumerate(zip(chosen, shapes, strict=True)):
             height, width, channels = shape
             offset = target.take(jpeg_encoder.FILE_AT + math.prod(shape))

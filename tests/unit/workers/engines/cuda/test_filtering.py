@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tests.emulation.staging import (
     noise,
     staging_slot,
 )
+from workers.engines.cuda import jpeg_encoder
 from workers.engines.cuda.filtering import GpuFiltering
 from workers.engines.cuda.nvjpeg import Decoder
 from workers.engines.cuda.slot import Region, SlotFull
@@ -80,8 +82,10 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
 
 @pytest.mark.parametrize("encodes", [True, False])
 def test_results_are_files_of_libjpeg_turbo_where_a_file_is_smaller_than_its_pixels(
-    encodes: bool,
+    encodes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tables = Mock(wraps=jpeg_encoder.tables)
+    monkeypatch.setattr(jpeg_encoder, "tables", tables)
     asked = DeviceJpeg(85, Subsampling.S422)
     chain = FilterChain(parse_chain([{"name": "invert"}]), asked)
     shapes = [(40, 50, 3), (40, 50, 1), (40, 50, 4), (16, 131, 3), (15, 90, 3), (1, 1, 3)]
@@ -91,6 +95,7 @@ def test_results_are_files_of_libjpeg_turbo_where_a_file_is_smaller_than_its_pix
     filtering = GpuFiltering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.encodes = encodes
     filtering.launch(slot, [Job(chain, image) for image in images])
+    assert tables.call_count == (2 if encodes else 0)  # one of grey, one of colour
     found = filtering.results(slot)
     kinds = [isinstance(each, Jpeg) for each in found]
     assert kinds == ([True, True, False, True, False, False] if encodes else [False] * 6)
