@@ -301,7 +301,7 @@ class Supervisor:
 
     async def _keep(self, name: str, child: Child | None) -> None:
         """Watch a process, and start it again whenever it ends, unless another has its name."""
-        deaths, proven = 0, False
+        deaths, proven = 0, child is not None  # which could work before it replaced another
         while True:
             started = time.monotonic()
             code: object

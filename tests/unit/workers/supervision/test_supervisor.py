@@ -170,6 +170,13 @@ def test_sighup_replaces_processes_by_ones_with_new_orders_unless_those_are_wron
     assert [mark for _, _, mark in lives.lines()] == ["", "new"]
 
 
+def test_a_replacement_that_has_worked_ends_no_other_process(lives: Lives) -> None:
+    new = lives.spec(seconds=0.3, code=ExitCode.WRONG_USAGE)
+    made = lives.supervisor([lives.spec()], reload=lambda: [[new]])
+    claims = (lambda: len(lives) == 1, sends(signal.SIGHUP), lambda: len(lives) == 3)
+    assert supervise(made, *claims) == 0
+
+
 def test_a_replacement_that_never_works_leaves_the_old_process_alone(
     lives: Lives, caplog: pytest.LogCaptureFixture
 ) -> None:
