@@ -39,8 +39,6 @@ class Lane(Enum):
     A job in the background has the CPU time that nothing else wants; on a GPU it is like bulk.
     """
 
-    __hash__ = object.__hash__  # that of Enum is a function in Python
-
     INTERACTIVE = "interactive"
     BULK = "bulk"
     BACKGROUND = "background"
