@@ -161,6 +161,16 @@ def test_clahe_of_a_colour_image_changes_lightness_and_little_else() -> None:
 HEX = st.integers(0, 0xFFFFFF).map(lambda n: f"#{n:06x}")
 
 
+@given(images(channels=(3,)), st.one_of(st.sampled_from([-180, 0, 180]), st.floats(-180, 180)))
+def test_hue_is_torchvision_s_within_one(pixels: Pixels, degrees: float) -> None:
+    from torch import from_numpy
+    from torchvision.transforms.functional import adjust_hue
+
+    exact = adjust_hue(from_numpy(pixels / 255).permute(2, 0, 1), degrees / 360)
+    expected = exact.permute(1, 2, 0).numpy() * 255
+    assert np.abs(run("hue", pixels, degrees=degrees) - expected).max() <= 0.51
+
+
 @pytest.mark.parametrize(
     "degrees", [-180.0, -90.0, -60.0, -0.001, 0.4, 30.0, 45.0, 59.9999, 77.7, 150.0, 180.0]
 )
