@@ -1,7 +1,11 @@
 """Settings from flags, the environment and a file: values, faults, sections, reloading."""
 
+import json
+import os
+import sys
 import tempfile
 from pathlib import Path
+from subprocess import run
 
 import pytest
 
@@ -154,6 +158,22 @@ def test_what_changed_is_taken_and_what_needs_a_restart_is_named(tmp_path: Path)
 def test_every_name_is_a_setting_and_none_is_both_fixed_and_changeable() -> None:
     assert set(Settings.model_fields) >= FIXED | IN_PLACE
     assert not FIXED & IN_PLACE
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_settings_are_read_without_a_home_and_a_name_of_the_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:3]:  # with several test processes there is one more
+        parent.chmod(0o755)
+    program = (
+        "import os; from models.settings_loading import load_settings\n"
+        "os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
+        "print(load_settings().model_dump_json())"
+    )
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    ended = run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["cache_folder"] == f"{tmp_path}/darkroom-12345"
 
 
 def test_every_setting_is_in_one_section_which_begins_at_its_first() -> None:
