@@ -122,7 +122,7 @@ class RequestLayer:
         seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             await self._app(seen, receive, marked)
-        except (ClientDisconnect, Cancelled):
+        except ClientDisconnect:
             pass
         except asyncio.CancelledError:
             if status or not alarms().ended:

@@ -14,7 +14,7 @@ from app.routes import image_route
 from app.routes.middleware import LONGEST_PATH, OTHER, RequestLayer
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms
-from models.domain.errors import Overloaded
+from models.domain.errors import Cancelled, Overloaded
 from models.settings import Settings
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
@@ -59,6 +59,19 @@ async def test_a_line_of_the_log_is_short_whatever_a_client_sends(
     (line,) = caplog.records
     assert vars(line)["traceparent"] == logged
     assert len(vars(line)["path"]) == LONGEST_PATH
+
+
+async def test_a_page_of_another_origin_is_refused() -> None:
+    headers = [(b"origin", b"https://evil.example")]
+    refused = await sent(Response(), Metrics(), method="POST", headers=headers)
+    assert refused[0]["status"] == 403
+
+
+async def test_a_client_that_stays_is_told_of_an_answer_that_was_dropped() -> None:
+    async def dropped(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise Cancelled("the client read too slowly")
+
+    assert (await sent(dropped, Metrics()))[0]["status"] == 499
 
 
 @pytest.mark.parametrize("ended", [True, False])
