@@ -57,7 +57,7 @@ MOST_TEXT = 12_000
 """Largest number of characters of all errors; as JSON each may take six bytes, so that no answer
 reaches 100 kB."""
 
-_LARGEST = 1 << 63
+_LARGEST = 10**40
 """Larger whole numbers are repeated as text, because they may have thousands of digits."""
 
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}

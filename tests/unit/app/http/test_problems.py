@@ -35,7 +35,7 @@ def test_a_problem_of_many_long_errors_is_short() -> None:
 def test_what_was_given_is_shown_as_it_is_while_it_is_short() -> None:
     for value in ([1, "a", {"b": [None, 2.5]}], {"a": True}, b"x", 1.5):
         assert given(value) == repr(value)
-    for plain in ("text", 7, -(2**62), True):
+    for plain in ("text", 7, -(10**39), True):
         assert given(plain) == plain
 
 
