@@ -343,8 +343,8 @@ def _check_parts(n_items: int, most: int, parts: int) -> None:
 # of everything that an answer depends on, so it is known before the work starts: the contents of
 # the images, the options, the weights, and the versions of all definitions and codecs. Requests are
 # POST, because they carry images, but they change nothing; 304 is the answer to such a GET. All
-# tags are weak (RFC 9110, section 8.8.1): `timing` differs each time, and scores and files that a
-# GPU encodes may differ a little.
+# tags are weak (RFC 9110, section 8.8.1): `timing` differs each time, and scores may differ a
+# little.
 
 
 def caching_headers(form: str, settings: Settings) -> dict[str, str]:
