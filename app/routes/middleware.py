@@ -124,6 +124,9 @@ class RequestLayer:
             await self._app(seen, receive, marked)
         except ClientDisconnect:
             pass
+        except Cancelled as error:  # the client has left, or its answer was dropped
+            if not status:
+                await self._with_cors(answer(error, scope))(scope, receive, marked)
         except asyncio.CancelledError:
             if status or not alarms().ended:
                 raise

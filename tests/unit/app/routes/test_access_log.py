@@ -67,11 +67,18 @@ async def test_a_page_of_another_origin_is_refused() -> None:
     assert refused[0]["status"] == 403
 
 
-async def test_a_client_that_stays_is_told_of_an_answer_that_was_dropped() -> None:
-    async def dropped(_scope: Scope, _receive: Receive, _send: Send) -> None:
+@pytest.mark.parametrize("begun", [True, False])
+async def test_an_answer_that_was_dropped_is_told_of_before_it_begins_and_is_no_fault(
+    caplog: pytest.LogCaptureFixture, begun: bool
+) -> None:
+    async def dropped(scope: Scope, receive: Receive, send: Send) -> None:
+        if begun:
+            await Response()(scope, receive, send)
         raise Cancelled("the client read too slowly")
 
-    assert (await sent(dropped, Metrics()))[0]["status"] == 499
+    found = await sent(dropped, Metrics())
+    assert [each["status"] for each in found[::2]] == [200 if begun else 499]
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("ended", [True, False])
