@@ -118,10 +118,11 @@ class Storage:
         try:
             await self._run(partial(next, writer))
             if isinstance(content, bytes):
-                await self._run(partial(writer.send, content))
+                if content:  # an empty piece is the end
+                    await self._run(partial(writer.send, content))
             else:
                 async for piece in content:
-                    if piece:  # an empty one is the end
+                    if piece:
                         await self._run(partial(writer.send, piece))
             await self._run(partial(next, writer, None))
         except BaseException:

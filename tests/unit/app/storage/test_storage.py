@@ -178,6 +178,8 @@ async def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
         await storage.write(target, b"old")
         await storage.write(target, pieces())
         assert (tmp_path / "a" / "b.bin").read_bytes() == b"\0" * 1000 + b"\1" * 1000 + b"\2" * 1000
+        await storage.write(target, b"")
+        assert (tmp_path / "a" / "b.bin").read_bytes() == b""
         assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.bin"]
 
 
