@@ -14,15 +14,16 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from app.intake.inference import ANY_VERSION, HEADER, PREFIX
+from app.intake.inference import ANY_VERSION, HEADER, LONGEST_NAME, PREFIX
+from app.intake.item import check_count
 from models.domain.errors import MalformedRequest
+from models.settings import Settings
 
 COMPILED = Path(__file__).with_name("inference.binpb")
 
@@ -62,8 +63,11 @@ class HttpRequest(NamedTuple):
     body: bytes = b""
 
 
-def request_of(method: str, message: bytes) -> HttpRequest:
-    """Return the request that a message of `method` stands for; raises MalformedRequest."""
+def request_of(method: str, message: bytes, settings: Settings) -> HttpRequest:
+    """Return the request that a message of `method` stands for.
+
+    Raises MalformedRequest, and TooLarge for too many images.
+    """
     try:
         given = message_class(f"inference.{method}Request").FromString(message)
     except DecodeError:
@@ -74,16 +78,18 @@ def request_of(method: str, message: bytes) -> HttpRequest:
     name, version = (
         (given.model_name, given.model_version) if infers else (given.name, given.version)
     )
-    path = PATHS[method].format(
-        name=quote(name, safe=""), version=quote(version or ANY_VERSION, safe="")
-    )
+    # An empty name, or a slash, is the name of no model, and must not become another path.
+    names = {"name": name or " ", "version": version or ANY_VERSION}
+    most = 2 * LONGEST_NAME  # longer than all names here
+    names = {key: each[:most].replace("/", "%2F") for key, each in names.items()}
+    path = PATHS[method].format(**names)
     if not infers:
         return HttpRequest(path)
-    head, tensor = _document(given)
+    head, tensor = _document(given, settings)
     return HttpRequest(path, len(head), head + tensor)
 
 
-def _document(given: Any) -> tuple[bytes, bytes]:
+def _document(given: Any, settings: Settings) -> tuple[bytes, bytes]:
     """Return the JSON of a request for inference, and the tensor behind it."""
     described = [given, *given.inputs[:MOST_ENTRIES], *given.outputs[:MOST_ENTRIES]]
     entries = len(given.inputs) + len(given.outputs) + sum(len(each.shape) for each in given.inputs)
@@ -102,7 +108,7 @@ def _document(given: Any) -> tuple[bytes, bytes]:
     ]
     tensor = b""
     if len(inputs) == 1:  # the application refuses any other number
-        tensor = _tensor(given, given.inputs[0])
+        tensor = _tensor(given, given.inputs[0], settings)
         inputs[0]["parameters"]["binary_data_size"] = len(tensor)
     outputs = [
         {"name": each.name, "parameters": _parameters(each) | {"binary_data": True}}
@@ -123,7 +129,7 @@ def _parameters(message: Any) -> dict[str, Any]:
     return {name: getattr(given[name], kind) for name, kind in chosen.items() if kind}
 
 
-def _tensor(message: Any, given: Any) -> bytes:
+def _tensor(message: Any, given: Any, settings: Settings) -> bytes:
     """Return the single input's bytes, which stand in raw bytes or in typed fields."""
     if len(message.raw_input_contents) > 1:
         raise MalformedRequest("raw_input_contents has more tensors than the one input")
@@ -135,12 +141,15 @@ def _tensor(message: Any, given: Any) -> bytes:
     fields = {"BYTES": "bytes_contents", "UINT8": "uint_contents", "FP32": "fp32_contents"}
     field = fields.get(given.datatype, "bytes_contents")
     values = getattr(given.contents, field)
-    if values and len(values) != math.prod(given.shape):  # without values the shape is checked
+    # Without values the datatype, and the shape of numbers, are checked with the document.
+    if (values or given.datatype == "BYTES") and len(values) != math.prod(given.shape):
         raise MalformedRequest(
             f"{field} has {len(values)} values, and the shape has another number; send as many, or "
             "send the tensor in raw_input_contents"
         )
     if field == "bytes_contents":
+        if values:
+            check_count(len(values), settings)
         return b"".join(part for each in values for part in (_length(each), each))
     if field == "fp32_contents":
         return np.fromiter(values, "<f4").tobytes()

@@ -21,18 +21,19 @@ from urllib.parse import unquote
 import grpc
 import grpc.aio
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.admission.clients import client_of
 from app.admission.semaphore import FairSemaphore
-from app.grpc_service.messages import PATHS, message_class, reply_of, request_of
+from app.grpc_service.messages import PATHS, HttpRequest, message_class, reply_of, request_of
 from app.http.problems import ERROR, retry_after, shortened
 from app.http.request import HEADER, before, seconds_of
 from app.intake.inference import HEADER as INFERENCE_HEADER
+from app.intake.json_items import in_parsing_thread
 from app.service import Service
 from models.domain.deadline import Deadline
-from models.domain.errors import InternalError, Overloaded, ServiceError
+from models.domain.errors import Forbidden, InternalError, Overloaded, ServiceError, Unauthorized
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
@@ -157,12 +158,11 @@ class _Calls:
     """Answers calls by an application; each message has one of `slots` until its body is read."""
 
     def __init__(self, app: FastAPI, settings: Settings, slots: FairSemaphore) -> None:
+        self._app = app
         self._settings = settings
         self._slots = slots
-        self._app: ASGIApp = app
-        if settings.trusted_proxies:
-            trusted = [str(each) for each in settings.trusted_proxies]
-            self._app = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted))
+        trusted = [str(each) for each in settings.trusted_proxies]
+        self._proxies = ProxyHeadersMiddleware(cast(Any, _nothing), trusted)
 
     async def answer(self, method: str, _messages: AsyncIterator[bytes], context: Any) -> bytes:
         """Return the serialized answer of a call; end the call with a status if it has none.
@@ -171,64 +171,79 @@ class _Calls:
         stream of a single message. grpcio would read the message of a unary method before it calls
         anything. grpcio cancels this coroutine when the client of the call leaves.
         """
-        status, body, scope = 500, b"", scope_of(context)
-        headers: Mapping[bytes, bytes] = {}
-        try:
-            async with AsyncExitStack() as slot:
-                status, headers, body = await self._asked(method, scope, context, slot)
-        except ServiceError as refused:
-            scope[ERROR] = refused
+        scope = scope_of(context)
+        await self._proxies(cast(Any, scope), cast(Any, None), cast(Any, None))
+        async with AsyncExitStack() as slot:
+            status, headers, body = await self._asked(method, scope, context, slot)
         named = (("x-request-id", headers.get(b"x-request-id", b"").decode()),)
         if status == 200 or (status == 503 and method.endswith("Ready")):
             context.set_trailing_metadata(named)
             return reply_of(method, status == 200, headers, body)
-        refusal = Refusal.of(scope[ERROR])
+        fault = InternalError("an unexpected error; it has been logged")
+        refusal = Refusal.of(scope[ERROR] or fault)
         await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
         raise AssertionError("unreachable: abort raises")
 
-    async def _asked(
+    async def _read(
         self, method: str, scope: Scope, context: Any, slot: AsyncExitStack
-    ) -> tuple[int, Mapping[bytes, bytes], bytes]:
-        """Return the status, the headers and the body of the application's answer."""
+    ) -> HttpRequest:
+        """Return the request of a call, whose message has a slot; `scope` gets its headers."""
+        keys = self._app.state.service.keys
+        if keys is not None and method == "ModelInfer":
+            keys.client_of(scope)
         seconds = min(seconds_of(scope, self._settings), context.time_remaining() or math.inf)
         deadline = Deadline.after(seconds, time.monotonic())
         await before(deadline, slot.enter_async_context(self._slots.hold(client_of(scope))))
         message = await before(deadline, context.read())
         if message is grpc.aio.EOF:
             message = b""
+        made: list[HttpRequest] = []  # the future of a thread keeps its result for long
+
+        def convert() -> None:
+            made.append(request_of(method, message, self._settings))
+
         if len(message) <= AT_ONCE:
-            request = request_of(method, message)
+            convert()
         else:
-            request = await asyncio.to_thread(request_of, method, message)
-        del message
+            await in_parsing_thread(convert)
+        request = made.pop()
         left = max(1, int(deadline.remaining(time.monotonic()) * MILLISECONDS))
-        path, head, content = request
-        scope["method"], scope["path"] = "POST" if content else "GET", path
         described = {
             "content-type": "application/octet-stream",
-            "content-length": str(len(content)),
-            INFERENCE_HEADER.lower(): str(head),
+            "content-length": str(len(request.body)),
+            INFERENCE_HEADER.lower(): str(request.head),
         }
         scope["headers"] = [
             *(each for each in scope["headers"] if each[0] != _DEADLINE.encode()),
             (_DEADLINE.encode(), b"%d" % left),
-            *((key.encode(), text.encode()) for key, text in described.items() if content),
+            *((key.encode(), text.encode()) for key, text in described.items() if request.body),
         ]
+        return request
+
+    async def _asked(
+        self, method: str, scope: Scope, context: Any, slot: AsyncExitStack
+    ) -> tuple[int, Mapping[bytes, bytes], bytes]:
+        """Return the status, the headers and the body of the application's answer."""
+        path, content = PATHS[method], b""
+        try:
+            path, _, content = await self._read(method, scope, context, slot)
+        except (Unauthorized, Forbidden):
+            pass  # the application refuses the key too, and counts the refusal
+        except ServiceError as error:
+            scope[ERROR] = error.with_traceback(None)  # its frames hold the message
+        scope["method"], scope["path"] = "POST" if method == "ModelInfer" else "GET", path
         place, status, headers, body = 0, 500, dict[bytes, bytes](), list[bytes]()
 
         async def receive() -> Message:
-            nonlocal place
-            if place and place >= len(content):
+            nonlocal place, content
+            if place and not content:
                 await asyncio.Event().wait()
             piece = content[place : place + PIECE]
             place += PIECE
             if place >= len(content):
+                content = b""  # or each call that waits would keep its message
                 await slot.aclose()
-            return {
-                "type": "http.request",
-                "body": piece,
-                "more_body": place < len(content),
-            }
+            return {"type": "http.request", "body": piece, "more_body": bool(content)}
 
         async def send(message: Message) -> None:
             nonlocal status
@@ -242,6 +257,10 @@ class _Calls:
         return status, headers, b"".join(body)
 
 
+async def _nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """End where the client of a call is known."""
+
+
 def scope_of(context: Any) -> Scope:
     """Return the scope of a call: its client, and the metadata that are headers."""
     headers = [
@@ -251,7 +270,7 @@ def scope_of(context: Any) -> Scope:
     ]
     return {
         "type": "http",
-        ERROR: InternalError("an unexpected error; it has been logged"),
+        ERROR: None,
         "http_version": "2",
         "scheme": "http",
         "query_string": b"",

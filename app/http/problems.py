@@ -38,8 +38,9 @@ METHODS = ("DELETE", "GET", "POST")
 """The methods that routes take; each path that takes GET takes HEAD, too."""
 
 ERROR = "error"
-"""The key of a scope, if it has the key, under which the error of the answer stands. The scope of a
-connection has none: an idle connection would keep thousands of wrong fields."""
+"""The key of a scope, if it has the key, under which the error of the answer stands; an error that
+stands there before is the answer. The scope of a connection has no such key: an idle connection
+would keep thousands of wrong fields."""
 
 INFERENCE = "/v2"
 """The path of the Open Inference Protocol, whose errors are `{"error": "…"}`."""

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.http.problems import EVERY_ANSWER, answer, answer_to
+from app.http.problems import ERROR, EVERY_ANSWER, answer, answer_to
 from app.http.request import DEPARTURE, header
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import HEALTH, QUIET
@@ -144,8 +144,11 @@ class RequestLayer:
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
 
     def _guarded(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer a request that no foreign page sends; raises ForeignHost and ForeignOrigin."""
-        if (error := self._error(scope)) is not None:
+        """Answer a request that no foreign page sends; raises ForeignHost and ForeignOrigin.
+
+        The error that a scope has already is raised, too.
+        """
+        if (error := scope.get(ERROR) or self._error(scope)) is not None:
             raise error
         return self._routed(scope, receive, send)
 

@@ -176,6 +176,8 @@ def test_what_is_no_message_or_too_large_or_too_late_has_a_status(both: Both) ->
             with pytest.raises(grpc.RpcError) as told:
                 channel.unary_unary(METHOD)(body, timeout=PATIENCE)
             assert told.value.code() is code
+            named = code is grpc.StatusCode.INVALID_ARGUMENT
+            assert len(dict(told.value.trailing_metadata()).get("x-request-id", "")) == 32 * named
         with pytest.raises(grpc.RpcError) as told:
             channel.unary_unary("/inference.GRPCInferenceService/ModelConfig")(b"")
         assert told.value.code() is grpc.StatusCode.UNIMPLEMENTED

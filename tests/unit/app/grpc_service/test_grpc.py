@@ -1,18 +1,26 @@
 """gRPC without a connection: messages, calls as requests, and refusals as statuses."""
 
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
+from starlette.types import Receive, Scope, Send
 from tritonclient.grpc import service_pb2
 
 from app.grpc_service import messages
-from app.grpc_service.messages import message_class
-from app.grpc_service.server import LONGEST_DETAIL, Refusal, client_of_peer, scope_of
+from app.grpc_service.messages import PATHS, message_class
+from app.grpc_service.server import LONGEST_DETAIL, Refusal, _Calls, client_of_peer, scope_of
+from app.http.problems import ERROR
 from models.domain import errors
 from models.domain.errors import ServiceError
+from models.settings import Settings
+
+SETTINGS = Settings()
 
 METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata")
 NAMES = [
@@ -108,12 +116,122 @@ def test_metadata_are_headers() -> None:
     [
         ("ServerLive", {}, "/v2/health/live"),
         ("ModelReady", {"name": "stats"}, "/v2/models/stats/versions/1/ready"),
-        ("ModelMetadata", {"name": "a/b", "version": "c"}, "/v2/models/a%2Fb/versions/c"),
+        ("ModelMetadata", {"name": "a/b", "version": "é"}, "/v2/models/a%2Fb/versions/é"),
+        ("ModelReady", {}, "/v2/models/ /versions/1/ready"),
+        ("ModelReady", {"name": "a" * 5000}, f"/v2/models/{'a' * 120}/versions/1/ready"),
     ],
 )
 def test_a_call_without_images_is_a_get(method: str, message: dict[str, str], path: str) -> None:
     given = message_class(f"inference.{method}Request")(**message)
-    assert messages.request_of(method, given.SerializeToString()) == (path, 0, b"")
+    assert messages.request_of(method, given.SerializeToString(), SETTINGS) == (path, 0, b"")
+
+
+def message(files: list[bytes], raw: bytes = b"") -> bytes:
+    """Return a message with files, or with a raw tensor."""
+    asked = message_class("inference.ModelInferRequest")(model_name="a")
+    given = asked.inputs.add(name="IMAGE", datatype="BYTES", shape=[max(1, len(files))])
+    given.contents.bytes_contents.extend(files)
+    if raw:
+        given.ClearField("contents")
+        asked.raw_input_contents.append(raw)
+    found: bytes = asked.SerializeToString()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [([], "bytes_contents has 0 values"), ([b""] * 65, "65 images; one request")],
+)
+def test_files_are_counted_before_they_are_copied(files: list[bytes], words: str) -> None:
+    with pytest.raises(ServiceError, match=words):
+        messages.request_of("ModelInfer", message(files), SETTINGS)
+
+
+class Call:
+    """A call of ModelInfer with `headers`, at a server that trusts a proxy and has one key."""
+
+    def __init__(self, content: bytes, headers: dict[str, str] | None = None) -> None:
+        self.clients: list[str] = []
+        self.read_messages = 0
+        self.kept = 0
+        self.scope: Scope = {}
+        self.state = SimpleNamespace(service=SimpleNamespace(keys=self))
+        self._content = content
+        given = {"x-api-key": "good", "x-forwarded-for": "192.0.2.1"} | (headers or {})
+        self._metadata = [*given.items()]
+
+    @asynccontextmanager
+    async def hold(self, client: str) -> AsyncIterator[None]:
+        self.clients.append(client)
+        yield
+
+    def client_of(self, scope: Scope) -> None:
+        if (b"x-api-key", b"good") not in scope["headers"]:
+            raise errors.Unauthorized("no")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = {**scope}
+        before, more = tracemalloc.get_traced_memory()[0], True
+        while more:
+            more = (await receive())["more_body"]
+        self.kept = len(self._content) + tracemalloc.get_traced_memory()[0] - before
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+
+    async def answer(self) -> str:
+        """Return the text of the status of the call."""
+
+        async def read() -> bytes:
+            self.read_messages += 1
+            return self._content[:-1] + self._content[-1:]  # a copy, which only the server holds
+
+        async def abort(_code: grpc.StatusCode, detail: str, _metadata: object) -> None:
+            raise RuntimeError(detail)
+
+        settings = Settings(trusted_proxies=("192.0.2.7",))
+        context = SimpleNamespace(
+            invocation_metadata=lambda: self._metadata,
+            peer=lambda: "ipv4:192.0.2.7:99",
+            time_remaining=lambda: None,
+            read=read,
+            abort=abort,
+        )
+        calls = _Calls(cast(Any, self), settings, cast(Any, self))
+        with pytest.raises(RuntimeError) as told:
+            await calls.answer("ModelInfer", cast(Any, None), context)
+        return str(told.value)
+
+
+async def test_a_message_is_let_go_when_the_application_has_it() -> None:
+    call = Call(message([], bytes(4 << 20)))
+    tracemalloc.start()
+    try:
+        await call.answer()
+    finally:
+        tracemalloc.stop()
+    assert call.kept < 1 << 20
+    assert call.clients == ["192.0.2.1"]
+
+
+async def test_a_wrong_key_is_refused_by_the_application_before_the_message_is_read() -> None:
+    call = Call(b"", {"x-api-key": "bad"})
+    await call.answer()
+    assert (call.read_messages, call.clients) == (0, [])
+    assert (call.scope["method"], call.scope["path"]) == ("POST", PATHS["ModelInfer"])
+
+
+@pytest.mark.parametrize(
+    ("content", "deadline", "words"),
+    [
+        (b"\xff", "9", "the message is not a valid ModelInferRequest"),
+        (b"", "soon", "positive whole"),
+    ],
+)
+async def test_the_application_is_told_of_a_call_that_is_refused_before_it(
+    content: bytes, deadline: str, words: str
+) -> None:
+    call = Call(content, {"x-deadline-ms": deadline})
+    assert words in await call.answer()
+    assert words in str(call.scope[ERROR])
 
 
 OVERLOADED = errors.Overloaded("full", 2.5)
