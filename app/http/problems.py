@@ -32,7 +32,7 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
 
 EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"),)
-"""Headers that every answer has, also the answers with which a connection refuses a request."""
+"""Headers that every answer has, also a refusal by a connection; not those of the metrics port."""
 
 METHODS = ("DELETE", "GET", "POST")
 """The methods that routes take; each path that takes GET takes HEAD, too."""

@@ -87,7 +87,7 @@ def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metric
 
 
 class RequestLayer:
-    """The only ASGI middleware: every request gets its id, its metric and its log line.
+    """ASGI middleware: every request gets its id, its metric and its log line.
 
     An error of the request becomes its answer here. A request that a page of another origin lets a
     browser send is refused.
