@@ -60,14 +60,16 @@ def start(settings: Settings, work: Work, servers: Sequence[str], total: int) ->
     for each in servers:
         if not contents.is_url(each):
             raise WrongUsage(f"--server: {each!r} is no URL, as http://localhost:8000")
-    if servers and not os.environ.get(API_KEY, "").isascii():
-        raise WrongUsage(f"{API_KEY}: a key has ASCII characters only; give the key of the server")
+    key = os.environ.get(API_KEY, "")
+    if servers and not (key.isascii() and key.isprintable()):
+        text = "a key has printable ASCII characters only, and no line feed"
+        raise WrongUsage(f"{API_KEY}: {text}; give the key of the server")
     own = None
     if not servers:
         weights, full = work.needs_weights, not work.timing  # others are never continued
         try:
             own = PrivateServer(settings, total, weights=weights, full_batches=full)
-        except ValueError as error:  # of a GPU that does not exist
+        except ValueError as error:  # of a GPU that does not exist, or of a folder for the socket
             raise WrongUsage(str(error)) from None
     few = total < MANY or (own is not None and not own.gpus)
     processes = 0 if few else min(MOST_PROCESSES, usable_cores() // CORES)
@@ -92,13 +94,14 @@ class Engine:
         self._work, self._own, self._limit = work, own, limit
         urls = ["http://localhost"] if own is not None else [each.rstrip("/") for each in servers]
         self._connections = own.connections if own else CONNECTIONS * len(urls)
-        pipes = [Pipe() for _ in range(self._connections if processes else 0)]
-        self._processes = [  # they start while the server does
-            start_sender([theirs.fileno() for _, theirs in pipes[number::processes]])
-            for number in range(processes)
-        ]
-        for _, theirs in pipes:
-            theirs.close()
+        self._processes: list[subprocess.Popen[bytes]] = []  # they start while the server does
+        pipes: list[tuple[subprocess.Popen[bytes], Connection[Any, Any]]] = []
+        for number in range(processes):
+            ends = [Pipe() for _ in range(number, self._connections, processes)]
+            self._processes.append(start_sender([theirs.fileno() for _, theirs in ends]))
+            for ours, theirs in ends:
+                theirs.close()
+                pipes.append((self._processes[-1], ours))
         self.identity: Identity | None = None
         try:
             if own is None or work.needs_weights:
@@ -113,8 +116,7 @@ class Engine:
             first = number % len(urls)
             given = (work, urls[first:] + urls[:first], path, warning)
             if processes:
-                process = self._processes[number % processes]
-                self._senders.append(SenderProcess(process, pipes[number][0], given))
+                self._senders.append(SenderProcess(*pipes[number], given))
             else:
                 self._senders.append(Sender(*given))
 
@@ -215,7 +217,8 @@ class SenderProcess:
         self, process: "subprocess.Popen[bytes]", pipe: "Connection[Any, Any]", given: object
     ) -> None:
         self._process, self._pipe = process, pipe
-        pipe.send(given)
+        with suppress(ConnectionError):  # it has ended, as the first chunk will tell
+            pipe.send(given)
 
     def answered(self, chunk: Chunk) -> list[Finished]:
         """Return the records of a chunk; EngineLost if the process has ended."""

@@ -71,7 +71,13 @@ class PrivateServer:
         if settings.front_ends == "auto" and not (gpus and total >= MANY):
             changed["front_ends"] = "0"
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(self.path)
+            try:
+                listening.bind(self.path)
+            except OSError as error:
+                self._folder.cleanup()
+                raise ValueError(
+                    f"TMPDIR: no socket can be made at {self.path}: {error}; name a shorter folder"
+                ) from None
             listening.listen(BACKLOG)
             orders = {
                 "role": "private",
