@@ -18,7 +18,15 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from http.client import (
+    HTTP_PORT,
+    HTTPS_PORT,
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
@@ -64,6 +72,9 @@ TEMPORARY = (408, 429, 502, 503, 504)
 
 REFUSED = (401, 403, 404, 405)
 """Statuses of requests that the server refuses whatever the images are."""
+
+PIECE = 1 << 20
+"""Most bytes of an answer that are read at a time."""
 
 BOUNDARY = uuid4().hex.encode()
 """The boundary of the forms of this process."""
@@ -152,17 +163,14 @@ class ServerAnswer:
         self.headers = cast(Mapping[str, str], response.headers)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body; raises ConnectionFailed after the bytes of a body that breaks off."""
-        broken: Exception | None = None
+        """Yield the body in pieces; raises ConnectionFailed after those of a broken body."""
         try:
-            body = self._response.read()
-        except IncompleteRead as error:
-            body, broken = error.partial, error
+            while piece := self._response.read(PIECE):
+                yield piece
         except (OSError, HTTPException) as error:
-            body, broken = b"", error
-        yield body
-        if broken is not None:
-            raise _failed(broken)
+            if isinstance(error, IncompleteRead):
+                yield error.partial
+            raise _failed(error) from error
 
 
 class Wire:
@@ -224,7 +232,8 @@ class Wire:
             headers["Content-Type"] = f"multipart/form-data; boundary={BOUNDARY.decode()}"
         query = f"?{urlencode(call.params)}" if call.params else ""
         target = f"{server.path.rstrip('/')}{call.path}{query}"
-        if self._connection is None:
+        # The connection has no socket any more if the server has said that it closes it.
+        if self._connection is None or self._connection.sock is None:
             self._connection = connected(server, self._path)
         # A server that refuses a body before its end has answered although the rest is not sent.
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -253,10 +262,12 @@ def connected(server: SplitResult, path: str | None) -> HTTPConnection:
         return made
     if not server.hostname:
         raise ValueError("it has no host")
+    # Without a port, http.client takes the end of an IPv6 address for it.
     if server.scheme == "https":
-        made = HTTPSConnection(server.hostname, server.port, timeout=CONNECT, context=_trust())
+        port = server.port or HTTPS_PORT
+        made = HTTPSConnection(server.hostname, port, timeout=CONNECT, context=_trust())
     else:
-        made = HTTPConnection(server.hostname, server.port, timeout=CONNECT)
+        made = HTTPConnection(server.hostname, server.port or HTTP_PORT, timeout=CONNECT)
     made.connect()
     made.sock.settimeout(STEP)
     return made

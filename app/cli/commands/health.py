@@ -136,12 +136,14 @@ def table(found: dict[str, Any], colours: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _parts(url: str) -> tuple[str, int | None, str, bool]:
+def _parts(url: str) -> tuple[str, int, str, bool]:
     """Return host, port and path of a URL, and whether it is HTTPS; WrongUsage if it is none."""
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.hostname and parts.scheme in ("http", "https"):
-            return parts.hostname, parts.port, parts.path.rstrip("/"), parts.scheme == "https"
+            encrypted = parts.scheme == "https"
+            port = parts.port or (http.client.HTTPS_PORT if encrypted else http.client.HTTP_PORT)
+            return parts.hostname, port, parts.path.rstrip("/"), encrypted
     raise WrongUsage(f"{url} is no URL; write http://host:port or https://host:port")
 
 

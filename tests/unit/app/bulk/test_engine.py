@@ -7,10 +7,12 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.client import HTTPResponse
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, urlsplit
 
 import pytest
 
@@ -21,23 +23,14 @@ from app.bulk.run import tasks_of
 from app.bulk.sources import Sources
 from app.bulk.walk import Source
 from app.bulk.work import Classification
+from app.cli.commands import health
 from app.processes.private_server import PrivateServer
+from darkroom_client.conversation import Attempts, refusal
+from darkroom_client.sync_side import run
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from tests.bench import instant
 
-MODEL = {
-    "name": "resnet18",
-    "sha256": "ab12",
-    "label_set": "own",
-    "n_classes": 1,
-    "random": False,
-    "preprocessing": 1,
-    "precision": "fp32",
-    "device": "cpu",
-    "features": 512,
-    "classes": [{"class_id": 0, "label": "cat"}],
-}
 OK = {"status": "ok", "predictions": [{"label": "cat", "class_id": 0, "score": 0.5}]}
 LATE = {
     "status": "error",
@@ -76,6 +69,7 @@ class Connection:
 
     def __init__(self, handler: Handler, host: str) -> None:
         self._handler, self._host = handler, host
+        self.sock: object = self
 
     def request(self, method: str, path: str, body: bytes | None, _headers: object) -> None:
         """Send a request."""
@@ -86,9 +80,10 @@ class Connection:
     def getresponse(self) -> object:
         """Return its answer."""
         status, text, headers = self._response
-        body = text.encode()
+        self.sock = None if "connection" in headers else self
+        body = BytesIO(text.encode())
         return SimpleNamespace(
-            status=status, headers=headers, read=lambda: body, isclosed=lambda: True
+            status=status, headers=headers, read=body.read, isclosed=lambda: True
         )
 
     def close(self) -> None:
@@ -114,7 +109,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
         def answered(host: str, images: int) -> Response:
             if images:
                 return handler(host, images)
-            return Response(200, json.dumps({"models": [MODEL]}), {})
+            return Response(200, instant.NETWORKS.decode(), {})
 
         connect(monkeypatch, answered)
 
@@ -331,10 +326,97 @@ def test_a_url_that_is_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch
         start(Settings(), Classification({}), [url], 1)
 
 
-def test_a_key_that_no_header_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DARKROOM_API_KEY", "cl\xe9")
-    with pytest.raises(WrongUsage, match="DARKROOM_API_KEY: a key has ASCII"):
+@pytest.mark.parametrize("key", ["cl\xe9", "key\n"])
+def test_a_key_that_no_header_can_hold_is_refused(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DARKROOM_API_KEY", key)
+    with pytest.raises(WrongUsage, match="DARKROOM_API_KEY: a key has printable ASCII") as caught:
         start(Settings(), Classification({}), ["http://one"], 1)
+    assert key not in str(caught.value)
+
+
+def test_a_temporary_folder_whose_name_is_too_long_for_a_socket_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ("x" * 120)).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 120)))
+    with pytest.raises(WrongUsage, match="TMPDIR: no socket can be made at /"):
+        start(Settings(), Classification({}), [], 1)
+
+
+@pytest.mark.parametrize(
+    ("cores", "images", "servers", "gpus", "processes"),
+    [
+        (16, 1999, ["http://one"], 0, 0),
+        (16, 2000, ["http://one"], 0, 4),
+        (64, 2000, ["http://one"], 0, 4),
+        (11, 2000, ["http://one"], 0, 2),
+        (3, 2000, ["http://one"], 0, 0),
+        (16, 2000, [], 0, 0),
+        (16, 2000, [], 1, 4),
+        (16, 1999, [], 1, 0),
+    ],
+)
+def test_processes_send_many_images_on_many_cores_to_a_server_or_gpus(
+    cores: int,
+    images: int,
+    servers: list[str],
+    gpus: int,
+    processes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "usable_cores", lambda: cores)
+    monkeypatch.setattr(engine, "PrivateServer", lambda *_, **__: SimpleNamespace(gpus=gpus))
+    monkeypatch.setattr(engine, "Engine", lambda *given: given[-1])
+    assert cast(object, start(Settings(), Classification({}), servers, images)) == processes
+
+
+def test_a_connection_that_the_server_closes_is_opened_anew_with_its_time_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened = list[str | None]()
+
+    def closing(host: str, images: int) -> Response:
+        answer = good(host, images) if images else Response(200, instant.NETWORKS.decode(), {})
+        return answer._replace(headers={"connection": "close"})
+
+    def connected(server: SplitResult, _path: str | None) -> Connection:
+        opened.append(server.hostname)
+        return Connection(closing, str(server.hostname))
+
+    monkeypatch.setattr(sender, "connected", connected)
+    monkeypatch.setattr(sender, "BYTES", 1)
+    assert [each["status"] for each in records_of(tmp_path)] == ["ok"] * 3
+    assert len(opened) == 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [("http://[::1]", ("::1", 80)), ("https://[::1]/a", ("::1", 443)), ("http://a:9", ("a", 9))],
+)
+def test_the_end_of_an_ipv6_address_is_no_port(
+    url: str, address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    found = []
+
+    def refuse(address: tuple[str, int], *_: object) -> None:
+        found.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    with pytest.raises(ConnectionRefusedError):
+        sender.connected(urlsplit(url), None)
+    assert health.ask(url, 1)["state"] == "unreachable"
+    assert found == [address] * 2
+
+
+def test_an_error_page_without_end_is_not_read_to_its_end() -> None:
+    endless = SimpleNamespace(status=500, headers={}, read=lambda most: b"x" * most)
+    answer = sender.ServerAnswer(cast(HTTPResponse, endless))
+    failed = run(refusal(answer, Attempts(sender.RETRIES)))
+    assert "500" in str(failed.error)
 
 
 def test_a_server_without_weights_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,3 +513,23 @@ def test_processes_send_images_in_order_and_their_end_is_an_error(
         for _ in made_of_two.answers(tasks_of(iter(sources))):
             pass
     made_of_two.close()
+
+
+def test_a_process_that_ends_while_the_server_starts_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened = list[int]()
+
+    def ended(_pipes: list[int]) -> object:
+        opened.append(len(os.listdir("/proc/self/fd")))
+        return SimpleNamespace(wait=lambda _seconds: None, poll=lambda: 1, kill=lambda: None)
+
+    monkeypatch.setattr(engine, "start_sender", ended)
+    monkeypatch.setattr(engine, "CONNECTIONS", 256)
+    before = len(os.listdir("/proc/self/fd"))
+    started = Engine(Classification({}), ["http://one", "http://two"], None, 1 << 20, processes=4)
+    assert max(opened) - before < 800  # of the usual 1,024
+    (tmp_path / "a.jpg").touch()
+    sources = Sources([str(tmp_path / "a.jpg")])
+    with pytest.raises(EngineLost, match="sends images has ended with exit code 1"):
+        next(started.answers(tasks_of(iter(sources))))
