@@ -160,25 +160,24 @@ class BodyRate:
         self._since: float | None = None
         """When the application began to wait for the next piece."""
         self._bytes, self._waited = 0, 0.0
-        """Bytes that came in the present window, and the seconds that were waited for them."""
+        """Bytes that came in the present window, and the seconds of waiting before this wait."""
 
     def wait(self, now: float) -> None:
         """Note that the application waits for a piece."""
         self._since = now
 
     def piece(self, size: int, now: float) -> None:
-        """Note that a piece of `size` bytes has come; a window ends after 10 s of waiting."""
+        """Note that a piece of `size` bytes has come, for which the application may have waited."""
         if self._since is not None:
             self._waited += now - self._since
-            self._bytes += size
             self._since = None
-        if self._waited >= WINDOW:
-            self._bytes, self._waited = 0, 0.0
+        self._bytes += size
 
     def late(self, now: float, seconds: float, rate: int) -> SlowBody | None:
         """Return the error of a body that comes too slowly now, else None.
 
-        A piece may take `seconds`, and in 10 s of waiting `rate` bytes per second must come.
+        A piece may take `seconds`, and in 10 s of waiting `rate` bytes per second must come; then
+        the next 10 s begin.
         """
         if self._since is None:
             return None
@@ -189,11 +188,12 @@ class BodyRate:
         if now - self._since >= seconds:
             return SlowBody(f"no body data for {seconds:g} seconds; send it again")
         waited = self._waited + now - self._since
-        if waited < WINDOW or self._bytes >= rate * waited:
+        if waited < WINDOW:
             return None
-        if stream is not None and not stream.inside_item:
-            return None
-        return SlowBody(
-            f"{self._bytes} bytes of the body came in {waited:.0f} seconds; at least "
-            f"{rate} per second are expected; send it again"
-        )
+        if self._bytes < rate * waited and (stream is None or stream.inside_item):
+            return SlowBody(
+                f"{self._bytes} bytes of the body came in {waited:.0f} seconds; at least "
+                f"{rate} per second are expected; send it again"
+            )
+        self._bytes, self._waited = 0, self._since - now  # this wait counts from now on
+        return None

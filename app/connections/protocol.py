@@ -280,12 +280,14 @@ class Cycle(RequestResponseCycle):
         if waits:
             if self.rate is None:
                 self.rate = BodyRate(self.scope)
+                self.rate.piece(self.received, self._table.clock())
             self.rate.wait(self._table.clock())
         message = await super().receive()
         if self._error is not None:
             raise self._error
-        if waits and self.rate is not None:
+        if reading and self.rate is not None:
             self.rate.piece(len(cast(Any, message).get("body", b"")), self._table.clock())
+        if waits:
             await self._table.turn()
         return message
 
