@@ -55,7 +55,8 @@ def body_bursts(target: Target) -> Steps:
 def tiny_chunks(target: Target) -> Steps:
     """Send a body of 60 MB in 10,000,000 chunks of one byte."""
     yield None
-    start = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
+    start = head + b"Transfer-Encoding: chunked\r\n\r\n"
     started = time.monotonic()
     with connect(target) as connection:
         try:
