@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from app.archives.zip_writer import ZipWriter
 from app.http.negotiation import EVENTS, IMAGE, JSON, MULTIPART, ZIP
 from app.http.problems import answer as problem_response
+from app.http.request import Departure
 from app.pipeline.results.encoded_files import EncodedFile
 from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
 from app.pipeline.results.timings import Timings, server_timing
@@ -54,8 +55,9 @@ class StreamedBody(StreamingResponse):
     """A response whose content is generated while it is sent, in pieces of at most PIECE bytes.
 
     `source` yields the answers that the content is made of. It is closed when the sending ends, for
-    whatever reason, so that no work continues for a client that has left. `counted` says that no
-    work is left and that all its bytes are counted as unread, so that it needs no permit.
+    whatever reason, so that no work continues for a client that has left; a `departure` that no
+    route watches ends the sending. `counted` says that no work is left and that all its bytes are
+    counted as unread, so that it needs no permit.
     """
 
     def __init__(
@@ -66,17 +68,20 @@ class StreamedBody(StreamingResponse):
         source: Closing | None = None,
         *,
         counted: bool = False,
+        departure: Departure | None = None,
     ) -> None:
         self.pieces = _pieces(content)
         super().__init__(self.pieces, 200, headers, media_type)
         self.counted = counted
         self._source = source
+        self._departure = departure or Departure()
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Send the headers, then the content in pieces, as fast as the client reads them."""
         try:
-            async with aclosing(self.pieces):
-                await self.stream_response(send)
+            with self._departure:
+                async with aclosing(self.pieces):
+                    await self.stream_response(send)
         except Cancelled:  # the client has left, or it read so slowly that its answer was dropped
             raise ClientDisconnect from None
         finally:

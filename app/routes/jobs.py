@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from app.http.negotiation import EVERYTHING, JSON, JSON_LINES, ZIP, parse
 from app.http.problems import read
-from app.http.request import content_type, media_type
+from app.http.request import content_type, departure_of, media_type
 from app.intake.body import announced, coding_of, unpacked
 from app.intake.request_items import MEDIA_TYPES, options_of
 from app.intake.wanted import ImageRequest, Wanted
@@ -287,15 +287,17 @@ async def job_results(
         raise InvalidParameter(f"output: {text}", [FieldError("output", text, form)])
     found = await jobs.results(job, offset, limit, follow=follow, whole=form != "jsonl")
     content: Body
+    left = departure_of(request.scope)
     if form == "jsonl":
         content = chosen(found.read())
-        return StreamedBody(content, headers, JSON_LINES[0], source=found)
+        return StreamedBody(content, headers, JSON_LINES[0], found, departure=left)
     if form == "zip":
         content = results_zip(found.read, chosen, images=job.operation != "classify")
     else:
         content = results_parquet(chosen(found.read()))
     headers["Content-Disposition"] = f'attachment; filename="{job.id}.{form}"'
-    return StreamedBody(content, headers, ZIP if form == "zip" else PARQUET, source=found)
+    kind = ZIP if form == "zip" else PARQUET
+    return StreamedBody(content, headers, kind, found, departure=left)
 
 
 _FORMS = {ZIP: "zip", PARQUET: "parquet"}

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 
 import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.http.negotiation import IMAGE, JSON, MULTIPART, STREAMS
+from app.http.request import Departure
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
@@ -91,6 +93,30 @@ async def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None
     with pytest.raises(ConnectionError):
         await reply({"type": "http"}, never, send)
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_client_that_leaves_ends_the_wait_for_the_next_piece(before: bool) -> None:
+    departure, closed = Departure(), asyncio.Event()
+
+    async def content() -> AsyncGenerator[bytes, None]:
+        yield b"one"
+        await asyncio.Event().wait()
+
+    async def aclose() -> None:
+        closed.set()
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            asyncio.get_running_loop().call_soon(departure.happen)
+
+    if before:
+        departure.happen()
+    source = SimpleNamespace(aclose=aclose)
+    reply = StreamedBody(content(), {}, "text/plain", source, departure=departure)
+    with pytest.raises(ClientDisconnect):
+        await reply({"type": "http"}, never, send)
+    assert closed.is_set()
 
 
 async def test_a_stream_whose_client_has_left_is_not_ended_as_if_it_were_complete() -> None:
