@@ -247,8 +247,7 @@ def compared(parts: dict[str, Found]) -> dict[str, float]:
             if alone := engines.get(name):
                 ratios[f"{images}_by_{name.split('_')[0]}"] = round(rate / alone, 3)
     for form, found in parts.get("filtered", {}).items():
-        encode = engines.get("encode_by_gpu" if form.endswith("_by_gpu") else "encode", 0.0)
-        limit = min(engines.get("hardware_subsampled", 0.0), encode)
+        limit = min(engines.get("hardware_subsampled", 0.0), engines.get("encode", 0.0))
         if limit and "best" in found:
             rate = found["best"]["images_per_second"]
             ratios[f"{form}_by_decode_and_encode"] = round(rate / limit, 3)

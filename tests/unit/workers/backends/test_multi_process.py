@@ -19,6 +19,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
     Draining,
+    InternalError,
     Quarantined,
     WorkerLost,
 )
@@ -188,6 +189,22 @@ async def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_
         worker.gate.open()
         assert number(await ours.run(fake_job(3))) == 3
         assert worker.engine.seen == [1, 3]
+
+
+async def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
+    def answer(job: Job) -> Image | Labels:
+        found = first_sample(job)
+        assert isinstance(found, Labels)
+        large = Image(as_image(job.image).pixels.repeat(9000, 0))
+        return large if found.class_ids == (2,) else found
+
+    with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
+        ours = backend(worker)
+        found = await asyncio.gather(
+            *(ours.run(fake_job(n)) for n in range(4)), return_exceptions=True
+        )
+        assert isinstance(found.pop(2), InternalError)
+        assert [number(c) for c in found if isinstance(c, Completed)] == [0, 1, 3]
 
 
 async def test_an_image_comes_back_as_a_copy_of_its_own() -> None:

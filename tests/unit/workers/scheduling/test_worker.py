@@ -11,6 +11,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
     InternalError,
+    Undecodable,
     WorkerLost,
 )
 from models.domain.image import Image
@@ -223,6 +224,15 @@ def test_the_servers_own_jobs_are_left_out_of_the_batches_that_are_observed() ->
         gate.open()
         assert [inbox.answer_of(each) for each in (own, *tickets)] == [1, 2, 3]
     assert seen == [[2, 3]]
+
+
+def test_a_service_error_raised_by_the_engine_reaches_the_client_as_it_is() -> None:
+    def launch(_jobs: Sequence[Job]) -> None:
+        raise Undecodable("no image")
+
+    inbox = Inbox()
+    with running(FakeEngine(on_launch=launch)) as worker:
+        assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), Undecodable)
 
 
 def test_batches_that_overlap_count_once() -> None:
