@@ -14,17 +14,21 @@ from numpy.typing import NDArray
 
 from app.http.negotiation import JSON
 from app.http.problems import answer, shortened
-from app.intake.inference import ERROR, SCORES, InferenceModel, InferenceRequest, WantedOutput
+from app.intake.inference import (
+    ERROR,
+    HEADER,
+    PREFIX,
+    SCORES,
+    InferenceModel,
+    InferenceRequest,
+    WantedOutput,
+)
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings, server_timing
 from app.responses.answers import MANY_LABELS, sized
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
-
-_LENGTH = 4
-"""Bytes of the length before each element of a BYTES tensor."""
-
 
 Values = NDArray[np.float32] | list[str]
 """The values of an output: float32 (images, width), or texts in row-major order."""
@@ -53,7 +57,7 @@ def raw(values: Values) -> bytes:
     if not isinstance(values, list):
         return values.astype("<f4").tobytes()
     elements = (text.encode() for text in values)
-    return b"".join(len(each).to_bytes(_LENGTH, "little") + each for each in elements)
+    return b"".join(len(each).to_bytes(PREFIX, "little") + each for each in elements)
 
 
 def _error_of(answer: Answer) -> str:
@@ -79,8 +83,6 @@ def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     powers = np.exp(logits - logits.max())
     return np.asarray(powers / powers.sum())
 
-
-HEADER = "Inference-Header-Content-Length"
 
 MOST_NAMED = 10
 """Failed images that the error of a request names."""

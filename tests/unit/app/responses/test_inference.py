@@ -11,11 +11,11 @@ import pytest
 from fastapi import Request, Response
 
 from app.http.problems import LONGEST_MESSAGE
-from app.intake.inference import WantedOutput
+from app.intake.inference import HEADER, WantedOutput
 from app.intake.item import Item
 from app.pipeline.results.outcomes import Answer
 from app.pipeline.results.timings import Timings
-from app.responses.inference import HEADER, failure_of, inference_reply, output_of, raw
+from app.responses.inference import failure_of, inference_reply, output_of, raw
 from models.api.schemas import ModelRecord
 from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable
 from models.domain.job import Labels, Vector
