@@ -64,7 +64,7 @@ class HttpRequest(NamedTuple):
 
 
 def request_of(method: str, message: bytes, settings: Settings) -> HttpRequest:
-    """Return the request that a message of `method` stands for.
+    """Return the request that a message of `method`, which names a model, stands for.
 
     Raises MalformedRequest, and TooLarge for too many images.
     """
@@ -72,8 +72,6 @@ def request_of(method: str, message: bytes, settings: Settings) -> HttpRequest:
         given = message_class(f"inference.{method}Request").FromString(message)
     except DecodeError:
         raise MalformedRequest(f"the message is not a valid {method}Request") from None
-    if method.startswith("Server"):
-        return HttpRequest(PATHS[method])
     infers = method == "ModelInfer"
     name, version = (
         (given.model_name, given.model_version) if infers else (given.name, given.version)

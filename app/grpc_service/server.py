@@ -187,7 +187,12 @@ class _Calls:
     async def _read(
         self, method: str, scope: Scope, context: Any, slot: AsyncExitStack
     ) -> HttpRequest:
-        """Return the request of a call, whose message has a slot; `scope` gets its headers."""
+        """Return the request of a call, whose message has a slot; `scope` gets its headers.
+
+        Methods of the server need no message, so no message of others delays them.
+        """
+        if method.startswith("Server"):
+            return HttpRequest(PATHS[method])
         keys = self._app.state.service.keys
         if keys is not None and method == "ModelInfer":
             keys.client_of(scope)

@@ -114,7 +114,6 @@ def test_metadata_are_headers() -> None:
 @pytest.mark.parametrize(
     ("method", "message", "path"),
     [
-        ("ServerLive", {}, "/v2/health/live"),
         ("ModelReady", {"name": "stats"}, "/v2/models/stats/versions/1/ready"),
         ("ModelMetadata", {"name": "a/b", "version": "é"}, "/v2/models/a%2Fb/versions/é"),
         ("ModelReady", {}, "/v2/models/ /versions/1/ready"),
@@ -177,7 +176,7 @@ class Call:
         self.kept = len(self._content) + tracemalloc.get_traced_memory()[0] - before
         await send({"type": "http.response.start", "status": 401, "headers": []})
 
-    async def answer(self) -> str:
+    async def answer(self, method: str = "ModelInfer") -> str:
         """Return the text of the status of the call."""
 
         async def read() -> bytes:
@@ -197,7 +196,7 @@ class Call:
         )
         calls = _Calls(cast(Any, self), settings, cast(Any, self))
         with pytest.raises(RuntimeError) as told:
-            await calls.answer("ModelInfer", cast(Any, None), context)
+            await calls.answer(method, cast(Any, None), context)
         return str(told.value)
 
 
@@ -217,6 +216,13 @@ async def test_a_wrong_key_is_refused_by_the_application_before_the_message_is_r
     await call.answer()
     assert (call.read_messages, call.clients) == (0, [])
     assert (call.scope["method"], call.scope["path"]) == ("POST", PATHS["ModelInfer"])
+
+
+async def test_a_call_about_the_server_waits_for_no_message() -> None:
+    call = Call(b"")
+    await call.answer("ServerLive")
+    assert (call.read_messages, call.clients) == (0, [])
+    assert (call.scope["method"], call.scope["path"]) == ("GET", "/v2/health/live")
 
 
 @pytest.mark.parametrize(
