@@ -265,9 +265,12 @@ class Pipeline:
             work = partial(self._encoded, source, each, image.permit, stages, last=False)
             return VersionAnswer(each.id, await part(work), stages)
 
-        versions = asyncio.gather(*map(version, wanted.versions))
-        label_outcome, filtered = await asyncio.gather(labels(), versions)
-        found = Processed(label_outcome, tuple(filtered))
+        # If the work is cancelled, it ends after all parts, whose threads use the pixels; and no
+        # local name for the future of all parts, whose error would refer to this frame.
+        made: list[Any] = await asyncio.gather(
+            labels(), *map(version, wanted.versions), return_exceptions=True
+        )
+        found = Processed(made[0], tuple(made[1:]))
         if len(found.errors) == wanted.n_parts:
             raise found.errors[0]
         return found

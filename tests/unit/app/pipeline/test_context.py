@@ -1,10 +1,15 @@
 """What is expected of an image before its header was read, and when its work ends."""
 
 import asyncio
+import gc
 import struct
+import threading
+import weakref
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from app.admission import Permit
@@ -19,13 +24,18 @@ from app.intake.wanted import (
     Version,
     work_on,
 )
-from app.pipeline.pipeline import timeout_of
-from models.codec import Encoding, ImageFormat
-from models.domain.alarms import alarms
-from models.domain.deadline import Deadline
+from app.pipeline.codec_threads import CodecThreads
+from app.pipeline.context import HeldImage
+from app.pipeline.memory import Memory
+from app.pipeline.pipeline import Pipeline, timeout_of
+from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
+from models.domain.alarms import Alarm, alarms
+from models.domain.backend import Load
+from models.domain.deadline import NEVER, Deadline
+from models.domain.image import Image
 from tests.pictures import png
 from workers.filters.registry import parse_chain
-from workers.operations import FilterChain
+from workers.operations import Classify, FilterChain
 
 
 def claiming(width: int, height: int) -> bytes:
@@ -91,3 +101,38 @@ def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(in_backgroun
     else:
         with pytest.raises(TimeoutError):
             asyncio.run(scenario())
+
+
+async def test_cancelled_work_ends_after_all_parts_of_its_image_and_lets_the_pixels_go() -> None:
+    pixels, threads, go_on = np.zeros((8, 8, 3), np.uint8), CodecThreads(1), threading.Event()
+    there, info = weakref.ref(pixels), ImageInfo(ImageFormat.PNG, 8, 8, 1, 1, "RGB", False)
+    decoded = [HeldImage(Decoded(Image(pixels), info, None))]
+    pipeline: Any = SimpleNamespace(
+        _backend=SimpleNamespace(load=lambda: Load("cpu", 0, 0, 0, 0.0, alive=True)),
+        _decoder=SimpleNamespace(decoded=lambda *_: asyncio.sleep(0, decoded.pop())),
+        _memory=Memory(1 << 30),
+        _max_pixels=64,
+        _encoded=lambda *_, **__: threads.run(go_on.wait),
+        _labels=lambda *_: asyncio.Event().wait(),
+    )
+    permit = cast(Permit, Held(in_background=False, deadline=NEVER))
+    image: Any = SimpleNamespace(item=None, permit=permit, alarm=Alarm(lambda: None))
+    parts = Parts(Classify(), (Version(FilterChain(()), AS_SOURCE, Encoding()),))
+    gc.disable()
+    try:
+        work = asyncio.create_task(Pipeline._processed(pipeline, Blob.of(b""), parts, image))
+        del pixels
+        while not threads.busy and not work.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        work.cancel()
+        await asyncio.wait((work,), timeout=0.01)
+        assert not work.done()
+        go_on.set()
+        await asyncio.wait((work,))
+        assert work.cancelled()
+        del work
+        assert there() is None
+    finally:
+        gc.enable()
+        go_on.set()
+        threads.close()
