@@ -241,24 +241,13 @@ class Wire:
         return self._connection.getresponse()
 
 
-class _UnixConnection(HTTPConnection):
-    """Connection to the Unix socket `path`."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=LONG)  # the command alone waits for its server
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 def connected(server: SplitResult, path: str | None) -> HTTPConnection:
     """Return an open connection; raises OSError, and ValueError for a URL that is none."""
     if path is not None:
-        made: HTTPConnection = _UnixConnection(path)
-        made.connect()
+        made = HTTPConnection("localhost")
+        made.sock = socket.socket(socket.AF_UNIX)
+        made.sock.settimeout(LONG)  # the command alone waits for its server
+        made.sock.connect(path)
         return made
     if not server.hostname:
         raise ValueError("it has no host")

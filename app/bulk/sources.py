@@ -204,14 +204,15 @@ class SourceList:
         self._file = file
         self._copied: BinaryIO | None = None
         self._separator = separator
-        self.name = "standard input" if file == STANDARD_INPUT else file
+        is_input = file == STANDARD_INPUT
+        self.name = "standard input" if is_input else file
         try:
-            if file == STANDARD_INPUT:
-                self._copy(sys.stdin.buffer)
-            else:
-                with open(file, "rb") as opened:
-                    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                        self._copy(opened)
+            with nullcontext(sys.stdin.buffer) if is_input else open(file, "rb") as opened:
+                if is_input or not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                    self._copied = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
+                    weakref.finalize(self, self._copied.close)
+                    shutil.copyfileobj(opened, self._copied)
+                    self._copied.flush()
         except OSError as error:
             raise WrongUsage(f"--from: {file}: {error.strerror}") from None
 
@@ -228,12 +229,6 @@ class SourceList:
                 yield from filter(None, map(self._entry, rest.split(self._separator)))
         except OSError as error:
             raise WrongUsage(f"--from: {self._file}: {error.strerror}") from None
-
-    def _copy(self, source: BinaryIO) -> None:
-        self._copied = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
-        weakref.finalize(self, self._copied.close)
-        shutil.copyfileobj(source, self._copied)
-        self._copied.flush()
 
     def _entry(self, raw: bytes) -> str:
         if self._separator == b"\n":
