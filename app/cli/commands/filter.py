@@ -91,12 +91,11 @@ def run(
     path = Path(output) if archive is None else results.collected(archive)
     encoding["files"] = files
     sources = sources_of(encoding, str(path))
-    filters = given_chain(ops, op)
+    filters, folder = given_chain(ops, op), ResultsFolder(path, force)
     if archive is not None or not sources.are_named:
         if output == "-":
             raise WrongUsage("--output: many images need a folder, not standard output")
         version = _version(filters, encoding, encoding["format"])
-        folder = ResultsFolder(path, force)
         folder.check(files)
         given = {"ops": [ops, op], **encoding}
         bulk = Run(settings, Filtering(version, folder.write), servers, 0)
@@ -110,7 +109,6 @@ def run(
         if not path.is_dir() and not output.endswith("/") and (output == "-" or is_file):
             raise WrongUsage(f"--output: {output} is no folder, and there are {len(files)} files")
         version = _version(filters, encoding, encoding["format"])
-        folder = ResultsFolder(path, force)
         folder.check(files)
         folder.check_targets(_tasks(sources, path, version), sources)
         work = Filtering(version, folder.write, timing=True)

@@ -71,12 +71,10 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
     """
     found: dict[str, Any] = {"url": url, "ready": False, "state": "unreachable"}
     host, port, path, encrypted = _parts(url)
-    opened: http.client.HTTPConnection
+    opened = http.client.HTTPConnection(host, port, timeout=timeout)
     if encrypted:
         context = ssl.create_default_context() if verified else ssl._create_unverified_context()  # noqa: S323
         opened = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-    else:
-        opened = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         opened.request("GET", f"{path}/readyz?verbose", headers={"Connection": "close"})
         response = opened.getresponse()

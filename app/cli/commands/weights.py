@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from app.bulk.errors import WrongUsage
 from app.cli.flags import add_settings
 from models.did_you_mean import hint
 from models.exit_codes import ExitCode
@@ -52,11 +53,7 @@ def run(settings: Settings, action: str, name: str) -> int:
     wanted = known.get(name) or networks.get(name)
     if wanted is None:
         there = [*known, *networks]
-        meant = hint(name, there)
-        print(
-            f"darkroom: no weights {name!r}; {meant}there are {', '.join(there)}", file=sys.stderr
-        )
-        return ExitCode.WRONG_USAGE
+        raise WrongUsage(f"no weights {name!r}; {hint(name, there)}there are {', '.join(there)}")
     try:
         path = _get(store, action, wanted)
     except WeightsUnavailable as error:
