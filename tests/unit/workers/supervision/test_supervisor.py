@@ -171,10 +171,15 @@ def test_sighup_replaces_processes_by_ones_with_new_orders_unless_those_are_wron
 
 
 def test_a_replacement_that_has_worked_ends_no_other_process(lives: Lives) -> None:
-    new = lives.spec(seconds=0.3, code=ExitCode.WRONG_USAGE)
+    new = lives.spec(code=ExitCode.WRONG_USAGE)
     made = lives.supervisor([lives.spec()], reload=lambda: [[new]])
-    claims = (lambda: len(lives) == 1, sends(signal.SIGHUP), lambda: len(lives) == 3)
-    assert supervise(made, *claims) == 0
+
+    def end() -> bool:
+        made._running["one"].tell(supervisor.LEAVE)
+        return True
+
+    replaced = (lambda: len(lives) == 1, sends(signal.SIGHUP), lambda: len(lives.left) == 1)
+    assert supervise(made, *replaced, end, lambda: len(lives) == 3) == 0
 
 
 def test_a_replacement_that_never_works_leaves_the_old_process_alone(
