@@ -96,6 +96,8 @@ class Service:
     """The jobs of the data folder; None if there is no such setting."""
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock for making thumbnails, one at a time: several would occupy all threads."""
+    listed: tuple[object, bytes] = (None, b"")
+    """The networks that `GET /models` was asked for last, and its body for them."""
     inference: InferenceStatistics = field(default_factory=InferenceStatistics)
     """The statistics of the Open Inference Protocol, of this process."""
     ending: list[Awaitable[None]] = field(default_factory=list)

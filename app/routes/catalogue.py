@@ -72,7 +72,10 @@ async def models(service: ServiceOf) -> Response:
     """List the networks that classify, with the digest of their weights and their labels in class
     order.
     """
-    return Response(_models(service.computing().networks), media_type=_JSON)
+    networks = service.computing().networks
+    if service.listed[0] is not networks:  # a thousand classes take milliseconds
+        service.listed = networks, _models(networks)
+    return Response(service.listed[1], media_type=_JSON)
 
 
 @functools.cache
