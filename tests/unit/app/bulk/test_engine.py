@@ -25,7 +25,8 @@ from app.bulk.walk import Source
 from app.bulk.work import Classification
 from app.cli.commands import health
 from app.processes.private_server import PrivateServer
-from darkroom_client.conversation import Attempts, refusal
+from darkroom_client.conversation import Attempts, body_of, refusal
+from darkroom_client.requests import Call
 from darkroom_client.sync_side import run
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -410,6 +411,30 @@ def test_the_end_of_an_ipv6_address_is_no_port(
         sender.connected(urlsplit(url), None)
     assert health.ask(url, 1)["state"] == "unreachable"
     assert found == [address] * 2
+
+
+@pytest.mark.parametrize(
+    ("server", "target", "credentials"),
+    [
+        ("http://one/before/", "/before/models", "Bearer secret"),
+        ("http://a%40b:c%3Ad@one", "/models", "Basic YUBiOmM6ZA=="),  # a@b:c:d
+    ],
+)
+def test_a_request_has_the_path_of_its_server_and_its_key(
+    server: str, target: str, credentials: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+
+    class Kept(Connection):
+        def request(self, method: str, path: str, body: bytes | None, headers: Any) -> None:
+            sent.append((path, headers["Authorization"]))
+            super().request(method, "/models", body, headers)
+
+    monkeypatch.setattr(sender, "connected", lambda *_: Kept(good, "one"))
+    monkeypatch.setenv("DARKROOM_API_KEY", "secret")
+    wire = sender.Wire([server], None)
+    run(body_of(wire, Call("GET", "/models"), Attempts(sender.RETRIES), (200,)))
+    assert sent == [(target, credentials)]
 
 
 def test_an_error_page_without_end_is_not_read_to_its_end() -> None:
