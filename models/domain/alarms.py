@@ -138,10 +138,10 @@ class Timeout(Alarm):
         traceback: TracebackType | None,
     ) -> None:
         self.cancel()
-        if self._rang:
-            ours = self._task.uncancel() <= self._cancelling
-            if ours and kind is asyncio.CancelledError:
-                raise TimeoutError from error
+        ours = self._rang and self._task.uncancel() <= self._cancelling
+        del self._task  # a cancelled task refers to this object by its traceback
+        if ours and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
     def ring(self) -> None:
         """Cancel the task, unless that has been done or the block has ended."""

@@ -1,6 +1,8 @@
 """Alarms ring once, in order, and all of them need one timer of the event loop."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -134,3 +136,22 @@ async def test_a_block_whose_deadline_was_taken_away_may_take_any_time() -> None
         timeout.cancel()
         with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
             await asyncio.Event().wait()
+
+
+async def test_a_cancelled_task_is_freed_without_the_garbage_collector() -> None:
+    async def work() -> None:
+        with Timeout(NEVER) as timeout:
+            await asyncio.Event().wait()
+        timeout.cancel()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    gc.disable()
+    try:
+        await asyncio.wait((task,))
+        there = weakref.ref(task)
+        del task
+        assert there() is None
+    finally:
+        gc.enable()
