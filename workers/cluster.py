@@ -3,7 +3,7 @@
 Each job is one call. Ray Serve chooses the replica, and carries jobs and answers. A job of a lost
 replica is sent again while its deadline allows: the work is pure, so a second run is safe. It is
 computed alone then, and fails when `MAX_LOSSES` replicas were lost with it: only this job can be
-the cause. Its content is then refused for a while.
+the cause.
 
 Ray is imported inside the functions that use it.
 """
