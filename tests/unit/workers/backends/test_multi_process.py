@@ -24,15 +24,17 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels
+from models.domain.job import Completed, Job, Labels, Operation
 from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
+from workers.backends import multi_process
 from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
-from workers.ipc.arena import LARGE, PAGE
+from workers.ipc import frames as wire
+from workers.ipc.arena import LARGE, PAGE, ArenaSlot
 from workers.ipc.frames import ENCODER, Frame, Leaving, Welcome
 from workers.scheduling.batcher import BatchLimits
 
@@ -340,6 +342,42 @@ async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answer
         assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
 
 
+async def test_while_a_backend_closes_the_image_of_a_dead_worker_is_told_of_the_end() -> None:
+    with ExitStack() as first:
+        worker = first.enter_context(running_worker(ENGINE, LIMITS))
+        ours = backend(worker)
+        worker.gate.shut()
+        task = asyncio.create_task(ours.run(fake_job(1)))
+        await on_device(worker)
+        closing = asyncio.create_task(ours.aclose())
+        await asyncio.sleep(0)
+        first.close()
+        with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
+            await task
+        await closing
+
+
+async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures, encode = [ValueError("no frame")], wire.encode_operation
+
+    def sometimes(operation: Operation) -> bytes:
+        if failures:
+            raise failures.pop()
+        return encode(operation)
+
+    monkeypatch.setattr(multi_process, "encode_operation", sometimes)
+    address = new_address()
+    ours = backend(address)
+    tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
+    await wait_until(lambda: ours.load().queued_jobs == 3)
+    with running_worker(ENGINE, LIMITS, address):
+        with pytest.raises(InternalError, match="could not be sent"):
+            await tasks[0]
+        assert [number(c) for c in await asyncio.gather(*tasks[1:])] == [1, 2]
+
+
 async def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -402,6 +440,17 @@ async def linked() -> AsyncIterator[tuple[ProcessBackend, Peer]]:
     await ours.welcome()
     yield ours, peer
     peer.close()
+
+
+async def test_a_job_is_not_suspected_for_an_earlier_job_in_its_slot() -> None:
+    async with linked() as (ours, _):
+        ours._arena.mark(
+            ArenaSlot(0, PAGE), True
+        )  # of a job that was given up when its worker died
+        task = asyncio.create_task(ours.run(fake_job(1)))
+        await wait_until(lambda: bool(ours.lines[0].pending))
+        assert not ours._arena.launched(ArenaSlot(0, PAGE))
+        task.cancel()
 
 
 async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> None:
