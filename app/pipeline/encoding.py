@@ -19,6 +19,9 @@ LONG_ENCODING = 0.2
 """Estimated CPU seconds from which an image is encoded in a process instead of on a thread. Pillow
 holds the interpreter's lock meanwhile, and noise takes several times as long as the estimate."""
 
+QUICKLY_COPIED = 1 << 20
+"""Bytes of a finished file that are copied on the event loop: a thread takes longer to begin."""
+
 SLOW_ENCODING = 1.0
 """Estimated CPU seconds of encoding from which an image leaves one process to the others."""
 
@@ -71,7 +74,10 @@ class Encoder:
         image, notice, exif = held.image(last=True), held.copyright, held.exif
         assert not isinstance(image, NetworkInput), "filters give images"
         if not isinstance(image, Image):
-            return codec.finished(image, encoding, copyright=notice, exif=exif)
+            finish = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
+            if image.data.nbytes <= QUICKLY_COPIED:
+                return finish()
+            return await self._threads.run(finish, background=background)
         if cost < LONG_ENCODING or not self._decoders.running:
             encode = partial(_encoded, image, format_, encoding, notice, exif)
             return await self._threads.run(encode, background=background)
