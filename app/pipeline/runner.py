@@ -101,6 +101,9 @@ class _Tasks:
         for task in self.running:
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
+        # A cancelled task keeps its frames, and the frame of a stream's reader keeps this object.
+        self.running.clear()
+        self._ended.clear()
 
     def _end(self, task: "asyncio.Future[Any]") -> None:
         self._ended.append(task)
