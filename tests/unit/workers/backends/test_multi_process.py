@@ -353,7 +353,7 @@ async def test_while_a_backend_closes_the_image_of_a_dead_worker_is_told_of_the_
         await asyncio.sleep(0)
         first.close()
         with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
-            await task
+            await asyncio.wait_for(task, 10)  # half of the drain timeout
         await closing
 
 
