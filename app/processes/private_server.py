@@ -42,6 +42,7 @@ ONE_CLIENT: dict[str, Any] = {
         ("settings_file", "tls_certificate", "tls_key", "api_keys_file", "rate_limit"), None
     ),
     **dict.fromkeys(("metrics_port", "grpc_port", "max_images_per_client", "result_cache"), 0),
+    "host": "127.0.0.1",  # its socket is in a private folder
     "grace": 0.0,
     "log_level": "warning",
     "max_images_per_request": 64,

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
 from tests.server import until
@@ -117,9 +119,12 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 
-def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Path) -> None:
+def test_the_end_of_a_command_tells_warnings_and_the_first_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     folder.mkdir()
+    monkeypatch.setenv("DARKROOM_HOST", "0.0.0.0")  # as in an image
     (folder / "good.HEIC").write_bytes(jpeg())
     for number in range(4):
         (folder / f"{number}.jpg").write_bytes(b"no image")
@@ -128,6 +133,7 @@ def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Pa
         [sys.executable, "-m", "app.cli", *map(str, words)], capture_output=True, text=True
     )
     assert done.returncode == ExitCode.FAILED
+    assert "everybody who can reach" not in done.stderr
     warning, summary, *failures = done.stderr.splitlines()[-7:]
     assert warning == "darkroom: warning: random weights: the labels mean nothing"
     assert summary.startswith("5 images, 4 failed")
