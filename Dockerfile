@@ -68,7 +68,7 @@ RUN useradd --uid 10001 --user-group --no-log-init --no-create-home --home-dir /
     && install --directory --owner=10001 --group=10001 /var/cache/darkroom \
     && install --directory --owner=10001 --group=10001 --mode=700 /var/lib/darkroom
 COPY --from=cache /cache /opt/darkroom/cache
-# The extras grpc, otel, parquet, postgres and storage: 231 MB, of which PyArrow has 170.
+# The extras grpc, otel, parquet, postgres and storage: 232 MB, of which PyArrow has 176.
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=bind,source=requirements-extras.lock,target=/mnt/requirements-extras.lock \
