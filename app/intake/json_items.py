@@ -161,12 +161,16 @@ def _items(body: Blob, settings: Settings) -> tuple[list[Found], Options]:
 
 
 def _of_line(line: Blob, settings: Settings) -> Found:
+    id_: str | None = None
     try:
-        image = _validated(JsonImage, parsed(line, 1))
+        value = parsed(line, 1)
+        if isinstance(value, dict) and "id" in value:  # for the record, whatever else is wrong
+            id_ = _validated(JsonImage, {"id": value["id"]}).id
+        image = _validated(JsonImage, value)
     except MalformedRequest:
         return MalformedRequest("the line is not valid JSON"), None, None
     except ServiceError as error:
-        return error.with_traceback(None), None, None
+        return error.with_traceback(None), None, id_
     content: Blob | Url | ServiceError
     try:
         content = _content("", image, settings)

@@ -76,6 +76,12 @@ def test_a_line_is_one_image() -> None:
     content, _, _ = asyncio.run(scenario({"url": {"data": LONG}}))
     assert isinstance(content, InvalidParameter)
     assert content.errors[0].given == {"data": LONG}
+    content, _, id_ = asyncio.run(scenario({"id": "mine", "dta": LONG}))
+    assert isinstance(content, InvalidParameter)
+    assert id_ == "mine"
+    content, _, id_ = asyncio.run(scenario({"id": 7, "data": LONG}))
+    assert isinstance(content, InvalidParameter)
+    assert id_ is None
 
 
 @pytest.mark.parametrize(
