@@ -64,6 +64,16 @@ def test_colours_are_ansi_sequences() -> None:
     assert "\x1b[33mWARNING " in HumanFormatter(colours=True).format(made("slow"))
 
 
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Give the root logger its level and its handlers back."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
 def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *format_: str) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
     logs.configure("info", *format_)
