@@ -151,7 +151,7 @@ encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Frame)
 
 
-class Broken(Exception):
+class Broken(OSError):
     """The other end closed the connection, or sent bytes that are no frame."""
 
 

@@ -1,4 +1,7 @@
-"""Pool of decoder processes: hands each image to one of them, and replaces those that died.
+"""Pool of decoder processes: hands each image to a process, and replaces processes that ended.
+
+The fork server starts the processes. Each process has a connection of its own, over which the fork
+server reports how the process began and ended. To close the connection kills the process.
 
 No image holds a thread while it is decoded: it waits for a free process, hands its file over, and
 takes the pixels. If its request ends early, the process is killed and another one is forked, which
@@ -12,17 +15,22 @@ import logging
 import math
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from app.decoders.memory import KEPT, Bytes, release
+from app.decoders import messages
+from app.decoders.memory import KEPT, Bytes, SharedArea, new_area, release
 from app.decoders.messages import (
+    MAX_PACKET,
     Bounds,
     Broken,
     DecodeTask,
@@ -32,11 +40,12 @@ from app.decoders.messages import (
     Exited,
     Frame,
     ImageFailed,
+    NotForked,
     Pixels,
+    Ready,
     Seen,
     Wanted,
 )
-from app.decoders.process import DecoderProcess, ForkServer, Gone
 from models.codec import Decoded, Description, ImageInfo, decode_memory
 from models.domain.errors import (
     InvalidParameter,
@@ -66,6 +75,32 @@ INLINE = 1 << 20
 
 IMAGES_PER_PROCESS = 500
 """A process is replaced after this number, which bounds how long a hostile file has an effect."""
+
+START_WITHIN = 20.0
+"""Seconds that a decoder may take to start, with its fork server, which takes 0.3 on an idle
+machine.
+"""
+
+END_WITHIN = 5.0
+"""Seconds that the fork server may take to end."""
+
+_ROOT = Path(__file__).parents[2]
+
+_PROGRAM = f"""\
+import sys
+sys.path.insert(0, {str(_ROOT)!r})
+import app, models, workers
+sys.path.append(sys.path.pop(0))
+from app.decoders.child import run
+run(*map(int, sys.argv[1:]))
+"""
+
+_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",  # a process that forks has one thread
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # reuse the buffers of photos instead of faulting anew
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
 
 _ERRORS: dict[str, type[ServiceError]] = {
     each.code: each
@@ -125,6 +160,120 @@ class DecoderLimits:
 def supported() -> bool:
     """Return whether this system has what the processes need; elsewhere threads decode."""
     return sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
+
+
+class DecoderProcess:
+    """Handle of a decoder process, which serves one image at a time, and of its shared area."""
+
+    def __init__(self, connection: socket.socket, area: SharedArea) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._packet: asyncio.Future[bytes] | None = None
+        self._closed = False
+        self.area = area
+        self.pid = 0
+        self.images = 0
+        # For its whole life: `sock_recv` would add and remove a reader for each image, in 0.03 ms.
+        self._loop.add_reader(connection.fileno(), self._on_readable)
+
+    async def receive(self) -> Frame:
+        """Return the next frame, which is Exited if the process has ended; raises Broken.
+
+        The end of the fork server ends all its decoders by SIGKILL.
+        """
+        self._packet = self._loop.create_future()
+        packet = await self._packet
+        return messages.decode(packet) if packet else Exited(signal.SIGKILL)
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame; the socket has room, as each is answered before the next is sent.
+
+        Raises Broken where the process has ended.
+        """
+        try:
+            self._connection.send(messages.encode(frame))
+        except OSError as error:
+            raise Broken("the process has ended") from error
+
+    def close(self) -> None:
+        """Close the connection, which kills the process; further calls have no effect."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._connection.fileno())
+            self._connection.close()
+
+    def _on_readable(self) -> None:
+        try:
+            packet = self._connection.recv(MAX_PACKET)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            packet = b""
+        if self._packet is None or self._packet.done():
+            self.close()  # it has ended, or sent a frame that nothing asked for
+        else:
+            self._packet.set_result(packet)
+
+
+class ForkServer:
+    """Handle of the fork server, which starts decoder processes for images of these bounds."""
+
+    def __init__(self, max_pixels: int, max_file: int) -> None:
+        """Start the server; raises OSError. Decoders wait until it has loaded the codecs."""
+        self._bounds = max_pixels, max_file
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        numbers = map(str, (theirs.fileno(), max_pixels, max_file))
+        try:
+            with theirs:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _PROGRAM, *numbers],  # nothing of this folder
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, **_ENVIRONMENT},
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._control.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Return whether the process runs."""
+        return self.process.poll() is None
+
+    async def fork(self) -> tuple[DecoderProcess, str]:
+        """Return a new process, and which part of the sandbox the kernel lacks; raises OSError."""
+        memory = new_area(*self._bounds)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            decoder = DecoderProcess(ours, SharedArea(memory))
+            with theirs:
+                socket.send_fds(self._control, [b"fork"], [theirs.fileno(), memory])
+        finally:
+            os.close(memory)
+        try:
+            async with asyncio.timeout(START_WITHIN):
+                frame = await decoder.receive()
+            if not isinstance(frame, Ready):
+                reason = frame.reason if isinstance(frame, NotForked) else "the fork server ended"
+                raise OSError(reason)
+        except BaseException as error:
+            decoder.close()
+            if isinstance(error, Broken | TimeoutError):
+                self.process.kill()
+            raise
+        decoder.pid = frame.pid
+        return decoder, frame.problem
+
+    async def close(self) -> None:
+        """End the fork server, and with it all its decoders."""
+        self._control.close()
+        try:
+            await asyncio.to_thread(self.process.wait, END_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            await asyncio.to_thread(self.process.wait)
 
 
 class DecoderPool:
@@ -269,7 +418,7 @@ class DecoderPool:
                     self._server = ForkServer(self.limits.max_pixels, self.limits.max_file)
                 server = self._server
             decoder, problem = await server.fork()
-        except (Gone, OSError) as error:
+        except OSError as error:
             self._count("start")
             log.warning("no decoder process can be started: %s", error)
             raise Unavailable(

@@ -12,8 +12,8 @@ from tests.server import PATIENCE
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes take any time to start and to end."""
-    monkeypatch.setattr("app.decoders.process.START_WITHIN", PATIENCE)
-    monkeypatch.setattr("app.decoders.process.END_WITHIN", PATIENCE)
+    monkeypatch.setattr("app.decoders.pool.START_WITHIN", PATIENCE)
+    monkeypatch.setattr("app.decoders.pool.END_WITHIN", PATIENCE)
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from app.decoders.messages import (
     Frame,
     Pixels,
 )
-from app.decoders.pool import ANY, read
-from app.decoders.process import DecoderProcess
+from app.decoders.pool import ANY, DecoderProcess, read
 from models import codec
 from models.codec import Encoding, ImageFormat, ImageInfo
 from tests.pictures import jpeg, png

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from app.decoders import DecoderPool, Encode
-from app.decoders.process import DecoderProcess
+from app.decoders.pool import DecoderProcess
 from models.codec import Decoded, Encoding, ImageFormat
 from models.domain.errors import Unavailable
 from tests.decoder_pool import drawn
-from tests.server import PATIENCE
 
 
 def stopped(pool: DecoderPool) -> DecoderProcess:
@@ -72,17 +71,6 @@ async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
     with pytest.raises(Unavailable, match="send it again"):
         await task
     assert pool.ended == {"killed": 2}
-
-
-async def test_an_image_whose_process_is_stopped_is_decoded_in_another_one(
-    pool: DecoderPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await pool.start()
-    monkeypatch.setattr("app.decoders.process.STILL", 0.2)
-    stopped(pool)
-    async with asyncio.timeout(PATIENCE):
-        await decoded(pool)
-    assert pool.ended["killed"] >= 1
 
 
 async def test_encoding_that_is_killed_is_not_the_fault_of_the_image(pool: DecoderPool) -> None:

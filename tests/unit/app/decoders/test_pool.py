@@ -18,7 +18,7 @@ from PIL import Image as PillowImage
 
 from app.decoders import Bounds, DecoderPool, Encode, Seen, Wanted
 from app.decoders.memory import KEPT
-from app.decoders.process import DecoderProcess
+from app.decoders.pool import DecoderProcess
 from models import codec
 from models.domain.errors import (
     ServiceError,
