@@ -32,6 +32,14 @@ def encoded(image: Image.Image, format: str = "JPEG", **options: object) -> byte
     return out.getvalue()
 
 
+def exif(**entries: object) -> Image.Exif:
+    """Return EXIF with these entries: `exif(x274=6)` has the value 6 under the tag 274."""
+    block = Image.Exif()
+    for tag, value in entries.items():
+        block[int(tag[1:])] = value
+    return block
+
+
 def jpeg(seed: int = 0, width: int = 320, height: int = 240) -> bytes:
     """Return a JPEG of a drawing."""
     return encoded(drawing(width, height, seed), quality=90)

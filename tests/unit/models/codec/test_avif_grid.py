@@ -1,7 +1,6 @@
 """Large AVIFs are grids of cells, which readers show as one image."""
 
 import itertools
-import tracemalloc
 from io import BytesIO
 
 import numpy as np
@@ -13,6 +12,7 @@ from models.codec import Encoding, ImageFormat, avif_grid
 from models.codec.avif_grid import GridLayout, encode_grid
 from models.codec.formats import ENCODABLE
 from models.domain.image import Image, Pixels
+from tests.memory import traced
 
 pytestmark = pytest.mark.skipif(ImageFormat.AVIF not in ENCODABLE, reason="no AVIF encoder")
 
@@ -104,10 +104,6 @@ def test_the_bytes_of_a_grid_are_freed_while_they_are_written() -> None:
     sized = cell.index(b"mdat") - 4
     size = (len(large) - sized).to_bytes(4, "big")
     large = large[:sized] + size + large[sized + 4 :]
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         file = encode_grid(picture(800, 800, 3), lambda _cell: large)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 1.6 * len(file)
+        assert peak() < 1.6 * len(file)

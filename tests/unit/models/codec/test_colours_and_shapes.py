@@ -16,7 +16,7 @@ from models.codec.colour import cicp_profile
 from models.codec.containers import clean_aperture
 from models.domain.errors import Undecodable, UnsupportedMedia
 from models.domain.image import Pixels
-from tests.pictures import as_image, drawing, encoded
+from tests.pictures import as_image, drawing, encoded, exif
 
 LIMIT = 1_000_000
 COLOURS = [(200, 100, 50), (60, 160, 90), (90, 110, 200), (128, 128, 128)]
@@ -131,9 +131,7 @@ def test_the_clean_aperture_of_an_avif_is_cut_before_it_is_turned() -> None:
     for box, orientation in itertools.product(
         [(0, 0, 32, 32), (13, 7, 20, 31), (33, 31, 64, 48), (1, 1, 64, 48)], [1, 3, 6]
     ):
-        exif = PillowImage.Exif()
-        exif[274] = orientation
-        whole = encoded(drawing(64, 48), "AVIF", exif=exif, speed=9)
+        whole = encoded(drawing(64, 48), "AVIF", exif=exif(x274=orientation), speed=9)
         stored = np.rot90(pixels(whole), {1: 0, 3: 2, 6: 1}[orientation])
         left, top, right, bottom = box
         cut = stored[top:bottom, left:right]
@@ -307,12 +305,8 @@ def test_the_transparent_colour_of_16_bits_is_compared_by_all_bits() -> None:
         samples = np.zeros((300, width, 3), np.uint16) + np.array(colour, np.uint16)
         samples[5, 0, 2] += 1
         samples[7, 1, 0] += 256
-        found = (
-            pixels(png(samples, chunk(b"tRNS", struct.pack(">HHH", *colour)), depth=16))
-            if width < 9
-            else None
-        )
-        if found is not None:
+        if width < 9:
+            found = pixels(png(samples, chunk(b"tRNS", struct.pack(">HHH", *colour)), depth=16))
             alpha = np.zeros((300, width), np.uint8)
             alpha[5, 0] = alpha[7, 1] = 255
             assert np.array_equal(found[..., 3], alpha)

@@ -1,10 +1,9 @@
 """Descriptions of files: the values that they hold, and the parts of a file that are not read."""
 
-import io
-
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
+from PIL.ImageFile import ImageFile
 
 from models import codec
 from models.codec import Description
@@ -82,22 +81,15 @@ def test_transparent_colours_of_a_palette_do_not_count() -> None:
 
 def test_a_large_jpeg_is_decoded_at_an_eighth_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
-    file = encoded(drawing(1600, 1200))
-    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", _noting(sizes))
-    assert described(file).colour is not None
-    assert max(sizes) == (200, 150)
-
-
-def _noting(sizes: list[tuple[int, int]]) -> object:
-    from PIL.ImageFile import ImageFile
-
-    load = ImageFile.load
+    file, load = encoded(drawing(1600, 1200)), ImageFile.load
 
     def noted(image: ImageFile) -> object:
         sizes.append(image.size)
         return load(image)
 
-    return noted
+    monkeypatch.setattr(ImageFile, "load", noted)
+    assert described(file).colour is not None
+    assert max(sizes) == (200, 150)
 
 
 def test_without_colour_no_pixel_is_decoded() -> None:
@@ -120,7 +112,6 @@ def test_values_of_exif_that_json_cannot_carry_are_left_out() -> None:
 
 
 def test_a_broken_profile_and_broken_exif_count_as_absent() -> None:
-    out = io.BytesIO()
-    drawing().save(out, "JPEG", icc_profile=b"no profile", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
-    found = described(out.getvalue())
+    broken = b"Exif\0\0II*\0\xff\xff\xff\xff"
+    found = described(encoded(drawing(), icc_profile=b"no profile", exif=broken))
     assert (found.profile, found.exif) == (None, {})

@@ -3,7 +3,6 @@
 import io
 import itertools
 import re
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
@@ -26,6 +25,7 @@ from models.codec.jpeg import (
     scan_end,
 )
 from models.domain.image import Subsampling
+from tests.memory import traced
 from tests.pictures import drawing, encoded
 from tests.shared import PHOTOS
 
@@ -370,10 +370,6 @@ def test_no_scan_takes_much_memory() -> None:
         (restarts(8), 2 * MANY + 1),
     ]:
         data = repeated * (4 * MANY // (len(repeated) // 2)) + b"\1" + EOI
-        tracemalloc.start()
-        try:
+        with traced() as peak:
             scan_end(data, 0, 1, mcus, 2)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 8 << 20
+            assert peak() < 8 << 20

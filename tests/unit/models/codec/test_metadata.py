@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
-from PIL import PngImagePlugin
+from PIL import ImageCms, PngImagePlugin
 
 from models.codec import Encoding, ImageFormat, decode, encode, encoded, open_file
 from models.codec.metadata import MAX_BLOCK, PREFIX, kept
 from models.domain.image import Image
-from tests.pictures import as_image, drawing
+from tests.pictures import as_image, drawing, exif
 from tests.pictures import encoded as file_of
 
 LIMIT = 1_000_000
@@ -52,13 +52,6 @@ def with_xmp(format: str, xmp: bytes, **options: Any) -> bytes:
         entries = dict(options.get("exif", {}))
         return file_of(drawing(32, 16), "TIFF", tiffinfo={700: xmp, **entries})
     return file_of(drawing(32, 16), format, xmp=xmp, **options)
-
-
-def exif(**entries: Any) -> PillowImage.Exif:
-    block = PillowImage.Exif()
-    for tag, value in entries.items():
-        block[int(tag[1:])] = value
-    return block
 
 
 def photoshop(*resources: tuple[int, bytes]) -> bytes:
@@ -203,10 +196,8 @@ def block(endian: str = ">") -> bytes:
 
 
 def jpeg(exif: bytes) -> bytes:
-    file = BytesIO()
     picture = np.random.default_rng(0).integers(0, 256, (20, 32, 3), np.uint8)
-    PillowImage.fromarray(picture).save(file, "JPEG", exif=exif)
-    return file.getvalue()
+    return file_of(PillowImage.fromarray(picture), exif=exif)
 
 
 def again(data: bytes, format: ImageFormat, asked: Encoding) -> bytes:
@@ -257,19 +248,16 @@ def test_a_jpeg_left_to_the_device_to_decode_keeps_its_exif() -> None:
 
 
 def test_formats_without_such_a_block_keep_the_copyright() -> None:
-    file = BytesIO()
-    PillowImage.new("RGB", (5, 4)).save(file, "TIFF", tiffinfo={0x8298: "me", 0x0110: "X"})
-    assert dict(read(again(file.getvalue(), ImageFormat.JPEG, KEEP))) == {0x8298: "me"}
+    tags = {0x8298: "me", 0x0110: "X"}
+    data = file_of(PillowImage.new("RGB", (5, 4)), "TIFF", tiffinfo=tags)
+    assert dict(read(again(data, ImageFormat.JPEG, KEEP))) == {0x8298: "me"}
 
 
 def test_no_profile_is_written_for_the_pixels_are_srgb() -> None:
-    from PIL import ImageCms
-
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    file = BytesIO()
-    PillowImage.new("RGB", (5, 4)).save(file, "JPEG", icc_profile=profile, exif=block())
+    data = file_of(PillowImage.new("RGB", (5, 4)), icc_profile=profile, exif=block())
     for format in (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF):
-        made = PillowImage.open(BytesIO(again(file.getvalue(), format, KEEP)))
+        made = PillowImage.open(BytesIO(again(data, format, KEEP)))
         assert "icc_profile" not in made.info
 
 

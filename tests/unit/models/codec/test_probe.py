@@ -1,19 +1,19 @@
 """Headers: what `probe` and guesses read from files, and how files are refused."""
 
-import io
+import re
 import struct
 import zlib
-from io import BytesIO
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 from PIL import Image as PillowImage
 
 from models.codec import ImageFormat, claimed_pixels, probe
 from models.domain.errors import TooManyPixels, Undecodable, UnsupportedMedia
+from tests.hostile import chunk
+from tests.pictures import encoded, exif
 
 LIMIT = 50_000_000
 
@@ -21,24 +21,12 @@ LIMIT = 50_000_000
 def image_file(
     format: ImageFormat, size: tuple[int, int] = (7, 5), mode: str = "RGB", **options: Any
 ) -> bytes:
-    file = BytesIO()
-    PillowImage.new(mode, size, 100).save(file, format.name, **options)
-    return file.getvalue()
-
-
-def chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    return encoded(PillowImage.new(mode, size, 100), format.name, **options)
 
 
 def png(width: int, height: int, *chunks: bytes) -> bytes:
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + b"".join(chunks)
-
-
-def exif(orientation: int) -> bytes:
-    block = PillowImage.Exif()
-    block[0x0112] = orientation
-    return block.tobytes()
 
 
 def test_every_format_is_told_by_its_bytes() -> None:
@@ -50,7 +38,7 @@ def test_every_format_is_told_by_its_bytes() -> None:
 
 def test_an_orientation_out_of_range_means_upright() -> None:
     for orientation in [0, 9, 6000]:
-        info = probe(image_file(ImageFormat.JPEG, exif=exif(orientation)), max_pixels=LIMIT)
+        info = probe(image_file(ImageFormat.JPEG, exif=exif(x274=orientation)), max_pixels=LIMIT)
         assert (info.orientation, info.width, info.height) == (1, 7, 5)
 
 
@@ -67,10 +55,9 @@ def test_more_than_one_frame_is_told() -> None:
         (ImageFormat.WEBP, 3),
         (ImageFormat.AVIF, 3),
     ]:
-        file = BytesIO()
         first, *others = (PillowImage.new("RGB", (8, 8), (c, 0, 0)) for c in (0, 120, 240))
-        first.save(file, format.name, save_all=True, append_images=others)
-        assert probe(file.getvalue(), max_pixels=LIMIT).frames == frames
+        data = encoded(first, format.name, save_all=True, append_images=others)
+        assert probe(data, max_pixels=LIMIT).frames == frames
 
 
 def test_other_formats_are_unsupported_media_and_ours_are_named() -> None:
@@ -102,8 +89,9 @@ def test_a_format_of_ours_with_a_broken_header_is_undecodable() -> None:
         b"\0\0\0\x1cftypavif\0\0\0\0avif",
     ]:
         for rest in (b"", b"\0", b"\xff" * 100):
-            with pytest.raises(Undecodable, match="corrupt"):
+            with pytest.raises(Undecodable, match="corrupt") as caught:
                 probe(magic + rest, max_pixels=LIMIT)
+            assert not re.search("object|PIL", caught.value.detail), "it shows the inside"
 
 
 def test_the_pixel_limit_is_inclusive() -> None:
@@ -148,42 +136,26 @@ def test_a_compressed_chunk_that_unpacks_to_megabytes_is_undecodable() -> None:
             probe(png(1, 1, bomb, chunk(b"IDAT", b"")), max_pixels=LIMIT)
 
 
-def test_an_error_shows_nothing_of_the_inside() -> None:
-    with pytest.raises(Undecodable) as caught:
-        probe(b"\x89PNG\r\n\x1a\n", max_pixels=LIMIT)
-    assert "object" not in caught.value.detail
-    assert "PIL" not in caught.value.detail
+GUESSED = [format for format in ImageFormat if format.name not in ("TIFF", "AVIF")]
 
 
-FORMATS = ["jpeg", "png", "gif", "bmp", "webp"]
-
-
-def file(format_: str, width: int = 37, height: int = 23, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (width, height), "red").save(buffer, format_, **options)
-    return buffer.getvalue()
-
-
-def test_each_format_shows_its_pixels() -> None:
-    for format_ in FORMATS:
-        assert claimed_pixels(file(format_)) == 37 * 23
-
-
-def test_a_tiff_shows_nothing() -> None:
-    assert claimed_pixels(file("tiff")) is None
+def test_each_format_but_tiff_shows_its_pixels() -> None:
+    for format_ in GUESSED:
+        assert claimed_pixels(image_file(format_, (37, 23))) == 37 * 23
+    assert claimed_pixels(image_file(ImageFormat.TIFF)) is None
 
 
 def test_a_jpeg_with_too_many_segments_shows_nothing() -> None:
-    data = file("jpeg")
+    data = image_file(ImageFormat.JPEG)
     assert claimed_pixels(data[:2] + b"\xff\xfe\x00\x02" * 70 + data[2:]) is None
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", GUESSED)
 @given(st.data())
 def test_a_file_that_is_cut_or_changed_anywhere_gives_a_guess_or_nothing(
-    format_: str, data: st.DataObject
+    format_: ImageFormat, data: st.DataObject
 ) -> None:
-    whole = bytearray(file(format_, 5, 4))
+    whole = bytearray(image_file(format_, (5, 4)))
     for _ in range(data.draw(st.integers(0, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     found = claimed_pixels(bytes(whole[: data.draw(st.integers(0, len(whole)))]))
