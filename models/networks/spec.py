@@ -8,16 +8,24 @@ name was preferred to a table in the engines' room, because a new network then c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
+
+
+class Interpolation(IntEnum):
+    """A filter of Pillow's resize; its value is the filter's radius in pixels of the result."""
+
+    BILINEAR = 1
+    BICUBIC = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """The parameters of torchvision's `ImageClassification` transform.
+    """The parameters of an evaluation transform, as torchvision and timm define it.
 
-    `resize` is the length of the shorter side after the resize and `crop` the side of the square
-    that the network gets, both in pixels. `mean` and `std` normalise RGB values of 0…1. `version`
-    is raised when the same image would give different values.
+    `resize` is the length of the shorter side after the resize, or with `squash` of both sides, and
+    `crop` is the side of the square that the network gets, in pixels. `mean` and `std` normalise
+    RGB values of 0…1. `version` differs when the same image would give different values.
     """
 
     resize: int
@@ -25,6 +33,8 @@ class Preprocessing:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     version: int
+    interpolation: Interpolation = Interpolation.BILINEAR
+    squash: bool = False
 
 
 @dataclass(frozen=True, slots=True)

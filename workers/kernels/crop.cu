@@ -1,18 +1,18 @@
-// The centre crop that a network sees: Pillow's bilinear resize of the shorter side, the crop and
-// the normalisation, in one launch over images of any size and kind. Bit-equal to Pillow's
-// Resample.c: a triangle filter with weights of 22 bits, one axis after the other, rounded to bytes
-// in between.
+// The centre crop that a network sees: Pillow's resize, the crop and the normalisation, in one
+// launch over images of any size and kind. Bit-equal to Pillow's Resample.c: a bilinear or bicubic
+// filter with weights of 22 bits, one axis after the other, rounded to bytes in between.
 //
 //     source                         A block makes `tile` rows of one crop. First step: the rows of
 //     +----------------------+       the source that these need, resampled across to `side` pixels,
 //     |  rows that the tile  |       lie in `between` (or, with columns_first, the columns that the
-//     |  needs, at most ROWS |       crop needs, resampled down to the rows of the tile). Second
+//     |  needs, at most ROOM |       crop needs, resampled down to the rows of the tile). Second
 //     +----------------------+       step: along the other axis, then each level through `table`.
 //
 // Threads take samples in order, one after another; no thread owns a row. A line of weights per
 // axis is int[2 + taps][side]: first source pixel, number of pixels, then the weights
 // (`crop_weights`).
 #include "kernels/headers/common.cuh"
+#include "kernels/headers/resample.cuh"
 #include "kernels/headers/source.cuh"
 
 struct Crop {
@@ -23,11 +23,13 @@ struct Crop {
     int taps;           // room for each output's weights
     int tile;           // output rows of a block
     int columns_first;  // which axis is the first
-    int reserved;
+    int method;         // BILINEAR or BICUBIC
 };
 
 const int PRECISION_BITS = 22, HALF = 1 << (PRECISION_BITS - 1);
-const int ROWS = 72, SIDE = 224;  // the most that fits 48 KiB of shared memory
+const int ROOM = 72 * 224;  // pixels between the two steps: the most that fits 48 KiB of memory
+
+__device__ inline u8 level_of(int sum) { return clamped(sum >> PRECISION_BITS, 0, 255); }
 
 __device__ inline int* line_of(const Crop& crop, int side, int axis)
 {
@@ -44,8 +46,8 @@ extern "C" __global__ void crop_weights(const Crop* crops, int side)
     int n_out = axis == 0 ? crop.resized_width : crop.resized_height;
     int start = axis == 0 ? crop.left : crop.top;
     double scale = (double)n_in / n_out;
-    double support = scale < 1.0 ? 1.0 : scale;
-    double inverse = 1.0 / support;
+    double widened = scale < 1.0 ? 1.0 : scale;
+    double support = crop.method * widened, inverse = 1.0 / widened;
     int* line = line_of(crop, side, axis);
     for (int i = threadIdx.x; i < side; i += blockDim.x) {
         double centre = (start + i + 0.5) * scale;
@@ -53,16 +55,14 @@ extern "C" __global__ void crop_weights(const Crop* crops, int side)
         if (low < 0) low = 0;
         if (high > n_in) high = n_in;
         double total = 0.0;
-        for (int x = 0; x < high - low; x++) {
-            double w = (x + low - centre + 0.5) * inverse;
-            total += w < 0.0 ? (w > -1.0 ? 1.0 + w : 0.0) : (w < 1.0 ? 1.0 - w : 0.0);
-        }
+        for (int x = 0; x < high - low; x++)
+            total += resample_filter(crop.method, (x + low - centre + 0.5) * inverse);
         line[i] = low;
         line[side + i] = high - low;
         for (int x = 0; x < high - low; x++) {
-            double w = (x + low - centre + 0.5) * inverse;
-            w = w < 0.0 ? (w > -1.0 ? 1.0 + w : 0.0) : (w < 1.0 ? 1.0 - w : 0.0);
-            line[(2 + x) * side + i] = (int)(0.5 + w / total * (1 << PRECISION_BITS));
+            double w = resample_filter(crop.method, (x + low - centre + 0.5) * inverse);
+            w = w / total * (1 << PRECISION_BITS);
+            line[(2 + x) * side + i] = (int)(w + (w < 0.0 ? -0.5 : 0.5));
         }
     }
 }
@@ -82,9 +82,9 @@ __device__ inline void resample(
         g += c.g * weight;
         b += c.b * weight;
     }
-    made[0] = r >> PRECISION_BITS;
-    made[1] = g >> PRECISION_BITS;
-    made[2] = b >> PRECISION_BITS;
+    made[0] = level_of(r);
+    made[1] = level_of(g);
+    made[2] = level_of(b);
 }
 
 // Make the rows of one block. `table` holds what each level of each channel becomes; `out` is (n,
@@ -118,8 +118,7 @@ __device__ __forceinline__ void crop_rows(
         int sum = HALF;
         for (int tap = 0; tap < count; tap++)
             sum += from[(low + tap) * step] * line[(2 + tap) * side];
-        int level = sum >> PRECISION_BITS;
-        out[((i64)image * side + y) * side * 3 + sample] = table[level * 3 + sample % 3];
+        out[((i64)image * side + y) * side * 3 + sample] = table[level_of(sum) * 3 + sample % 3];
     }
 }
 
@@ -127,7 +126,7 @@ template <typename T>
 __device__ void crop_normalise(
     const Crop* crops, const u32* starts, int n, int side, const T* table, T* out)
 {
-    __shared__ u8 between[ROWS * SIDE * 3];
+    __shared__ u8 between[ROOM * 3];
     int image = item_of(starts, n), tile = blockIdx.x - starts[image];
     const Crop& crop = crops[image];
     if (crop.columns_first) crop_rows<true>(crop, image, tile, side, table, out, between);

@@ -1,6 +1,7 @@
 import functools
 import itertools
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from PIL import Image as PillowImage
 from models import codec
 from models.domain.image import Image, Pixels
 from models.networks.registry import RESNET18
+from models.networks.spec import Interpolation, Preprocessing
 from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
@@ -29,6 +31,28 @@ def reference() -> Any:
     from torchvision.models import ResNet18_Weights
 
     return ResNet18_Weights.IMAGENET1K_V1.transforms()
+
+
+BICUBIC = replace(RESNET18.preprocessing, resize=248, interpolation=Interpolation.BICUBIC)
+SQUASHED = replace(BICUBIC, resize=224, squash=True)
+
+
+def resized(pixels: Pixels, spec: Preprocessing) -> Pixels:
+    """Return the crop that the transforms of torchvision give: the pipeline of timm."""
+    from torchvision import transforms
+
+    interpolation = transforms.InterpolationMode[spec.interpolation.name]
+    size = (spec.resize, spec.resize) if spec.squash else spec.resize
+    steps = [transforms.Resize(size, interpolation), transforms.CenterCrop(spec.crop)]
+    return np.asarray(transforms.Compose(steps)(PillowImage.fromarray(pixels)))
+
+
+@pytest.mark.parametrize("spec", [BICUBIC, SQUASHED], ids=["bicubic", "squashed"])
+def test_another_interpolation_and_a_squash_give_torchvision_s_pixels(spec: Preprocessing) -> None:
+    for size in [(500, 375), (224, 224), (1, 1), (3, 7), (2047, 257), (1000, 9), (9, 1000), *TALL]:
+        pixels = np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8)
+        found = preprocess.crop(Image(pixels), spec)
+        assert np.array_equal(found, resized(pixels, spec)), size
 
 
 @pytest.fixture(scope="module")

@@ -31,14 +31,14 @@ CROP = np.dtype(
         ("taps", np.int32),
         ("tile", np.int32),
         ("columns_first", np.int32),
-        ("reserved", np.int32),
+        ("method", np.int32),
     ]
 )
 """The struct `Crop` of kernels/crop.cu."""
 
 THREADS = 512
-ROWS = 72
-"""Source rows, as wide as the crop, for which a block of `crop_normalise` has shared memory."""
+ROOM = 72 * 224
+"""Pixels between the two steps of the resize for which a block of `crop_normalise` has memory."""
 
 TILE = 28
 """Output rows of a block; fewer where the image is so large that fewer fit."""
@@ -61,6 +61,7 @@ class Cropper:
         image start, uint32 (n + 1,). Uploads go to the current stream.
         """
         rows = np.zeros(len(images), CROP)
+        rows["method"] = self._spec.interpolation
         rows["source"] = BatchSources(slot, self._kernels).place(
             [self._shrunk(image) for image in images]
         )
@@ -102,42 +103,51 @@ def _crop(spec: Preprocessing, height: int, width: int) -> tuple[Any, ...]:
         top = left = 0
     else:
         resized_height, resized_width, top, left = geometry(height, width, spec)
-    support = max(height / resized_height, width / resized_width, 1.0)
-    taps = 2 * math.ceil(support) + 1
+    scale = max(height / resized_height, width / resized_width, 1.0)
+    taps = 2 * math.ceil(spec.interpolation * scale) + 1
     by_columns = columns_first((height, width), (resized_height, resized_width))
     if by_columns:
-        tile = _tile_of_columns(width / resized_width, spec.crop)
+        tile = _tile_of_columns(width / resized_width, spec)
     else:
-        tile = _tile_of_rows(height / resized_height)
+        tile = _tile_of_rows(height / resized_height, spec)
     return (resized_width, resized_height), (left, top), taps, tile, by_columns
 
 
-def _tile_of_rows(scale: float) -> int:
+def _tile_of_rows(scale: float, spec: Preprocessing) -> int:
     """Return the output rows of a block that resamples the source's rows first."""
-    return min(TILE, 1 + int((ROWS - 2 - 2 * max(scale, 1.0)) / scale))
+    rows, radius = ROOM // spec.crop, int(spec.interpolation)
+    return min(TILE, 1 + int((rows - 2 - 2 * radius * max(scale, 1.0)) / scale))
 
 
-def _tile_of_columns(scale: float, side: int) -> int:
+def _tile_of_columns(scale: float, spec: Preprocessing) -> int:
     """Return the output rows of a block that resamples the source's columns first.
 
     It needs all source columns that the crop needs.
     """
-    return min(TILE, ROWS * side // (int((side + 1) * scale) + 2))
+    columns = int((spec.crop - 1 + 2 * spec.interpolation) * max(scale, 1.0)) + 2
+    return min(TILE, ROOM // columns)
 
 
 def _too_large(height: int, width: int, spec: Preprocessing) -> bool:
-    return 2 * min(height, width) / spec.resize + 2 > ROWS - 2
+    scale = (max if spec.squash else min)(height, width) / spec.resize
+    return 2 * spec.interpolation * scale + 2 > ROOM // spec.crop - 2
 
 
 def weights_bytes(pixels: int, max_batch_size: int, each: Sequence[Preprocessing]) -> int:
     """Return the bytes for the resampling weights of any batch of `pixels` for any network.
 
     They are 2 · crop · (2 + taps) integers of 4 bytes an image. An image of p pixels has at most
-    2 · sqrt(p) / resize + 3 taps; the sum of the roots is largest when all images of a batch are
-    equal.
+    2 · radius · (sqrt(p) / resize + 1) + 1 taps, and a squashed image as many as a block has rows;
+    the sum of the roots is largest when all images of a batch are equal.
     """
     root = math.isqrt(max_batch_size * pixels)
-    integers = [2 * spec.crop * (6 * max_batch_size + 2 * root // spec.resize) for spec in each]
+    integers = []
+    for spec in each:
+        radius = 2 * int(spec.interpolation)
+        taps = max_batch_size * (4 + radius) + radius * root // spec.resize
+        if spec.squash:
+            taps = max_batch_size * (2 + ROOM // spec.crop)
+        integers.append(2 * spec.crop * taps)
     return 4 * max(integers) + ALIGNMENT * max_batch_size
 
 

@@ -1,6 +1,7 @@
 // Parameters and lines of weights, which both passes of resampling use.
 #pragma once
 #include "kernels/headers/common.cuh"
+#include "kernels/headers/resample.cuh"
 
 struct Resize {
     // Across and down, of the part of the source that is resampled, in its pixels.
@@ -9,8 +10,6 @@ struct Resize {
     int method;            // one of Method
     int columns_first;     // which axis is the first
 };
-
-enum Method { NEAREST, BILINEAR, BICUBIC, LANCZOS };
 
 constexpr int RESIZE_BITS = 22, RESIZE_BLOCKS = 16;
 

@@ -1,22 +1,7 @@
 // The weights of Pillow's resampling (Resample.c), computed in doubles in Pillow's order of
-// operations. The sine is the device's; its last bits make no difference in weights of 22 bits.
+// operations.
 #include "filters/geometry/resize.cuh"
 #include "kernels/headers/common.cuh"
-
-__device__ __forceinline__ double sinc(double x)
-{
-    x *= 3.14159265358979323846;
-    return x == 0.0 ? 1.0 : __ddiv_rn(sin(x), x);
-}
-
-static __device__ __noinline__ double resize_filter(int method, double x)
-{
-    if (method == LANCZOS) return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(__ddiv_rn(x, 3.0)) : 0.0;
-    x = x < 0.0 ? -x : x;
-    if (method == BILINEAR) return x < 1.0 ? 1.0 - x : 0.0;
-    if (x < 1.0) return (1.5 * x - 2.5) * x * x + 1;
-    return x < 2.0 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0.0;
-}
 
 // Find the nearest pixels. One thread adds up their places, because Pillow adds them up, too, and
 // the roundings are those of this order.
@@ -41,9 +26,9 @@ __device__ __forceinline__ void resize_output(
     int size = of.size[axis];
     double total = 0.0;
     for (int x = 0; x < high - low; ++x)
-        total += resize_filter(of.method, (x + low - centre + 0.5) * inverse);
+        total += resample_filter(of.method, (x + low - centre + 0.5) * inverse);
     for (int x = 0; x < high - low; ++x) {
-        double weight = resize_filter(of.method, (x + low - centre + 0.5) * inverse);
+        double weight = resample_filter(of.method, (x + low - centre + 0.5) * inverse);
         if (total != 0.0) weight = __ddiv_rn(weight, total);
         line[(2 + x) * size + i] = (int)(weight * (1 << RESIZE_BITS) + (weight < 0 ? -0.5 : 0.5));
     }

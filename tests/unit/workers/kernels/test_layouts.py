@@ -17,7 +17,7 @@ import pytest
 
 import workers.filters
 from models.domain.image import Subsampling
-from models.networks.registry import NETWORKS
+from models.networks.spec import Interpolation
 from tests.emulation.emulator import FLAGS
 from workers.engines.cuda import classifying, filtering, jpeg_blocks, jpeg_encoder, sources
 from workers.filters import geometry, morphological, smoothing
@@ -206,9 +206,8 @@ def test_limits_of_python_are_those_of_the_kernels() -> None:
 
     def assertions() -> Iterator[str]:
         yield f"THREADS == {items.THREADS}"
-        yield f"ROWS == {classifying.ROWS}"
-        for network in NETWORKS.values():
-            yield f"SIDE >= {network.preprocessing.crop}"
+        yield f"ROOM == {classifying.ROOM}"
+        yield from (f"{each.name} == {each.value}" for each in Interpolation)
         yield f"MOST_TAIL >= {most}"
         yield f"{morphological.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
 

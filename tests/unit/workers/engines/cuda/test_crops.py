@@ -10,9 +10,9 @@ import torch
 from models.codec.stripes import upright
 from models.domain.image import Image, Source, Subsampling
 from models.networks.registry import RESNET18, RESNET50
-from models.networks.spec import Preprocessing
+from models.networks.spec import Interpolation, Preprocessing
 from tests.emulation.staging import EmulatedKernels, Planes, jpeg_file, noise, staging_slot
-from workers.engines.cuda.classifying import Cropper
+from workers.engines.cuda.classifying import Cropper, weights_bytes
 from workers.engines.cuda.nvjpeg import Decoder
 from workers.preprocess import crop
 
@@ -20,7 +20,15 @@ SIZES = [(1, 1), (1, 40), (37, 2), (224, 224), (256, 256), (300, 255), (255, 401
 TALL = [(1200, 300), (900, 400), (2000, 257), (513, 256), (599, 300), (600, 300), (601, 300)]
 """Pillow begins with the columns of most of these, with the rows of those in SIZES."""
 
-SIDE = RESNET18.preprocessing.crop
+MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+OTHERS = {
+    "resnet50": RESNET50.preprocessing,
+    "bicubic": Preprocessing(248, 224, MEAN, STD, 1, Interpolation.BICUBIC),
+    "large": Preprocessing(384, 384, MEAN, STD, 1, Interpolation.BICUBIC),
+    "small": Preprocessing(40, 32, MEAN, STD, 1, Interpolation.BICUBIC),
+    "squashed": Preprocessing(224, 224, MEAN, STD, 1, Interpolation.BICUBIC, squash=True),
+    "squashed-bilinear": Preprocessing(100, 96, MEAN, STD, 1, squash=True),
+}
 
 
 def cropped(
@@ -36,7 +44,9 @@ def cropped(
     rows, starts = cropper.place(images, slot)
     rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
     slot.tables.upload()
-    target = torch.full((len(images), SIDE, SIDE, 3), -1, dtype=torch.int16)
+    target = torch.full((len(images), spec.crop, spec.crop, 3), -1, dtype=torch.int16)
+    n_pixels = sum(image.n_pixels for image in images)
+    assert slot.weights.used <= weights_bytes(n_pixels, len(images), [spec])
     cropper.launch(rows_at, starts_at, len(images), int(starts[-1]), target)
     return target.numpy()
 
@@ -48,12 +58,13 @@ def test_crops_of_mixed_sizes_and_channels_are_pillows() -> None:
         assert np.array_equal(made, crop(image, RESNET18.preprocessing)), image.pixels.shape
 
 
-def test_crops_of_another_network_s_preprocessing_are_pillows() -> None:
-    images = [Image(noise(*size, 3)) for size in (*SIZES, TALL[0])]
-    found = cropped(images, room=1 << 25, spec=RESNET50.preprocessing)
+@pytest.mark.parametrize("name", OTHERS)
+def test_crops_of_another_network_s_preprocessing_are_pillows(name: str) -> None:
+    spec = OTHERS[name]
+    images = [Image(noise(*size, 3)) for size in (*SIZES, TALL[0], (3, 1400))]
+    found = cropped(images, room=1 << 25, spec=spec)
     for made, image in zip(found, images, strict=True):
-        expected = crop(image, RESNET50.preprocessing)
-        assert np.array_equal(made, expected), image.pixels.shape
+        assert np.array_equal(made, crop(image, spec)), image.pixels.shape
 
 
 def test_crops_of_tall_images_beside_others_are_pillows() -> None:
