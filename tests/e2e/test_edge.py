@@ -1,74 +1,17 @@
 """A server behind each proxy of `docker/edge`, with the file that stands there."""
 
 import json
-import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.edge import PROGRAMS, behind
 from tests.pictures import jpeg
-from tests.ports import free_port
 from tests.server import PATIENCE, serving, until
-
-FOLDER = Path(__file__).parents[2] / "docker/edge"
-
-PROGRAMS = {
-    "nginx": shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin"),
-    "envoy": shutil.which("envoy", path=Path(sys.executable).parent) or shutil.which("envoy"),
-}
-"""Where each proxy is installed; None where a machine lacks it."""
-
-
-@contextmanager
-def behind(name: str, folder: Path, port: int, server: int, body: str = "256m") -> Iterator[None]:
-    """Run a proxy at `port` in front of the server at the port `server` while the block runs.
-
-    `folder` takes the proxy's own files. nginx refuses bodies above `body`.
-    """
-    words = {"nginx": _nginx, "envoy": _envoy}[name](folder, port, server, body)
-    with subprocess.Popen([str(PROGRAMS[name]), *words]) as process:
-        try:
-            until(lambda: _listens(port))
-            yield
-        finally:
-            process.terminate()
-
-
-def _nginx(folder: Path, port: int, server: int, body: str) -> list[str]:
-    """Write nginx's file for these ports; return the arguments of nginx."""
-    text = (FOLDER / "nginx.conf").read_text().replace("/tmp/", f"{folder}/")
-    text = text.replace("server darkroom:8000", f"server 127.0.0.1:{server}")
-    text = text.replace("listen 8080", f"listen 127.0.0.1:{port}")
-    (folder / "nginx.conf").write_text(text.replace("size 256m", f"size {body}"))
-    return ["-e", "stderr", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
-
-
-def _envoy(folder: Path, port: int, server: int, _body: str) -> list[str]:
-    """Write Envoy's file for these ports; return the arguments of Envoy."""
-    text = (FOLDER / "envoy.yaml").read_text()
-    text = text.replace(
-        "address: darkroom, port_value: 8000", f"address: 127.0.0.1, port_value: {server}"
-    )
-    text = text.replace(
-        "address: 0.0.0.0, port_value: 8080", f"address: 127.0.0.1, port_value: {port}"
-    )
-    (folder / "envoy.yaml").write_text(text)
-    words = ["-c", str(folder / "envoy.yaml"), "--log-level", "warning"]
-    return [*words, "--disable-hot-restart", "--concurrency", "2"]
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
-
 
 pytestmark = pytest.mark.slow
 
@@ -89,13 +32,13 @@ def edge(
 ) -> Iterator[Edge]:
     if PROGRAMS[request.param] is None:
         pytest.skip(f"{request.param} is not installed")
-    folder, port = tmp_path_factory.mktemp("edge"), free_port()
+    folder = tmp_path_factory.mktemp("edge")
     log = folder / "log"
     flags = ("--weights", "random", "--precision", "fp32", "--log-level", "info")
     limits = ("--max-body-bytes", "2M", "--trusted-proxies", "127.0.0.1")
     with (
         serving(*flags, *limits, log=log) as server,
-        behind(request.param, folder, port, server.port, body="2m"),
+        behind(request.param, folder, server.port, body="2m") as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client,
     ):
         yield Edge(client, log)

@@ -60,7 +60,7 @@ def test_the_nightly_workflow_runs_targets_and_programs_that_exist() -> None:
     made = {each.removeprefix("make ") for each in commands if each.startswith("make ")}
     programs = [each.split()[2] for each in commands if each.startswith(".venv/bin/python -m ")]
     assert made <= targets()
-    assert len(programs) == 4
+    assert len(programs) == 5
     assert all(importlib.util.find_spec(name) is not None for name in programs)
 
 

@@ -2,8 +2,9 @@
 
 `python -m tests.chaos.attacks [NAME …]` runs all attacks, or those whose names begin so. For each
 a fresh server is started; 15 good clients send ordinary photos while the attack lasts, `/livez`
-is asked ten times a second, memory and CPU time of all processes of the server are read. The last
-line is a JSON object; the exit code is 1 when a promise is broken.
+is asked ten times a second, memory and CPU time of all processes of the server are read. With
+`--through nginx` all clients connect to that proxy in front of the server, and the same promises
+are judged. The last line is a JSON object; the exit code is 1 when a promise is broken.
 """
 
 import argparse
@@ -13,17 +14,21 @@ import platform
 import subprocess
 import sys
 import time
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.attacks.catalogue import ATTACKS
 from tests.chaos.harness.attack import Target
 from tests.chaos.harness.trial import as_attacker, run
+from tests.edge import PROGRAMS
 
 
 def main() -> int:
     """Run the attacks that the command line names; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="an attack, or how names begin")
+    parser.add_argument("--through", choices=PROGRAMS, help="a proxy that all clients connect to")
     parser.add_argument("--out", type=Path, help="a JSON file in which the results replace others")
     parser.add_argument("--note", default="", help="what a reader should know of the machine")
     parser.add_argument("--list", action="store_true", help="name all attacks")
@@ -37,18 +42,8 @@ def main() -> int:
         for name, attack in ATTACKS.items():
             print(f"{name:28} {attack.about}")
         return 0
-    results = []
-    for name, attack in ATTACKS.items():
-        if arguments.names and not name.startswith(tuple(arguments.names)):
-            continue
-        try:
-            found = run(attack)
-        except (OSError, RuntimeError, TimeoutError) as error:  # this attack's own failure
-            found = {"attack": name, "broken": [f"not run: {error}"]}
-        results.append(found)
-        print(f"{name}: {found['broken'] or 'all promises kept'}", file=sys.stderr, flush=True)
-        print(json.dumps(found), flush=True)
     words = ["git", "describe", "--always", "--dirty=+"]
+    results: list[dict[str, Any]] = []
     report = {
         "program": "attacks",
         "command": "python -m tests.chaos.attacks " + " ".join(sys.argv[1:]),
@@ -60,13 +55,28 @@ def main() -> int:
         "note": arguments.note,
         "attacks": results,
     }
-    if arguments.out:
-        new = {each["attack"] for each in results}
-        old = json.loads(arguments.out.read_text())["attacks"] if arguments.out.exists() else []
-        merged = [each for each in old if each["attack"] not in new] + results
-        arguments.out.write_text(json.dumps(report | {"attacks": merged}, indent=1) + "\n")
+    for name, attack in ATTACKS.items():
+        if arguments.names and not name.startswith(tuple(arguments.names)):
+            continue
+        try:
+            found = run(attack, arguments.through)
+        except (OSError, RuntimeError, TimeoutError) as error:  # this attack's own failure
+            found = {"attack": name, "through": arguments.through, "broken": [f"not run: {error}"]}
+        results.append(found)
+        print(f"{name}: {found['broken'] or 'all promises kept'}", file=sys.stderr, flush=True)
+        print(json.dumps(found), flush=True)
+        if arguments.out:
+            _keep(arguments.out, report, found)
     print(json.dumps(report))
     return int(any(each["broken"] for each in results))
+
+
+def _keep(path: Path, report: dict[str, Any], found: dict[str, Any]) -> None:
+    """Write the report with the results that the file has of other attacks, and this one."""
+    key = itemgetter("attack", "through")
+    old = json.loads(path.read_text())["attacks"] if path.exists() else []
+    kept = [each for each in old if key(each) != key(found)]
+    path.write_text(json.dumps(report | {"attacks": [*kept, found]}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from tests.chaos.harness.http import ask, post
 from tests.chaos.harness.neighbours import Neighbours
 from tests.chaos.harness.observer import Observer
 from tests.chaos.harness.processes import usage
+from tests.edge import behind
 from tests.pictures import jpeg
 from tests.server import serving
 
@@ -38,21 +40,31 @@ LIVEZ_WITHIN, LARGEST_ERROR, LARGEST_GROWTH = 1.0, 100_000, 400.0
 _MB = 1e6
 
 
-def run(attack: Attack) -> dict[str, Any]:
-    """Attack a fresh server; return the figures and the broken promises."""
-    source = "127.0.0.9" if attack.own_addresses else "127.0.0.1"
+def run(attack: Attack, through: str | None = None) -> dict[str, Any]:
+    """Attack a fresh server; return the figures and the broken promises.
+
+    `through` names a proxy of `docker/edge` that all clients connect to. Good clients then always
+    have addresses of their own, because a proxy is there for clients of many addresses.
+    """
+    own_addresses = attack.own_addresses or through is not None
+    source = "127.0.0.9" if own_addresses else "127.0.0.1"
     front_ends = 2 if attack.front_ends else 0
-    flags = ("--weights", "random", "--log-level", "error", "--front-ends", str(front_ends))
+    flags = ["--weights", "random", "--log-level", "error", "--front-ends", str(front_ends)]
+    flags += ["--trusted-proxies", "127.0.0.1"] if through else []
     limited = ("prlimit", f"--nofile={attack.descriptors}") if attack.descriptors else ()
     program = (*limited, sys.executable, "-m", "app.cli")
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with serving(*flags, *attack.flags, program=program, log=log) as served:
-            target = Target(served.port, served.process.pid, source)
+        with ExitStack() as stack:
+            served = stack.enter_context(serving(*flags, *attack.flags, program=program, log=log))
+            port = served.port
+            if through:
+                port = stack.enter_context(behind(through, Path(folder), port))
+            target = Target(port, served.process.pid, source)
             _warm_up(target)
             observer = Observer(target)
             observer.start()
-            neighbours = Neighbours(target, attack.own_addresses)
+            neighbours = Neighbours(target, own_addresses)
             try:
                 steps, seconds, finished = _attacked(attack, target, neighbours)
             finally:
@@ -60,7 +72,7 @@ def run(attack: Attack) -> dict[str, Any]:
                 observer.stop()
             survived = served.process.poll() is None
     found = _verdict(attack, steps, observer, neighbours, finished, survived)
-    return {"front_ends": front_ends, "seconds": round(seconds, 1), **found}
+    return {"through": through, "front_ends": front_ends, "seconds": round(seconds, 1), **found}
 
 
 def as_attacker(attack: Attack, target: Target) -> None:
