@@ -212,13 +212,6 @@ def test_the_domain_imports_nothing_else_of_models() -> None:
             assert not target.startswith("models.") or target.startswith("models.domain.")
 
 
-def test_every_room_of_the_order_exists() -> None:
-    for package, rooms in ORDERS.items():
-        folder = ROOT / package.replace(".", "/")
-        for room in rooms:
-            assert (folder / room / "__init__.py").is_file() or (folder / f"{room}.py").is_file()
-
-
 def test_the_installed_name_imports_only_the_command_line_and_the_cluster() -> None:
     for path in _modules("darkroom"):
         allowed = {"app.cli.script", "darkroom", *sys.stdlib_module_names}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.audit import LOCKS, ROOT, TIMEOUT, Run, audit, report
+from tools.audit import LOCKS, ROOT, TIMEOUT, audit, report
 
 GOOD = {"name": "numpy", "version": "2.3.0", "vulns": []}
 BAD = {
@@ -20,37 +20,38 @@ BAD = {
 PINNED = r"[\w.-]+(\[[\w, -]+\])?==[\w.+!]+"
 
 
-def answering(*dependencies: object, code: int = 0) -> Run:
-    text = json.dumps({"dependencies": dependencies, "fixes": []})
-    return lambda words: subprocess.CompletedProcess(list(words), code, text, "")
+def audited(output: object, *, required: bool) -> tuple[list[str], int]:
+    """Return the report about a lock file for which pip-audit printed this, or raised it."""
 
+    def run(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        if isinstance(output, Exception):
+            raise output
+        text = output if isinstance(output, str) else json.dumps(output)
+        return subprocess.CompletedProcess(list(words), 1, text, "no name")
 
-def failing(stderr: str) -> Run:
-    return lambda words: subprocess.CompletedProcess(list(words), 1, "", stderr)
-
-
-def silent(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    raise subprocess.TimeoutExpired(list(words), TIMEOUT)
+    return report([audit(Path("requirements.lock"), run)], required=required)
 
 
 def test_a_known_vulnerability_fails_and_names_the_version_that_mends_it() -> None:
-    found = audit(Path("requirements.lock"), answering(GOOD, BAD, code=1))
-    lines, code = report([found], required=False)
+    lines, code = audited({"dependencies": [GOOD, BAD], "fixes": []}, required=False)
     assert code == 1
     assert "VULNERABLE: requirements.lock: pillow 1.0: PYSEC-1, fixed in 1.1" in lines
+    checked = (["requirements.lock: 1 packages checked"], 0)
+    assert audited({"dependencies": [GOOD], "fixes": []}, required=True) == checked
 
 
-def test_packages_without_a_known_vulnerability_pass() -> None:
-    found = audit(Path("requirements.lock"), answering(GOOD))
-    assert report([found], required=True) == (["requirements.lock: 1 packages checked"], 0)
-
-
-@pytest.mark.parametrize("run", [failing("requests.ConnectionError: no name"), silent])
-def test_without_a_network_the_audit_says_so_and_fails_only_where_it_is_required(run: Run) -> None:
-    found = audit(Path("requirements.lock"), run)
-    lines, code = report([found], required=False)
+@pytest.mark.parametrize("output", ["no JSON", subprocess.TimeoutExpired("pip-audit", TIMEOUT)])
+def test_without_a_network_the_audit_says_so_and_fails_only_where_it_is_required(
+    output: object,
+) -> None:
+    lines, code = audited(output, required=False)
     assert (lines[0].startswith("NOT CHECKED: requirements.lock"), code) == (True, 0)
-    assert report([found], required=True)[1] == 1
+    assert audited(output, required=True)[1] == 1
+
+
+def test_every_lock_file_is_audited() -> None:
+    found = [*ROOT.glob("*.lock"), *(ROOT / "docker").glob("*.lock")]
+    assert set(LOCKS) == {str(path.relative_to(ROOT)) for path in found}
 
 
 def test_every_locked_package_has_hashes_and_no_address_of_an_index() -> None:
@@ -70,11 +71,3 @@ def test_every_locked_package_has_hashes_and_no_address_of_an_index() -> None:
                 entries[current := text] = 0
         assert entries
         assert not [entry for entry, hashes in entries.items() if not hashes]
-
-
-def test_every_lock_file_is_audited() -> None:
-    assert set(LOCKS) == {str(path.relative_to(ROOT)) for path in _lock_files()}
-
-
-def _lock_files() -> list[Path]:
-    return [*ROOT.glob("*.lock"), *(ROOT / "docker").glob("*.lock")]

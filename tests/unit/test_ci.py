@@ -1,7 +1,6 @@
 """What checks a change: `.ci/run`, the hosted workflow and the hooks of pre-commit agree."""
 
 import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -43,17 +42,6 @@ def test_the_hosted_workflow_runs_the_script_and_targets_that_exist() -> None:
     assert {command.removeprefix("make ") for command in others} <= targets()
 
 
-def test_the_hosted_check_installs_the_shells_whose_completion_is_tested() -> None:
-    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["check"]["steps"]
-    commands = [step["run"] for step in steps if "run" in step]
-    before = " ".join(commands[: commands.index(".ci/run")]).split()
-    tested = (ROOT / "tests" / "e2e" / "test_completion.py").read_text()
-    (listed,) = re.findall(r'parametrize\("shell", (\[.*?\])\)', tested)
-    shells = set(json.loads(listed))
-    assert shells
-    assert shells <= set(before)
-
-
 def test_the_nightly_workflow_runs_targets_and_programs_that_exist() -> None:
     jobs = yaml.safe_load((WORKFLOWS / "nightly.yml").read_text())["jobs"].values()
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
@@ -64,13 +52,19 @@ def test_the_nightly_workflow_runs_targets_and_programs_that_exist() -> None:
     assert all(importlib.util.find_spec(name) is not None for name in programs)
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml"])
-def test_a_hosted_workflow_fits_its_schema(name: str) -> None:
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        ("github-workflows", ".github/workflows/ci.yml"),
+        ("github-workflows", ".github/workflows/nightly.yml"),
+        ("compose-spec", "docker-compose.yml"),
+    ],
+)
+def test_a_file_of_another_program_fits_its_schema(schema: str, file: str) -> None:
     if importlib.util.find_spec("check_jsonschema") is None:
-        pytest.skip("check-jsonschema, which carries the schema, is not installed")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
-    command += ["vendor.github-workflows", str(WORKFLOWS / name)]
-    done = subprocess.run(command, capture_output=True, text=True)
+        pytest.skip("check-jsonschema, which carries the schemas, is not installed")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    done = subprocess.run([*command, ROOT / file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 

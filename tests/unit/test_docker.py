@@ -1,21 +1,16 @@
 """The Docker files agree with the code, the lock files and the tools' own rules, without Docker."""
 
-import importlib.util
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from clients.python.tests.scripted import page, scripted
 from models.settings import PREFIX, Settings
-from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
@@ -59,16 +54,10 @@ def context_sources() -> set[str]:
     return sources
 
 
-def services() -> dict[str, Any]:
-    """Return the services that run Darkroom, which are built here."""
+def services(*, built: bool = True) -> dict[str, Any]:
+    """Return the services that run Darkroom, which are built here, or those beside them."""
     loaded: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
-    return {name: each for name, each in loaded.items() if "build" in each}
-
-
-def monitors() -> dict[str, Any]:
-    """Return the other services, which watch those of Darkroom or stand in front of them."""
-    loaded: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
-    return {name: each for name, each in loaded.items() if "build" not in each}
+    return {name: each for name, each in loaded.items() if ("build" in each) is built}
 
 
 def locked(path: Path) -> dict[str, set[str]]:
@@ -82,41 +71,6 @@ def locked(path: Path) -> dict[str, set[str]]:
     return entries
 
 
-@contextmanager
-def server_answering(status: int, body: bytes) -> Iterator[int]:
-    """Start a server on a free port of this host that gives `/readyz` this answer."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status if self.path.startswith("/readyz") else 404)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def check_health(port: int) -> subprocess.CompletedProcess[str]:
-    # A proxy that cannot answer: the check must not ask it.
-    environment = {"DARKROOM_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
-    return subprocess.run(
-        [sys.executable, HEALTHCHECK],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-
-
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     if not hadolint.exists():
@@ -125,26 +79,11 @@ def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_the_compose_file_follows_the_compose_specification() -> None:
-    if importlib.util.find_spec("check_jsonschema") is None:
-        pytest.skip("check-jsonschema, which carries the Compose schema, is not installed")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    found = subprocess.run([*command, COMPOSE_FILE], capture_output=True, text=True)
-    assert found.returncode == 0, found.stdout
-
-
-def reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the devices that a service asks for."""
-    found: list[dict[str, Any]] = (
-        service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
-    )
-    return found
-
-
 def test_plain_up_starts_one_service_on_every_gpu() -> None:
     started = {name: each for name, each in services().items() if "profiles" not in each}
     every = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
-    assert {name: reserved(each) for name, each in started.items()} == {"darkroom": every}
+    assert started.keys() == {"darkroom"}
+    assert started["darkroom"]["deploy"]["resources"]["reservations"]["devices"] == every
 
 
 def test_the_settings_file_of_compose_names_only_settings() -> None:
@@ -157,8 +96,9 @@ def test_the_settings_file_of_compose_names_only_settings() -> None:
 
 
 def test_monitors_start_only_when_asked_for_and_are_reached_from_this_machine_only() -> None:
-    assert monitors()
-    for each in monitors().values():
+    beside = services(built=False)
+    assert beside
+    for each in beside.values():
         assert each["profiles"] in (["monitoring"], ["edge"])
         assert all(port.startswith("127.0.0.1:") for port in each["ports"])
         files = [volume.split(":")[0] for volume in each["volumes"] if volume.startswith("./")]
@@ -169,15 +109,6 @@ def test_monitors_start_only_when_asked_for_and_are_reached_from_this_machine_on
 def test_the_base_image_is_pinned_to_one_release_of_one_debian_by_its_digest() -> None:
     (default,) = [rest for rest in arguments("ARG") if rest.startswith("PYTHON_IMAGE=")]
     assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", default)
-
-
-def test_an_image_ends_as_a_user_who_is_not_root() -> None:
-    for target in ["cpu", "gpu"]:
-        user, stage = "", ""
-        for keyword, rest in instructions():
-            stage = rest.split(" AS ")[1] if keyword == "FROM" else stage
-            user = rest if keyword == "USER" and stage == target else user
-        assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
 
 
 def test_the_port_is_the_same_wherever_it_is_named() -> None:
@@ -270,12 +201,18 @@ def test_every_install_from_an_index_checks_hashes() -> None:
     assert all("--require-hashes" in rest or "--no-index" in rest for rest in installs)
 
 
-def test_the_health_check_passes_when_the_server_is_ready() -> None:
-    with server_answering(200, b"ready") as port:
-        assert check_health(port).returncode == 0
-
-
-def test_the_health_check_fails_and_says_why_when_the_server_is_not_ready() -> None:
-    with server_answering(503, b"weights missing") as port:
-        checked = check_health(port)
-    assert (checked.returncode, checked.stdout) == (1, "503 weights missing\n")
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(200, 0), (503, 1)],
+)
+def test_the_health_check_passes_when_the_server_is_ready_and_else_says_why_not(
+    status: int, code: int
+) -> None:
+    with scripted(page(status)) as server:
+        port = server.url.rpartition(":")[2]
+        # A proxy that cannot answer: the check must not ask it.
+        environment = {"DARKROOM_PORT": port, "http_proxy": "http://127.0.0.1:9"}
+        command = [sys.executable, str(HEALTHCHECK)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert server.requests[0].path.startswith("/readyz")
+    assert (done.returncode, done.stdout) == (code, f"{status} <h1>proxy</h1>\n\n")

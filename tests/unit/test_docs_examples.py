@@ -2,10 +2,11 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.documentation import OUTPUTS, PAGES, REASONS, RUN, blocks, script
+from tests.documentation import OUTPUTS, PAGES, REASONS, ROOT, RUN, blocks, script
 from tests.shown import differences
 
 OTHER = ("cuda", "html", "ini", "lua", "nginx", "promql", "ts", "yaml")
@@ -80,3 +81,15 @@ def test_a_command_that_fails_ends_the_script_and_is_named_with_its_line(tmp_pat
 )
 def test_json_that_is_not_as_shown_is_found(shown: str, printed: str, word: str) -> None:
     assert any(word in line for line in differences("json", shown, printed))
+
+
+def test_the_program_of_the_bulk_page_removes_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    page = (ROOT / "docs/bulk.md").read_text()
+    (program,) = (each.text for each in blocks(page) if each.language == "python")
+    names: dict[str, Any] = {}
+    exec(program.partition("\nmain()\n")[0], names)
+    results = names["RESULTS"] = tmp_path / "labels.jsonl"
+    assert names["finished"]() == set()
+    results.write_text('{"file": "a.jpg"}\n{"file": "b.j')
+    assert names["finished"]() == {"a.jpg"}
+    assert results.read_text() == '{"file": "a.jpg"}\n'

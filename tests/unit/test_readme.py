@@ -1,6 +1,7 @@
-"""The README's promises, and those of the page of the command line, that reading can check."""
+"""Figures of the README and of pages are those of committed results, and pages list what exists."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
 TUNING = (ROOT / "docs/tuning.md").read_text()
+SCALE = (ROOT / "docs/scale.md").read_text()
+MEAN = 1e9 / 86_400
+PEAK, USE = 3 * MEAN, 0.7
 
 
 def result(name: str) -> dict[str, Any]:
@@ -66,3 +70,18 @@ def test_the_bytes_of_filters_on_a_gpu_are_those_of_the_committed_result() -> No
     assert f"of {sum(each['samples'] for each in filters):,} samples" in README
     assert f"{unequal[0]['different']} differed" in README
     assert f"all {len(FILTERS)} filters" in README
+
+
+def test_machines_and_costs_of_a_billion_images_follow_from_the_measured_rates() -> None:
+    on_a_core = float(result("serve_cpu")["http"]["32"]["per_second"])
+    for rate, price in [(min(rates("subsampled", "raw")), 4.0), (on_a_core, 0.1)]:
+        peak, mean = math.ceil(PEAK / (USE * rate)) + 1, math.ceil(MEAN / (USE * rate))
+        row = next(line for line in SCALE.splitlines() if f"| {rate:,.0f} (`" in line)
+        assert row.endswith(f" | {peak:,} | {mean:,} | {peak * price * 24 / 1000:.2f} |")
+
+
+def test_the_network_carries_the_measured_photos_at_the_peak() -> None:
+    photo = result("serve_gpu")["runs"][0]["images"]["subsampled_kB"]
+    peak = f"{PEAK * photo * 8e3 / 1e9:.1f} Gbit/s at the peak | {PEAK:,.0f} × {photo} kB × 8"
+    assert peak in SCALE
+    assert f"{MEAN:,.0f} images a second as a mean" in SCALE

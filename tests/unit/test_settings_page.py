@@ -1,10 +1,12 @@
-"""`docs/settings.md` has a row for every setting, with its default and its description."""
+"""`docs/settings.md` has a row for every setting; `SECURITY.md` names settings that exist."""
 
+import re
 from pathlib import Path
 
 from models.settings import PREFIX, Settings
 
-PAGE = Path(__file__).parents[2] / "docs/settings.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/settings.md"
 
 
 def row(name: str) -> str:
@@ -33,4 +35,13 @@ def test_every_setting_has_its_row_in_the_table() -> None:
 
 def test_the_page_of_settings_is_linked() -> None:
     for page in ["README.md", "SECURITY.md", "docs/deploy.md"]:
-        assert "settings.md" in (PAGE.parents[1] / page).read_text()
+        assert "settings.md" in (ROOT / page).read_text()
+
+
+def test_every_setting_that_the_page_of_security_names_has_the_default_it_says() -> None:
+    named = rf"`{PREFIX}(\w+)`(?: \(`([^`]*)`\))?"
+    found = re.findall(named, (ROOT / "SECURITY.md").read_text())
+    assert len(found) > 10
+    for name, default in found:
+        field = Settings.model_fields[name.lower()]
+        assert default in ("", str(field.default)), name

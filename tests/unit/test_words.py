@@ -26,7 +26,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "clients").glob("*/*.md")),
 ]
-ALL_FILES = FILES + sorted((ROOT / "tests").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+ALL_FILES = FILES + TESTS
 VERBLESS = re.compile(
     r"(an?|the|all|and|any|as|beside|by|each|every|from|how|in|it|its|no|nothing|of|on|one|only"
     r"|some|somewhere|such|that|their|they|this|those|through|to|what|whatever|when|where|whether"
@@ -37,18 +38,6 @@ VERBLESS = re.compile(
 
 IGNORED = re.compile(r"# type: ignore(?!\[[a-z-]+(, ?[a-z-]+)*\]  # \w)")
 """An ignored finding of mypy without its code in brackets and a reason behind it."""
-
-
-def test_a_file_speaks_without_riddles() -> None:
-    for path in FILES:
-        found = [match[0] for match in RIDDLES.finditer(path.read_text())]
-        assert not found, f"say it with a noun: {found}"
-
-
-def test_a_page_speaks_without_riddles() -> None:
-    for path in PAGES:
-        found = [match[0] for match in RIDDLES.finditer(path.read_text())]
-        assert not found, f"say it with a noun: {found}"
 
 
 def prose(source: str) -> Iterator[str]:
@@ -64,13 +53,10 @@ def prose(source: str) -> Iterator[str]:
             yield str(node.value.value)
 
 
-def test_the_prose_of_tests_is_without_riddles() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}: {match[0]}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for text in prose(path.read_text())
-        for match in RIDDLES.finditer(text)
-    ]
+def test_files_pages_and_the_prose_of_tests_are_without_riddles() -> None:
+    texts = [(path, path.read_text()) for path in (*FILES, *PAGES)]
+    texts += [(path, text) for path in TESTS for text in prose(path.read_text())]
+    found = [f"{path}: {match[0]}" for path, text in texts for match in RIDDLES.finditer(text)]
     assert not found, f"say it with a noun: {found}"
 
 
