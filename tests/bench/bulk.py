@@ -6,11 +6,10 @@ runs is the rate without the start, in seconds and in CPU seconds of all its pro
 `--loop` the plain loop of `serve_cpu` runs before and after, over the same files, in this process:
 read, decode (simplejpeg), preprocess (Pillow), forward pass in batches of 32, same precision; the
 better one counts. Where other programs share the cores, compare CPU seconds an image: `cpu_ratio`.
-Weights are random. With `--instant` a server answers that has the labels at once: the rate is that
-of the client alone. CPU time of the client is that of the command and of its sending processes,
+Weights are random. CPU time of the client is that of the command and of its sending processes,
 looked at every 0.05 seconds. A run that is not measured comes first, because the first one on a GPU
 compiles kernels.
-Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop] [--instant]
+Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop]
 [--flags "--gpus 0"]
 """
 
@@ -21,7 +20,6 @@ import shlex
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -29,7 +27,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from models.settings import Precision
-from tests.bench import instant
 
 DARKROOM = [sys.executable, "-m", "app.cli"]
 
@@ -127,7 +124,6 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--loop", action="store_true")
-    parser.add_argument("--instant", action="store_true")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--flags", default="", help="further flags of the command")
     given = parser.parse_args()
@@ -139,10 +135,8 @@ def main() -> None:
         "count": given.count,
         "few": given.few,
     }
-    with TemporaryDirectory() as name, ExitStack() as stack:
+    with TemporaryDirectory() as name:
         folder = Path(name)
-        if given.instant:
-            flags += ["--server", stack.enter_context(instant.serving())]
         many = listed(given.photos, given.count, folder / "many")
         few = listed(given.photos, given.few, folder / "few")
         loops = []

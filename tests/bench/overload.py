@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 
 from tests.bench.load import Connections, Reply, closed_loop, open_loop, percentile, raw_post
-from tests.bench.subject import Subject, darkroom, thread_seconds
+from tests.bench.subject import Subject, darkroom
 from tests.chaos.harness.processes import usage
 from tests.pictures import jpeg
 
@@ -48,46 +48,15 @@ class Phase:
     others: dict[int, int]
     accepted_p99_ms: float | None
     memory_mib: int
-    client_cores: float
-    """CPU seconds a second that this program took."""
-    loop_cores: float
-    """The same of the server's event loop."""
-    image_cpu_ms: float
-    """CPU milliseconds of the server's other threads for each good answer."""
     retry_after: list[int]
 
 
-def resident(process_id: int) -> int:
-    """Return the memory of a process and its descendants, in MiB."""
-    return usage(process_id).memory >> 20
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """CPU seconds of this program, of the server's event loop, and of its other threads."""
-
-    client: float
-    loop: float
-    others: float
-
-    @classmethod
-    def so_far(cls, subject: Subject) -> "Spent":
-        """Read them."""
-        return cls(time.process_time(), *thread_seconds(subject.process.pid))
-
-    def __sub__(self, other: "Spent") -> "Spent":
-        return Spent(self.client - other.client, self.loop - other.loop, self.others - other.others)
-
-
-def phase(
-    load: float, replies: list[Reply], start: float, seconds: float, memory: int, spent: Spent
-) -> Phase:
-    """Return the figures of one load; answers count while it lasts, `spent` until the last one."""
+def phase(load: float, replies: list[Reply], start: float, seconds: float, memory: int) -> Phase:
+    """Return the figures of one load; answers count while it lasts."""
     good = [r for r in replies if r.status == 200]
     refused = [r for r in replies if r.status == 503]
     died = sum(r.status == 504 for r in replies)
     others = Counter(r.status for r in replies if r.status not in (200, 503, 504))
-    lasted = max(reply.at for reply in replies) - start
     within = sum(start + BEGIN <= r.at <= start + seconds for r in good)
     return Phase(
         load,
@@ -101,9 +70,6 @@ def phase(
         dict(others),
         percentile([r.seconds for r in good], 0.99),
         memory,
-        round(spent.client / lasted, 3),
-        round(spent.loop / lasted, 3),
-        round(spent.others / max(1, len(good)) * 1e3, 2),
         sorted({r.retry_after for r in refused if r.retry_after is not None}),
     )
 
@@ -136,15 +102,14 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
     print(f"alone {alone * 1e3:.0f} ms, capacity {capacity:.1f}/s", file=sys.stderr)
     phases, recovered = [], []
     for factor in factors:
-        memory = [resident(subject.process.pid)]
-        start, before = time.monotonic(), Spent.so_far(subject)
+        memory, start = list[int](), time.monotonic()
 
         def note(memory: list[int] = memory) -> None:
-            memory.append(resident(subject.process.pid))
+            memory.append(usage(subject.process.pid).memory >> 20)
 
+        note()
         replies = await open_loop(connections, [request], capacity * factor, seconds, note)
-        spent = Spent.so_far(subject) - before
-        phases.append(phase(factor, replies, start, seconds, max(memory), spent))
+        phases.append(phase(factor, replies, start, seconds, max(memory)))
         last = max(reply.at for reply in replies)
         recovered.append(await recovery(connections, request, alone))
         print(asdict(phases[-1]), round(last - start, 1), recovered[-1], file=sys.stderr)

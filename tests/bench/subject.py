@@ -52,21 +52,6 @@ class Subject:
         return total / TICKS
 
 
-def thread_seconds(pid: int) -> tuple[float, float]:
-    """Return the CPU seconds of a process's main thread, on which its event loop runs, and of all
-    others.
-    """
-    main = others = 0.0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # the thread has ended
-            seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
-            if task.name == str(pid):
-                main = seconds
-            else:
-                others += seconds
-    return main, others
-
-
 @contextmanager
 def started(
     command: Sequence[str],
@@ -100,7 +85,8 @@ def started(
             time.sleep(0.2)
         yield Subject(port, process, log, round(time.monotonic() - start, 1))
     except Exception as error:
-        raise RuntimeError(f"{error}; its log ends: {tail(log)}") from error
+        end = log.read_text(errors="replace")[-1200:]
+        raise RuntimeError(f"{error}; its log ends: {end}") from error
     finally:
         _end(process)
 
@@ -139,11 +125,6 @@ def says(words: str, times: int) -> Callable[[int, Path], bool]:
         return log.read_text(errors="replace").count(words) >= times
 
     return ready
-
-
-def tail(log: Path, characters: int = 1200) -> str:
-    """Return the end of a log."""
-    return log.read_text(errors="replace")[-characters:]
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
