@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 import app.cli.script  # noqa: F401  # sets the environment of thread pools before torch is imported
+from models.malloc import return_freed_memory
 from tests.postgres import Postgres, programs
 from tests.postgres import running as running_postgres
 
@@ -29,6 +30,12 @@ def anyio_backend() -> str:
 def pytest_collection_finish() -> None:
     """Let collections of garbage pass over the modules and the tests, which stay to the end."""
     gc.freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Give freed memory back after each file: workers that tests start here let glibc keep it."""
+    if nextitem is None or nextitem.path != item.path:
+        return_freed_memory()
 
 
 @pytest.fixture(scope="session")
