@@ -101,7 +101,7 @@ def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
 # undo strips, tiles and compression. The bytes become samples here.
 
 _PHOTOMETRIC, _ORIENTATION, _PLANAR, _PREDICTOR, _COLOUR_MAP = 262, 274, 284, 317, 320
-_EXTRA, _SAMPLE_FORMAT, _JPEG_TABLES = 338, 339, 347
+_FILL_ORDER, _EXTRA, _SAMPLE_FORMAT, _JPEG_TABLES = 266, 338, 339, 347
 
 _LOSSLESS = frozenset({1, 5, 8, 32773, 32946, 34925, 50000})
 """None, LZW, Deflate, PackBits, the older Deflate, LZMA and Zstandard."""
@@ -157,12 +157,17 @@ class SampleLayout:
 
 
 def bytes_for_pillow(data: bytes) -> tuple[bytes, SampleLayout | None]:
-    """Return a TIFF with its samples as grey bytes, and their layout; or the file as it is."""
+    """Return a TIFF with its samples as grey bytes, and their layout; or the file as it is.
+
+    Raises Undecodable for a row that is too long, and for reversed bits that nothing reads.
+    """
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
         return data, None
-    layout = _layout(tag_values(data, entries), "<" if data[:2] == b"II" else ">")
+    tags = tag_values(data, entries)
+    layout = _layout(tags, "<" if data[:2] == b"II" else ">")
     if layout is None:
+        _check_bit_order(tags)
         return data, None
     width = layout.tiles * layout.tile_bytes
     new = {_WIDTH: width, _BITS: 8, _PHOTOMETRIC: _BLACK_IS_ZERO, _SAMPLES: 1, _ORIENTATION: 1}
@@ -322,6 +327,17 @@ def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8
     values = values[..., : layout.colours + layout.mode.endswith("A")]
     levels: NDArray[np.uint8] = ((values * 255 + most // 2) // most).astype(np.uint8)
     return levels
+
+
+def _check_bit_order(tags: Mapping[int, tuple[int, ...]]) -> None:
+    """Raise Undecodable for samples with reversed bits that Pillow mixes up or does not read."""
+    planes = tags.get(_PLANAR) == (2,) and tags.get(_COMPRESSION, (1,)) == (1,)
+    several, rgb = tags.get(_SAMPLES, (1,)) > (1,), tags.get(_BITS) == (8, 8, 8)
+    if tags.get(_FILL_ORDER) == (2,) and several and (planes or not rgb):
+        raise Undecodable(
+            "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read with 8 "
+            "bits of grey, or of RGB in one plane; save it with FillOrder 1"
+        )
 
 
 def _samples(tiles: NDArray[np.uint8], layout: SampleLayout) -> NDArray[Any]:
