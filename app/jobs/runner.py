@@ -148,11 +148,15 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The wanted result of every image of a job, and the form of its record."""
+    """The wanted result of every image of a job, and the form of its record.
+
+    `model` is the network with its weights, in the form of `models.api.schemas.ModelRecord`.
+    """
 
     wanted: Wanted
     labels: LabelSet | None = None
     vectors: VectorStyle = NO_VECTORS
+    model: Mapping[str, Any] | None = None
 
 
 WorkOf = Callable[[str, Mapping[str, Any]], Work]
@@ -432,6 +436,8 @@ class Runner:
             work = self._work_of(job.operation, job.options)
             inputs = self._worker.inputs(self._folder.of(job.id))
             limit = asyncio.Semaphore(job.concurrency or self._most)
+            if work.model is not None:
+                await self._store.note_model(job.id, work.model)
             await self._work(JobInWork(job, work, inputs, limit))
         except Exception as error:  # other jobs are protected from a fault of ours
             if not self._stopping():

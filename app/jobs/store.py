@@ -15,7 +15,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -60,7 +60,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound="JobStore")
 P = ParamSpec("P")
 
-VERSION = 8
+VERSION = 9
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, COMMITTED = 0, 1, 2
@@ -99,6 +99,7 @@ JOBS = Table(
     Column("expires", Double),
     Column("key", String(255)),
     Column("digest", String(64), nullable=False),
+    Column("model", Text),
     Column("problem", Text),
     Column("destination", Text),
     Column("concurrency", Integer),
@@ -185,6 +186,7 @@ class Job:
 
     `destination` is the storage address to which its images and results go, beside the data folder.
     At most `concurrency` of its images are in work at a time; None: as many as the server likes.
+    `model` is the network with the weights that worked on its images last.
     The job fails once more than `max_failures` of its images have failed; None: it never does.
     """
 
@@ -203,6 +205,7 @@ class Job:
     expires: float | None = None
     key: str | None = None
     digest: str = ""
+    model: dict[str, Any] | None = None
     problem: dict[str, Any] | None = None
     destination: str | None = None
     concurrency: int | None = None
@@ -599,6 +602,12 @@ class JobStore:
     # Chunks, and where the rows of results are.
 
     @transaction
+    def note_model(self, connection: Connection, job: str, model: Mapping[str, Any]) -> None:
+        """Note the network with its weights that works on the images of a job from now on."""
+        noted = update(JOBS).where(JOBS.c.id == job, _in(RUNNABLE))
+        connection.execute(noted.values(model=json.dumps(model)))
+
+    @transaction
     def claim(self, connection: Connection, job: str) -> Claim | None:
         """Take the next free chunk of a runnable job; return None if there is none."""
         free = select(CHUNKS.c.number).where(CHUNKS.c.job == job, CHUNKS.c.state == WAITING)
@@ -789,8 +798,7 @@ def _usage(connection: Connection, client: str) -> JobUsage:
 
 def _job(row: RowMapping) -> Job:
     """Return the value of a row."""
-    shown = row["problem"] and json.loads(row["problem"])
-    texts = {"options": json.loads(row["options"]), "problem": shown}
+    texts = {name: row[name] and json.loads(row[name]) for name in ("options", "model", "problem")}
     return Job(**{**row, **texts, "state": State(row["state"])})
 
 

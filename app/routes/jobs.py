@@ -26,7 +26,6 @@ from models.api.jobs import (
     JobEnding,
     JobItemCounts,
     JobListing,
-    JobOperation,
     JobQuery,
     JobRecord,
     JobState,
@@ -60,7 +59,8 @@ def work_of(computing: Callable[[], Computing]) -> "WorkOf":
         network = ImageRequest((), wanted).network
         model = None if network is None else computing().chosen(network).model
         labels = None if model is None else model.labels
-        return Work(wanted, labels, VectorStyle.of(given))
+        shown = None if model is None else model.record_for("model" in given).model_dump()
+        return Work(wanted, labels, VectorStyle.of(given), shown)
 
     return work
 
@@ -68,7 +68,8 @@ def work_of(computing: Callable[[], Computing]) -> "WorkOf":
 def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> Wanted:
     if operation in OPERATIONS:
         return OPERATIONS[operation](given, EVERYTHING, computing, _any_number)
-    text = f"one of {', '.join(OPERATIONS)} is needed, not {operation[:60]!r}"
+    given = f"not {operation[:60]!r}" if operation else "for example ?operation=classify"
+    text = f"one of {', '.join(OPERATIONS)} is needed, {given}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
 
 
@@ -145,7 +146,14 @@ def job_document() -> dict[str, Any]:
     form = {"type": "object", "required": ["archive"], "properties": parts}
     content["multipart/form-data"] = {"schema": form}
     body = {"required": True, "content": content}
-    return {"parameters": job_parameters(JobQuery), "requestBody": body}
+    operation = {
+        "name": "operation",
+        "in": "query",
+        "required": True,
+        "description": "what is done with each image: the same as by the endpoint of that name",
+        "schema": {"type": "string", "enum": [*OPERATIONS]},
+    }
+    return {"parameters": [operation, *job_parameters(JobQuery)], "requestBody": body}
 
 
 router = APIRouter(tags=["jobs"])
@@ -167,7 +175,6 @@ Id = Annotated[str, Path(description="id of the job", max_length=64)]
 async def make_job(
     request: Request,
     service: ServiceOf,
-    operation: JobOperation,
     idempotency_key: Annotated[str | None, Header(max_length=255, pattern="^[!-~]+$")] = None,
 ) -> Response:
     """Take a manifest of images, and work through it in the background.
@@ -182,7 +189,7 @@ async def make_job(
     if service.stopping.is_set():
         raise Draining("this server is stopping; ask another one")
     options = options_of(request, [])
-    del options["operation"]
+    operation = options.pop("operation", "")
     given = {name: options.pop(name) for name in JobQuery.model_fields if name in options}
     query = read(JobQuery, given)
     work_of(service.computing)(operation, options)
@@ -341,6 +348,7 @@ def _shown(job: "Job", endings: "Mapping[str, Ending]") -> JobRecord:
         concurrency=job.concurrency,
         max_failures=job.max_failures,
         results=f"/jobs/{job.id}/results",
+        model=job.model,
         problem=job.problem,
         **{
             kind: JobEnding(

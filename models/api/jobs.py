@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.api.schemas import Problem
+from models.api.schemas import ModelRecord, Problem
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelling", "cancelled", "expired"]
 """The states of a job; the last four but `cancelling` never change, except to `expired`."""
@@ -85,6 +85,9 @@ class JobRecord(BaseModel):
     rate: float | None = Field(None, description="images a second since the start; of running jobs")
     estimated_end: datetime | None = Field(None, description="by that rate")
     results: str = Field(description="path of the results")
+    model: ModelRecord | None = Field(
+        None, description="which labels the images, once the job was begun"
+    )
     problem: Problem | None = Field(None, description="why the job failed, or why it waits")
     destination: JobEnding | None = Field(None, description="where images and results are written")
     webhook: JobEnding | None = Field(None, description="what is called when the job has ended")

@@ -79,7 +79,9 @@ def test_a_job_answers_each_item_once_with_the_record_of_replies(client: httpx.C
     assert all((each["status"] == "ok") == bool(each["index"] % 7) for each in found)
     good = next(each for each in found if each["status"] == "ok")
     body = {"images": [{"data": DRAWING}], "top_k": 2}
-    reply = client.post("/classify", json=body).json()["results"][0]
+    replied = client.post("/classify", json=body).json()
+    assert client.get(path).json()["model"] == replied["model"]
+    reply = replied["results"][0]
     assert [each["label"] for each in good["predictions"]] == [
         each["label"] for each in reply["predictions"]
     ]
@@ -243,8 +245,8 @@ def test_a_wrong_job_is_refused_whole(client: httpx.Client, folder: Path) -> Non
         ("operation=classify&top_k=1&top_k=2", b"x", LINES, 422, "more than once"),
         ("operation=classify&operation=filter", b"x", LINES, 422, "more than once"),
         ("operation=filter&name=blur", b"x", LINES, 422, "blur"),
-        ("operation=sort", b"x", LINES, 422, "operation: Input should be 'classify'"),
-        ("", b"x", LINES, 422, "operation: Field required"),
+        ("operation=sort", b"x", LINES, 422, "filter, process is needed, not 'sort'"),
+        ("", b"x", LINES, 422, "process is needed, for example ?operation=classify"),
         ("operation=classify", b'{"url": "a"}\n' * 501, LINES, 413, "more than 500 items"),
     ]:
         before = {*(folder / "jobs").iterdir()}
