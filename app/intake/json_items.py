@@ -51,7 +51,12 @@ filters with kernels of 31 × 31 weights has 33,000."""
 _STRUCTURE = (b"[", b"]", b"{", b"}", b",", b":")
 
 _THREAD = ThreadPoolExecutor(1, "parsing")
-_WORDS = {"model_type": "Input should be an object", "list_type": "Input should be a valid array"}
+_WORDS = {
+    "model_type": "Input should be an object",
+    "list_type": "Input should be a valid array",
+    "extra_forbidden": f"unknown key; an image has {', '.join(JsonImage.model_fields)}; leave the "
+    "key out",
+}
 """Messages of pydantic in the words of JSON."""
 
 _BASE64 = re.compile(rb";\x20*base64[\x20\f]*$", re.IGNORECASE)
@@ -161,16 +166,16 @@ def _items(body: Blob, settings: Settings) -> tuple[list[Found], Options]:
 
 
 def _of_line(line: Blob, settings: Settings) -> Found:
-    id_: str | None = None
+    value: Any = None
     try:
         value = parsed(line, 1)
-        if isinstance(value, dict) and "id" in value:  # for the record, whatever else is wrong
-            id_ = _validated(JsonImage, {"id": value["id"]}).id
         image = _validated(JsonImage, value)
     except MalformedRequest:
         return MalformedRequest("the line is not valid JSON"), None, None
     except ServiceError as error:
-        return error.with_traceback(None), None, id_
+        # The record has the id whatever else is wrong.
+        wrong_id = not isinstance(value, dict) or any(each.path == "id" for each in error.errors)
+        return error.with_traceback(None), None, None if wrong_id else value.get("id")
     content: Blob | Url | ServiceError
     try:
         content = _content("", image, settings)

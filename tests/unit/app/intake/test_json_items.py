@@ -78,6 +78,7 @@ def test_a_line_is_one_image() -> None:
     assert content.errors[0].given == {"data": LONG}
     content, _, id_ = asyncio.run(scenario({"id": "mine", "dta": LONG}))
     assert isinstance(content, InvalidParameter)
+    assert content.detail == "dta: unknown key; an image has id, url, data; leave the key out"
     assert id_ == "mine"
     content, _, id_ = asyncio.run(scenario({"id": 7, "data": LONG}))
     assert isinstance(content, InvalidParameter)
