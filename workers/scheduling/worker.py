@@ -42,11 +42,12 @@ class Throughput:
         """Add a finished batch; return its seconds, from the end of the batch before, or from its
         launch on an idle device.
 
-        `decode` seconds of that, and perhaps of the time before, went into decoding.
+        `decode` seconds of that, and perhaps of the time before, went into decoding. Without `jobs`
+        the rate stays as it is.
         """
         busy = done_at - max(self._last_done, launched_at)
         self._last_done = done_at
-        if busy > 0:
+        if busy > 0 and jobs:
             share = NEWEST if self.per_second else 1.0
             self.per_second += (jobs / busy - self.per_second) * share
             self.decoding += (min(decode / busy, 1.0) - self.decoding) * share
@@ -375,12 +376,13 @@ class Worker(Generic[SlotT]):
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
         with self._lock:
-            jobs, launched_at = len(batch.tickets), batch.launched_at
+            counted = batch.counted()
+            jobs, launched_at = len(counted.tickets), batch.launched_at
             seconds = self._rate.add(jobs, launched_at, self._clock(), result.decode)
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
             deliver(outcomes)
-        if self._on_batch is not None and (counted := batch.counted()).tickets:
+        if self._on_batch is not None and counted.tickets:
             try:
                 self._on_batch(counted, seconds)
             except Exception:  # this thread is protected from a failing observer

@@ -138,6 +138,15 @@ def test_the_service_rate_is_jobs_per_second_while_busy() -> None:
     assert worker.load().service_rate == pytest.approx(2.0)
 
 
+def test_the_servers_own_jobs_leave_the_service_rate_unknown() -> None:
+    inbox, clock = Inbox(), FakeClock()
+    with running(FakeEngine(on_collect=lambda _jobs: clock.advance(1.0)), clock=clock) as worker:
+        with uncounted():
+            own = fake_job(3)
+        assert inbox.answer_of(worker.submit(own, inbox)) == 3
+        assert worker.load().service_rate == 0.0
+
+
 def test_a_hung_engine_is_given_up_and_what_it_says_later_is_not_heard() -> None:
     gate, inbox = Gate(), Inbox()
     with running(FakeEngine(slots=1, on_collect=gate)) as worker:
