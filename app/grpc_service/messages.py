@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from app.intake.inference import ANY_VERSION, HEADER, LONGEST_NAME, PREFIX
 from app.intake.item import check_count
-from models.domain.errors import MalformedRequest
+from models.domain.errors import MalformedRequest, NotFound
 from models.settings import Settings
 
 COMPILED = Path(__file__).with_name("inference.binpb")
@@ -66,7 +66,8 @@ class HttpRequest(NamedTuple):
 def request_of(method: str, message: bytes, settings: Settings) -> HttpRequest:
     """Return the request that a message of `method`, which names a model, stands for.
 
-    Raises MalformedRequest, and TooLarge for too many images.
+    Raises MalformedRequest, TooLarge for too many images, and NotFound for a name with a slash,
+    which would become another path.
     """
     try:
         given = message_class(f"inference.{method}Request").FromString(message)
@@ -76,11 +77,14 @@ def request_of(method: str, message: bytes, settings: Settings) -> HttpRequest:
     name, version = (
         (given.model_name, given.model_version) if infers else (given.name, given.version)
     )
-    # An empty name, or a slash, is the name of no model, and must not become another path.
-    names = {"name": name or " ", "version": version or ANY_VERSION}
+    if "/" in name + version:
+        raise NotFound(
+            f"there is no model {name[:LONGEST_NAME]!r} with version {version[:LONGEST_NAME]!r}: "
+            "neither has a slash; GET /models over HTTP lists all"
+        )
     most = 2 * LONGEST_NAME  # longer than all names here
-    names = {key: each[:most].replace("/", "%2F") for key, each in names.items()}
-    path = PATHS[method].format(**names)
+    # An empty name is the name of no model, and must not become another path.
+    path = PATHS[method].format(name=name[:most] or " ", version=version[:most] or ANY_VERSION)
     if not infers:
         return HttpRequest(path)
     head, tensor = _document(given, settings)

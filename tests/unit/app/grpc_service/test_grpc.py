@@ -17,7 +17,7 @@ from app.grpc_service.messages import PATHS, message_class
 from app.grpc_service.server import LONGEST_DETAIL, Refusal, _Calls, client_of_peer, scope_of
 from app.http.problems import ERROR
 from models.domain import errors
-from models.domain.errors import ServiceError
+from models.domain.errors import NotFound, ServiceError
 from models.settings import Settings
 
 SETTINGS = Settings()
@@ -115,7 +115,7 @@ def test_metadata_are_headers() -> None:
     ("method", "message", "path"),
     [
         ("ModelReady", {"name": "stats"}, "/v2/models/stats/versions/1/ready"),
-        ("ModelMetadata", {"name": "a/b", "version": "é"}, "/v2/models/a%2Fb/versions/é"),
+        ("ModelMetadata", {"name": "a%2Fb", "version": "é"}, "/v2/models/a%2Fb/versions/é"),
         ("ModelReady", {}, "/v2/models/ /versions/1/ready"),
         ("ModelReady", {"name": "a" * 5000}, f"/v2/models/{'a' * 120}/versions/1/ready"),
     ],
@@ -123,6 +123,13 @@ def test_metadata_are_headers() -> None:
 def test_a_call_without_images_is_a_get(method: str, message: dict[str, str], path: str) -> None:
     given = message_class(f"inference.{method}Request")(**message)
     assert messages.request_of(method, given.SerializeToString(), SETTINGS) == (path, 0, b"")
+
+
+@pytest.mark.parametrize("names", [{"name": "a/b"}, {"name": "a", "version": "1/ready"}])
+def test_a_name_with_a_slash_is_no_other_path(names: dict[str, str]) -> None:
+    given = message_class("inference.ModelMetadataRequest")(**names).SerializeToString()
+    with pytest.raises(NotFound, match=f"no model '{names['name']}' with .*: neither has a slash"):
+        messages.request_of("ModelMetadata", given, SETTINGS)
 
 
 def message(files: list[bytes], raw: bytes = b"") -> bytes:
