@@ -319,6 +319,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 LAUNCHED_BY_BLOCKS(pack_jpeg, 1);
 
+constexpr int STORING_BLOCKS = 8;  // of threads, for each file
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     store_jpegs(const Item* items, const u32* starts, int n)
 {
@@ -326,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const Item item = find_item(items, starts, n, block);
     const uint4* from = global<const uint4>(item.src);
     u32 vectors = (from->x + FILE_AT + 15) / 16;
-    for (u32 i = block * THREADS + threadIdx.x; i < vectors; i += 8 * THREADS)
+    for (u32 i = block * THREADS + threadIdx.x; i < vectors; i += STORING_BLOCKS * THREADS)
         ((uint4*)item.dst)[i] = from[i];
 }
-LAUNCHED_BY_BLOCKS(store_jpegs, 8);
+LAUNCHED_BY_BLOCKS(store_jpegs, STORING_BLOCKS);
