@@ -15,7 +15,6 @@ class Style(IntEnum):
     GREEN = 32
     YELLOW = 33
     BLUE = 34
-    CYAN = 36
 
 
 _LINES = {code: f"\\x{code:02x}" for code in (*range(10), *range(11, 32), *range(127, 160))}
