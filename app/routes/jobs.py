@@ -68,8 +68,8 @@ def work_of(computing: Callable[[], Computing]) -> "WorkOf":
 def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> Wanted:
     if operation in OPERATIONS:
         return OPERATIONS[operation](given, EVERYTHING, computing, _any_number)
-    given = f"not {operation[:60]!r}" if operation else "for example ?operation=classify"
-    text = f"one of {', '.join(OPERATIONS)} is needed, {given}"
+    more = f"not {operation[:60]!r}" if operation else "for example ?operation=classify"
+    text = f"one of {', '.join(OPERATIONS)} is needed, {more}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
 
 
