@@ -4,7 +4,7 @@ A task takes about 10 µs, and a wake-up from a thread 20 to 50.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any, NamedTuple, TypeVarTuple, Unpack
 
@@ -48,22 +48,21 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-async def costs(path: str, body: bytes, kind: str) -> Costs:
+def costs(path: str, body: bytes, kind: str) -> Costs:
     """Return the tasks and the wake-ups by threads: the fewest of some requests."""
-    loop = asyncio.get_running_loop()
-    found: list[Costs] = []
-    assert isinstance(loop, CountingLoop)
-    async with served() as app:
-        for _ in range(REQUESTS):
-            loop.tasks = loop.wakes = 0
-            assert await ask(app, path, body, content_type=kind) == 200
-            found.append(Costs(loop.tasks, loop.wakes))
-    return min(found)
 
+    async def requests() -> Costs:
+        loop, found = asyncio.get_running_loop(), list[Costs]()
+        assert isinstance(loop, CountingLoop)
+        async with served() as app:
+            for _ in range(REQUESTS):
+                loop.tasks = loop.wakes = 0
+                assert await ask(app, path, body, content_type=kind) == 200
+                found.append(Costs(loop.tasks, loop.wakes))
+        return min(found)
 
-def run(work: Coroutine[Any, Any, Costs]) -> Costs:
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
-        return runner.run(work)
+        return runner.run(requests())
 
 
 @pytest.mark.parametrize(
@@ -74,12 +73,11 @@ def test_a_photo_costs_no_task_and_one_wake_up_for_each_thread_that_it_needs(
     path: str, wakes: int
 ) -> None:
     """Decoding, computing and encoding wake the loop once each."""
-    assert run(costs(path, jpeg(1, 640, 480), "image/jpeg")) == (0, wakes)
+    assert costs(path, jpeg(1, 640, 480), "image/jpeg") == (0, wakes)
 
 
 def test_each_photo_of_a_form_costs_one_task_and_two_wake_ups() -> None:
     body = multipart([jpeg(n, 640, 480) for n in range(16)])
-    kind = FORM
-    found = run(costs("/classify?top_k=1", body, kind))
+    found = costs("/classify?top_k=1", body, FORM)
     assert found.tasks == 16
     assert found.wakes <= 32

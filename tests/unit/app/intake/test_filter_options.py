@@ -89,23 +89,7 @@ def test_lists_of_numbers_as_text_are_plain_and_bounded(
 ) -> None:
     with pytest.raises(InvalidParameter, match=f"^{parameter}: "):
         parse_one(name, {parameter: text})
-
-
-def test_numbers_in_lists_may_stand_apart() -> None:
     parse_one("convolve", {"kernel": "0, 1, 0;1, -4, 1;0, 1, 0"})
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "1" * 5000])
-def test_json_has_no_numbers_that_are_none(number: str) -> None:
-    text = f'[{{"name": "gaussian_blur", "sigma": {number}}}]'
-    with pytest.raises(InvalidParameter):
-        chain_of(FilterOptions(ops=text))
-
-
-def test_few_of_many_wrong_parameters_are_told() -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        chain_of(FilterOptions(ops=[{"name": "invert"} | {f"p{n}": n for n in range(1000)}]))
-    assert len(refused.value.errors) == 20
 
 
 def test_a_long_wrong_name_is_not_compared_for_long() -> None:
@@ -182,9 +166,9 @@ def test_the_option_wins_over_accept(name: Any, format_: ImageFormat) -> None:
 @pytest.mark.parametrize(
     "accept", [IMAGE_OF_CHROME, PAGE_OF_CHROME, IMAGE_OF_FIREFOX, IMAGE_OF_SAFARI]
 )
-@pytest.mark.parametrize("source", ENCODABLE)
-def test_a_browser_gets_the_format_that_it_sent(accept: str, source: ImageFormat) -> None:
-    assert output_format(parse(accept), strict=True).of(source) is source
+def test_a_browser_gets_the_format_that_it_sent(accept: str) -> None:
+    chosen = output_format(parse(accept), strict=True)
+    assert [chosen.of(source) for source in ENCODABLE] == [*ENCODABLE]
 
 
 @pytest.mark.parametrize(
@@ -208,11 +192,5 @@ def test_a_strict_choice_refuses_what_accept_rules_out() -> None:
     assert chosen.of(JPEG) is JPEG
     with pytest.raises(NotAcceptable, match="images are encoded as"):
         chosen.of(GIF)
-
-
-def test_accept_that_names_a_container_says_nothing_about_the_images_in_it() -> None:
-    assert output_format(parse("application/zip"), strict=True) == AS_SOURCE
-
-
-def test_without_strictness_nothing_is_refused() -> None:
-    assert output_format(parse("text/html")).of(JPEG) is JPEG
+    container = output_format(parse("application/zip"), strict=True)
+    assert container == AS_SOURCE, "it says nothing about the images in it"

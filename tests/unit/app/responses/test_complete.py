@@ -133,18 +133,3 @@ async def test_a_stream_whose_client_has_left_is_not_ended_as_if_it_were_complet
         await StreamedBody(content(), {}, "text/plain")({"type": "http"}, never, send)
     bodies = [(each.get("body"), each.get("more_body")) for each in sent]
     assert bodies == [(None, None), (b"one", True)]
-
-
-async def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None:
-    second_first = asyncio.Event()
-
-    async def work(index: int) -> Answer:
-        if index:
-            second_first.set()
-        await second_first.wait()
-        image = EncodedImage(EncodedFile(b"x"), ImageFormat.PNG, 1, 1)
-        return Answer(Item(index, Blob.of(b"")), image, Timings())
-
-    reply = await render(run(work, [0, 1]), JSON, rendering())
-    body = bytes(reply.body)
-    assert body.index(b'"index":0') < body.index(b'"index":1')

@@ -72,11 +72,6 @@ def test_classes_are_texts_of_value_class_and_label() -> None:
     assert output_of(wanted, labels, 3, LABELS) == ([1, 2], ["0.5:2:é", "0.25:0:cat"])
 
 
-def test_texts_behind_the_json_follow_their_lengths() -> None:
-    text = "1.0:2:é".encode()
-    assert raw(["1.0:2:é", ""]) == len(text).to_bytes(4, "little") + text + bytes(4)
-
-
 async def test_an_answer_names_its_weights_and_times() -> None:
     outputs = (WantedOutput("LOGITS", binary=False), WantedOutput("ERROR", binary=True))
     response = await replied(ANSWERS, request_of(*outputs))

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.system.process_family import boot_time, is_alive, own_folder, process_family
+from app.system.process_family import is_alive, own_folder, process_family
 
 FOLDER_PREFIX = "darkroom-test"
 SLEEPER = "import time; print('runs', flush=True); time.sleep(60)"
@@ -44,10 +44,6 @@ def test_a_program_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None
     assert (use.started, use.threads) == (9.0, 5)
     assert (use.words, use.descriptors) == (("python", "-m", "darkroom"), 1)
     assert use.resident == 3 * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_the_start_of_the_machine_is_before_now() -> None:
-    assert 0 < boot_time() < os.stat("/proc/self").st_ctime + 1
 
 
 def test_a_process_is_alive_and_has_a_use_until_its_end_was_waited_for() -> None:

@@ -13,15 +13,6 @@ from app.telemetry.logs import HumanFormatter
 from tests.unit.app.system.test_terminal import Screen
 
 
-@pytest.fixture(autouse=True)
-def loggers() -> Iterator[None]:
-    """Give the root logger its handlers back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-
-
 def made(message: str, **values: object) -> logging.LogRecord:
     record = logging.LogRecord("darkroom", logging.WARNING, "x.py", 1, message, (), None)
     vars(record).update(values)
@@ -56,12 +47,9 @@ def test_control_characters_in_a_traceback_do_not_reach_the_terminal() -> None:
         record.exc_info = sys.exc_info()
     time, *lines = HumanFormatter(colours=False).format(record).split("\n")
     assert time.endswith("failed")
+    assert "\x1b[33mWARNING " in HumanFormatter(colours=True).format(made("slow"))
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[-1] == "ValueError: \\x1b[2J\\x9b1m\\x07\\x7f"
-
-
-def test_colours_are_ansi_sequences() -> None:
-    assert "\x1b[33mWARNING " in HumanFormatter(colours=True).format(made("slow"))
 
 
 @pytest.fixture(autouse=True)
