@@ -17,6 +17,8 @@ from darkroom_client import AsyncClient, Client, ImageResult, Retries
 QUICK = Retries(tries=4, first_pause=0.001, longest_pause=0.002)
 """Retries whose pauses take no time worth mentioning."""
 
+LINES = "application/x-ndjson"
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -48,11 +50,6 @@ class Exchange:
         self.handler.end_headers()
         self.handler.close_connection = True
 
-    def line(self, index: int, **members: object) -> None:
-        """Send the record of an image."""
-        record = {"index": index, "status": "ok"} | members
-        self.handler.wfile.write(json.dumps(record).encode() + b"\n")
-
 
 @dataclass(slots=True)
 class Scripted:
@@ -65,53 +62,55 @@ class Scripted:
 
 def answered_well(exchange: Exchange) -> None:
     """Answer every image well."""
-    exchange.head(200, "application/x-ndjson")
-    for index in range(len(exchange.request.names)):
-        exchange.line(index)
+    sends(records(*range(len(exchange.request.names))))(exchange)
+
+
+def sends(body: bytes, kind: str = LINES, status: int = 200, **headers: str) -> Answer:
+    """Answer with this body."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(status, kind, **headers)
+        exchange.handler.wfile.write(body)
+
+    return answer
+
+
+def document(body: object, status: int = 200) -> Answer:
+    """Answer with a JSON document."""
+    return sends(json.dumps(body).encode(), "application/json", status)
+
+
+def records(*indices: int, **members: object) -> bytes:
+    """Return the records of images, whose status is "ok" unless `members` has another one."""
+    found = ({"index": index, "status": "ok"} | members for index in indices)
+    return b"".join(json.dumps(each).encode() + b"\n" for each in found)
 
 
 def problem(status: int, code: str, **headers: str) -> Answer:
     """Answer with a problem document."""
-
-    def answer(exchange: Exchange) -> None:
-        exchange.head(status, "application/problem+json", **headers)
-        document = {"code": code, "detail": f"it is {code}", "status": status, "title": code}
-        exchange.handler.wfile.write(json.dumps(document).encode())
-
-    return answer
+    body = {"code": code, "detail": f"it is {code}", "status": status, "title": code}
+    return sends(json.dumps(body).encode(), "application/problem+json", status, **headers)
 
 
 def page(status: int, **headers: str) -> Answer:
     """Answer as a proxy does, with a page in HTML."""
-
-    def answer(exchange: Exchange) -> None:
-        exchange.head(status, "text/html", **headers)
-        exchange.handler.wfile.write(b"<h1>proxy</h1>\n")
-
-    return answer
+    return sends(b"<h1>proxy</h1>\n", "text/html", status, **headers)
 
 
 def broken_after(count: int) -> Answer:
     """Answer the first images, then break the connection in the middle of a record."""
-
-    def answer(exchange: Exchange) -> None:
-        exchange.head(200, "application/x-ndjson", Content_Length="100000")
-        for index in range(count):
-            exchange.line(index)
-        exchange.handler.wfile.write(b'{"index": ')
-
-    return answer
+    return sends(records(*range(count)) + b'{"index": ', Content_Length="100000")
 
 
 def fails(index: int, status: int, code: str) -> Answer:
     """Answer all images well but one."""
 
     def answer(exchange: Exchange) -> None:
-        exchange.head(200, "application/x-ndjson")
+        exchange.head(200, LINES)
         error = {"code": code, "detail": "it failed", "status": status}
         for each in range(len(exchange.request.names)):
             failed = {"status": "error", "error": error} if each == index else {}
-            exchange.line(each, **failed)
+            exchange.handler.wfile.write(records(each, **failed))
 
     return answer
 

@@ -1,6 +1,5 @@
 """Archives over both clients: what is sent, what is sent again, and what the caller gets."""
 
-import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,13 @@ from typing import Any
 import pytest
 
 from clients.python.tests.scripted import (
-    Answer,
-    Exchange,
     broken_after,
     call,
     page,
     problem,
+    records,
     scripted,
+    sends,
 )
 from darkroom_client import Busy, ImageResult, InvalidRequest, Progress
 
@@ -31,15 +30,6 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def answers(count: int) -> Answer:
-    def answer(exchange: Exchange) -> None:
-        exchange.head(200, "application/x-ndjson")
-        for index in range(count):
-            exchange.line(index, source=f"{index}.jpg")
-
-    return answer
-
-
 def classified(kind: str, url: str, archive: Path, **options: Any) -> list[ImageResult]:
     found: list[ImageResult] = call(kind, url, "archives.classify", archive, **options)
     return found
@@ -50,7 +40,8 @@ def zipped(kind: str, url: str, archive: Path, out: Path) -> None:
 
 
 def test_an_archive_is_the_body_and_its_options_are_in_the_query(kind: str, archive: Path) -> None:
-    with scripted(answers(3)) as server:
+    lines = b"".join(records(n, source=f"{n}.jpg") for n in range(3))
+    with scripted(sends(lines)) as server:
         told: list[Progress] = []
         found = classified(kind, server.url, archive, top_k=2, progress=told.append)
         assert [(each.index, each.source) for each in found] == [(n, f"{n}.jpg") for n in range(3)]
@@ -63,7 +54,7 @@ def test_an_archive_is_the_body_and_its_options_are_in_the_query(kind: str, arch
 
 
 def test_after_a_broken_answer_each_result_comes_once(kind: str, archive: Path) -> None:
-    with scripted(broken_after(2), BUSY, answers(4)) as server:
+    with scripted(broken_after(2), BUSY, sends(records(0, 1, 2, 3))) as server:
         found = classified(kind, server.url, archive)
         assert [each.index for each in found] == [0, 1, 2, 3]
         assert len(server.requests) == 3
@@ -92,31 +83,20 @@ def test_a_file_that_is_no_archive_is_not_sent(kind: str, name: str, tmp_path: P
 def test_a_zip_of_results_appears_whole_or_not_at_all(
     kind: str, archive: Path, tmp_path: Path
 ) -> None:
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as file:
-        file.writestr("results.jsonl", "{}")
-
-    def good(exchange: Exchange) -> None:
-        exchange.head(200, "application/zip")
-        exchange.handler.wfile.write(body.getvalue())
-
-    out = tmp_path / "out.zip"
+    body, out = archive.read_bytes(), tmp_path / "out.zip"
+    good = sends(body, "application/zip")
     with scripted(page(502), good) as server:
         zipped(kind, server.url, archive, out)
-        assert out.read_bytes() == body.getvalue()
+        assert out.read_bytes() == body
         request = server.requests[-1]
         assert request.headers["accept"] == "application/zip"
         assert request.path.startswith("/filter?")
         assert "format=png" in request.path
     out.unlink()
-
-    def cut_off(exchange: Exchange) -> None:
-        exchange.head(200, "application/zip", Content_Length=str(len(body.getvalue())))
-        exchange.handler.wfile.write(body.getvalue()[:20])
-
+    cut_off = sends(body[:20], "application/zip", Content_Length=str(len(body)))
     with scripted(cut_off, good) as server:
         zipped(kind, server.url, archive, out)
-        assert out.read_bytes() == body.getvalue()
+        assert out.read_bytes() == body
         assert len(server.requests) == 2
     out.unlink()
     with scripted(problem(422, "bad_archive")) as server, pytest.raises(InvalidRequest):

@@ -12,8 +12,11 @@ from clients.python.tests.scripted import (
     Exchange,
     broken_after,
     call,
+    document,
     problem,
+    records,
     scripted,
+    sends,
 )
 from darkroom_client import DeadlineExceeded, Image, ImageResult, Job
 from darkroom_client.jobs import FIRST_PAUSE
@@ -38,31 +41,19 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def job(state: str, done: int = 0, total: int = 5, status: int = 200) -> Answer:
     """Answer with a job."""
+    return document(described(state, done, total), status)
 
-    def answer(exchange: Exchange) -> None:
-        exchange.head(status, "application/json")
-        items = {"total": total, "done": done, "succeeded": done, "failed": 0}
-        made = {"id": "j1", "state": state, "operation": "classify", "items": items}
-        body = made | {"created": "2026-01-01T00:00:00.5Z", "options": {"top_k": "1"}}
-        exchange.handler.wfile.write(json.dumps(body).encode())
 
-    return answer
+def described(state: str, done: int = 0, total: int = 5, id_: str = "j1") -> dict[str, object]:
+    """Return a job as the server describes it."""
+    items = {"total": total, "done": done, "succeeded": done, "failed": 0}
+    made: dict[str, object] = {"id": id_, "state": state, "operation": "classify", "items": items}
+    return made | {"created": "2026-01-01T00:00:00.5Z", "options": {"top_k": "1"}}
 
 
 def lines(*indices: int) -> Answer:
     """Answer with results."""
-
-    def answer(exchange: Exchange) -> None:
-        exchange.head(200, "application/x-ndjson")
-        for index in indices:
-            exchange.line(index)
-
-    return answer
-
-
-def gone(exchange: Exchange) -> None:
-    """Answer that there is no more."""
-    exchange.head(204, "text/plain")
+    return sends(records(*indices))
 
 
 def test_a_job_is_made_of_a_manifest_with_files_and_urls(kind: str, tmp_path: Path) -> None:
@@ -167,7 +158,7 @@ def test_a_job_that_has_finished_is_not_removed_by_cancelling_it(kind: str) -> N
 
 
 def test_removing_a_job_cancels_it_before(kind: str) -> None:
-    answers = [job("cancelling", status=202), job("cancelled"), gone]
+    answers = [job("cancelling", status=202), job("cancelled"), sends(b"", status=204)]
     with scripted(*answers) as server:
         assert call(kind, server.url, "jobs.delete", "j1") is None
         assert len(server.requests) == 3
@@ -181,22 +172,10 @@ def test_a_job_that_an_unanswered_try_removed_is_gone(kind: str) -> None:
         assert call(kind, server.url, "jobs.delete", "j1") is None
 
 
-def page(count: int, following: str | None) -> Answer:
-    """Answer with a page of a list."""
-
-    def answer(exchange: Exchange) -> None:
-        items = {"total": 1, "done": 1, "succeeded": 1, "failed": 0}
-        made = {"state": "queued", "operation": "classify", "items": items}
-        made |= {"created": "2026-01-01T00:00:00Z"}
-        jobs = [made | {"id": f"j{n}"} for n in range(count)]
-        exchange.head(200, "application/json")
-        exchange.handler.wfile.write(json.dumps({"jobs": jobs, "next": following}).encode())
-
-    return answer
-
-
 def test_a_list_is_read_page_by_page(kind: str) -> None:
-    with scripted(page(100, "/jobs?more"), page(20, None)) as server:
+    jobs = [described("queued", id_=f"j{n}") for n in range(100)]
+    first = document({"jobs": jobs, "next": "/jobs?more"})
+    with scripted(first, document({"jobs": jobs[:20], "next": None})) as server:
         assert len(call(kind, server.url, "jobs.list", state="queued", limit=150)) == 120
         assert [each.path for each in server.requests] == [
             "/jobs?state=queued&limit=100",
@@ -215,12 +194,7 @@ def test_failed_images_make_a_job_with_the_options_of_the_first(kind: str) -> No
 
 def test_failed_images_are_read_once_over_broken_connections(kind: str) -> None:
     def failed(state: str, *indices: int) -> Answer:
-        def answer(exchange: Exchange) -> None:
-            exchange.head(200, "application/x-ndjson", X_Job_State=state)
-            for index in indices:
-                exchange.line(index, status="error")
-
-        return answer
+        return sends(records(*indices, status="error"), X_Job_State=state)
 
     running = job("running", 3)
     answers = [broken_after(2), failed("running", 0, 1, 4), running, failed("failed", 0, 1, 4, 6)]

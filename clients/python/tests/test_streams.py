@@ -17,7 +17,9 @@ from clients.python.tests.scripted import (
     fails,
     page,
     problem,
+    records,
     scripted,
+    sends,
     stream,
 )
 from darkroom_client import (
@@ -68,12 +70,6 @@ def test_urls_and_files_may_be_mixed(kind: str) -> None:
         assert server.requests[0].names == ["https://example.com/a.jpg", "image-0", "image-2"]
 
 
-def short(exchange: Exchange) -> None:
-    """Answer the last image alone."""
-    exchange.head(200, "application/x-ndjson")
-    exchange.line(4)
-
-
 BUSY = problem(503, "overloaded", Retry_After="0")
 
 
@@ -83,7 +79,7 @@ BUSY = problem(503, "overloaded", Retry_After="0")
         ([BUSY], ["01234", "01234"]),
         ([page(502), page(503)], ["01234"] * 3),
         ([broken_after(3)], ["01234", "34"]),
-        ([short], ["01234", "0123"]),
+        ([sends(records(4))], ["01234", "0123"]),
         ([problem(413, "too_large")] * 2, ["01234", "01", "0", "1", "234"]),
         ([fails(2, 503, "overloaded")], ["01234", "2"]),
     ],
