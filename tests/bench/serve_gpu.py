@@ -10,9 +10,9 @@ connection and an answer later than ten seconds are errors. After a warm-up ther
 each number of connections, begun when what the run before left is answered. The fastest without
 errors counts, and p50 at one connection is the latency of an image alone. wrk has no rate control,
 so p99 at half the highest rate comes from an open loop: four Python processes, Poisson arrivals.
-Cores used are CPU seconds by elapsed seconds, from /proc for the server, by role, and from wait for
-wrk; a GPU's utilisation is nvidia-smi's, every 200 ms. The device's own rates are measured by
-engine_rates.py on the same images. The peers (peers/) have the same weights, decode with Pillow and
+Cores used by the server are CPU seconds by elapsed seconds, from /proc, by role; a GPU's
+utilisation is nvidia-smi's, every 200 ms. The device's own rates are measured by engine_rates.py on
+the same images. The peers (peers/) have the same weights, decode with Pillow and
 get the same `subsampled` raw bodies from the same wrk; the share of labels that agree with
 Darkroom's is shown.
 

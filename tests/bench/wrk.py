@@ -2,10 +2,8 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +24,6 @@ class Report:
     per_second: float
     p50_ms: float
     p99_ms: float
-    generator_cores: float
 
 
 def write_requests(path: Path, requests: Sequence[bytes]) -> None:
@@ -56,11 +53,9 @@ def run(wrk: str, port: int, requests: Path, connections: int, seconds: float) -
     threads, whole = min(4, connections), max(1, round(seconds))
     command = [wrk, f"-t{threads}", f"-c{connections}", f"-d{whole}s", "--timeout", "10s"]
     command += ["-s", str(SCRIPT), f"http://127.0.0.1:{port}", "--", str(requests), str(threads)]
-    before, start = _children_seconds(), time.perf_counter()
     told = subprocess.run(
         command, capture_output=True, text=True, env=_environment(wrk), timeout=whole + 30
     )
-    cores = (_children_seconds() - before) / (time.perf_counter() - start)
     if told.returncode or not told.stdout.rstrip().endswith("}"):
         raise RuntimeError(f"wrk: {told.returncode}: {told.stdout[-300:]} {told.stderr[-300:]}")
     saw = json.loads(told.stdout.splitlines()[-1])
@@ -74,14 +69,7 @@ def run(wrk: str, port: int, requests: Path, connections: int, seconds: float) -
         per_second=round(saw["requests"] / saw["us"] * 1e6, 1),
         p50_ms=round(saw["p50_us"] / 1e3, 2),
         p99_ms=round(saw["p99_us"] / 1e3, 2),
-        generator_cores=round(cores, 2),
     )
-
-
-def _children_seconds() -> float:
-    """Return the CPU seconds of every child that has ended and was waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _environment(wrk: str) -> dict[str, str]:
