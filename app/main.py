@@ -107,8 +107,8 @@ async def start_service(
                 "images_in_flight": (admission.limits.images, Total.IMAGES),
                 "bytes_in_flight": (admission.limits.bytes, Total.BYTES),
                 "arriving_bytes": (admission.limits.arriving, Total.ARRIVING),
-                "image_memory": (memory.limit(), Total.MEMORY),
-                "unread_bytes": (files.limit(), Total.UNREAD),
+                "image_memory": (memory.budget.total, Total.MEMORY),
+                "unread_bytes": (files.limit, Total.UNREAD),
                 "fetch_concurrency": (fetcher.concurrency(), Total.FETCHES),
             }
 

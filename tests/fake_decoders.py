@@ -5,9 +5,7 @@ from typing import Any, cast
 
 from app.decoders import SMALL, Bounds, DecoderLimits, DecoderPool, Seen, Wanted
 from app.intake.spool import Blob
-from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import HeldImage, ImageContext
-from app.pipeline.decoding import ImageDecoder, Need
+from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec, ImageContext, Need
 from models import codec
 from models.codec import Decoded, Description
 
@@ -69,13 +67,13 @@ class Context(ImageContext):
         self.most = SMALL
 
 
-def decoder_of(pool: Pool, threads: CodecThreads | None = None) -> ImageDecoder:
+def decoder_of(pool: Pool, threads: CodecThreads | None = None) -> ImageCodec:
     """Return a decoder on a pool, with one thread."""
-    return ImageDecoder(cast(DecoderPool, pool), threads or CodecThreads(1), MOST)
+    return ImageCodec(cast(DecoderPool, pool), threads or CodecThreads(1), MOST)
 
 
 async def decode(
-    decoder: ImageDecoder, data: bytes, need: Need, image: Context | None = None
+    decoder: ImageCodec, data: bytes, need: Need, image: Context | None = None
 ) -> HeldImage:
     """Decode a file, whose image holds as much memory as it asks for."""
     return await decoder.decoded(Blob.of(data), image or Context(), need)

@@ -56,14 +56,6 @@ class Memory:
         self.trimming: asyncio.TimerHandle | None = None
         """The timer of the next call of `trim`, while one is due."""
 
-    def limit(self) -> int:
-        """Return the bytes of the budget."""
-        return self.budget.total
-
-    def at_once(self, n_bytes: int) -> int:
-        """Return how many pieces of work of `n_bytes` bytes fit at a time, at least one."""
-        return max(1, self.budget.total // max(1, n_bytes))  # some work takes no bytes of its own
-
     def trim_soon(self) -> None:
         """Give freed memory back to the system when other large images have ended as a rule."""
         if self.trimming is None:
@@ -111,7 +103,7 @@ def to_filter(
         encoding = codec.encode_memory(chain.shape_after(shape), format_, version.encoding)
     except ServiceError:
         return seen.memory
-    return max(seen.memory, needed, encoding + beside(shape, shared=shared))
+    return max(seen.memory, needed, encoding + math.prod(shape) * shared)
 
 
 def to_process(
@@ -126,7 +118,7 @@ def to_process(
         to_filter(version, max_pixels, seen, on_device=on_device, shared=True)
         for version in wanted.versions
     ]
-    parts = memory.at_once(max(each))
+    parts = max(1, memory.budget.total // max(1, *each))  # some work takes no bytes of its own
     return max(seen.memory, sum(sorted(each)[-parts:])), parts
 
 
@@ -147,11 +139,6 @@ def filtering(
     if on_device:
         return math.prod(chain.shape_after(shape)) + (0 if encoded else math.prod(shape))
     return chain.memory(shape, overwrite=not shared)
-
-
-def beside(shape: tuple[int, int, int], *, shared: bool) -> int:
-    """Return the bytes of the source that are kept while its result is encoded."""
-    return math.prod(shape) if shared else 0
 
 
 def check_filters(

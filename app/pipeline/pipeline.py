@@ -6,7 +6,6 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 
 import asyncio
 import logging
-import operator
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
@@ -31,10 +30,7 @@ from app.intake.wanted import (
     Wanted,
     work_on,
 )
-from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import HeldImage, ImageContext
-from app.pipeline.decoding import ImageDecoder
-from app.pipeline.encoding import Encoder
+from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec, ImageContext
 from app.pipeline.memory import Memory, to_classify, to_filter, to_process
 from app.pipeline.results.encoded_files import EncodedFiles
 from app.pipeline.results.outcomes import (
@@ -96,9 +92,8 @@ class Pipeline:
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
         self._fetcher = fetcher
-        self._decoder = ImageDecoder(decoders, self._threads, max_pixels)
+        self._codec = ImageCodec(decoders, self._threads, max_pixels)
         self._backend = backend
-        self._encoder = Encoder(decoders, self._threads, max_pixels)
 
     def answers(self, request: ImageRequest, permit: Permit) -> AsyncGenerator[Answer, None]:
         """Yield the answer of each image as it finishes.
@@ -131,8 +126,9 @@ class Pipeline:
             content = await caught(item, permit, self._opened(item, permit, Timings()))
             return replace(item, content=content)
 
-        found = [each async for each in run(opened, items)]
-        return tuple(sorted(found, key=operator.attrgetter("index")))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(opened(each)) for each in items]
+        return tuple(each.result() for each in tasks)
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
@@ -145,13 +141,13 @@ class Pipeline:
                 if not isinstance(content, Blob):
                     content = await self._opened(item, permit, image.stages)
                 try:
-                    known = self._known
-                    key = await known.key(content, wanted, permit.client) if known else None
-                    if known is None or key is None:
+                    if self._known is None:
                         outcome = await self._outcome(content, wanted, image)
                     else:  # a result that is known needs no turn
                         work = partial(self._outcome, content, wanted, image)
-                        outcome = await known.once(key, permit.lane, image.stages, work)
+                        outcome = await self._known.outcome(
+                            content, wanted, permit, image.stages, work
+                        )
                 finally:
                     content.close()
         except Exception as error:
@@ -166,7 +162,7 @@ class Pipeline:
 
     def set_unread_limit(self, limit: int) -> None:
         """Bound the bytes of answers that their clients have not read, from now on."""
-        self._files.set_limit(limit)
+        self._files.limit = limit
 
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
@@ -192,8 +188,8 @@ class Pipeline:
 
     async def _outcome(self, content: Blob, wanted: Wanted, image: ImageContext) -> AnswerOutcome:
         """Wait for the turn of an image among all clients, then do what is wanted of it."""
-        permit, decoder = image.permit, self._decoder
-        with permit.turn(work_on(content, wanted, self._max_pixels)) as image.turn:
+        decoder = self._codec
+        with image.permit.turn(work_on(content, wanted, self._max_pixels)) as image.turn:
             await image.turn.take()
             if isinstance(wanted, Version):
                 return await self._filtered(content, wanted, image)
@@ -204,9 +200,7 @@ class Pipeline:
             if isinstance(wanted, ClassifyTensors):
                 source = await decoder.tensor(content, wanted, image)
                 return check_finite(await self._labels(source, wanted.operation, image))
-            jpeg = None
-            if decoder.device_is_sooner(self._backend.load()):
-                jpeg = await decoder.encoded(content, image.stages)
+            jpeg = await decoder.encoded(content, image.stages, self._backend.load())
             if jpeg is not None:
                 return await self._labels(jpeg.image, wanted, image)
             held = await decoder.decoded(content, image, to_classify)
@@ -223,9 +217,8 @@ class Pipeline:
         return completed.result
 
     async def _filtered(self, content: Blob, version: Version, image: ImageContext) -> EncodedImage:
-        load, jpeg = self._backend.load(), None
-        if self._decoder.device_is_sooner(load):
-            jpeg = await self._decoder.encoded(content, image.stages)
+        load = self._backend.load()
+        jpeg = await self._codec.encoded(content, image.stages, load)
         encoded = jpeg is not None
         on_device = encoded or load.on_gpu
         need = partial(to_filter, version, self._max_pixels, on_device=on_device, encoded=encoded)
@@ -234,7 +227,7 @@ class Pipeline:
             held = HeldImage(jpeg)
             del jpeg  # the pixels have one owner
         else:
-            held = await self._decoder.decoded(content, image, need)
+            held = await self._codec.decoded(content, image, need)
         return await self._encoded(held, version, image.permit, image.stages, last=True)
 
     async def _processed(self, content: Blob, wanted: Parts, image: ImageContext) -> Processed:
@@ -244,7 +237,7 @@ class Pipeline:
         """
         on_device = self._backend.load().on_gpu
         need = partial(to_process, wanted, self._max_pixels, self._memory, on_device=on_device)
-        source = await self._decoder.decoded(content, image, lambda seen: need(seen)[0])
+        source = await self._codec.decoded(content, image, lambda seen: need(seen)[0])
         image.alarm.cancel()  # from here on each part has an alarm of its own
         turns = asyncio.Semaphore(need(Seen(source.info, 0.0))[1])
 
@@ -284,7 +277,7 @@ class Pipeline:
         """
         format_, on_gpu = version.format_for(source.info.format), self._backend.load().on_gpu
         operation = version.on_gpu(format_) if on_gpu else version.operation
-        cost = self._encoder.cost(source, version, format_, on_gpu=on_gpu, shared=not last)
+        cost = self._codec.encode_cost(source, version, format_, on_gpu=on_gpu, shared=not last)
         job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
         completed = await self._backend.run(job)
         stages.add(completed.trace)
@@ -293,11 +286,11 @@ class Pipeline:
         del job, completed  # the pixels have one owner
         with stages.measure("encode"):
             behind = permit.in_background
-            data = await self._encoder.encode(
+            data = await self._codec.encode(
                 held, format_, version.encoding, cost, background=behind
             )
-            file = await self._files.keep(data)
-            return EncodedImage(file, format_, held.width, held.height)
+            file, (height, width, _) = await self._files.keep(data), held.shape
+            return EncodedImage(file, format_, width, height)
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"

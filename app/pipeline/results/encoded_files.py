@@ -98,8 +98,8 @@ class EncodedFile:
 class EncodedFiles:
     """The files of a front end that wait to be sent, in the order of their last reads.
 
-    `limit` is the largest number of bytes of all of them, in memory and on disk; front ends with
-    the same `counters` share it.
+    `limit` is the largest number of bytes of all files, in memory and on disk; front ends with the
+    same `counters` share it. A new limit holds from now on; files that are kept already stay.
     """
 
     def __init__(
@@ -109,21 +109,13 @@ class EncodedFiles:
         clock: Callable[[], float] = time.monotonic,
         counters: Counters | None = None,
     ) -> None:
-        self._limit = limit
+        self.limit = limit
         self._counters = counters or Counters()
         self._in_memory = in_memory
         self._clock = clock
         self._kept = WeakValueDictionary[int, EncodedFile]()
         self.total = self.memory = 0
         """Number of bytes of all files, and of the files in memory."""
-
-    def limit(self) -> int:
-        """Return the largest number of bytes of the files of all front ends."""
-        return self._limit
-
-    def set_limit(self, limit: int) -> None:
-        """Change the limit from now on; files that are kept already stay."""
-        self._limit = limit
 
     async def keep(self, data: bytes) -> EncodedFile:
         """Return the bytes as a file; it is forgotten here when nothing refers to it any more.
@@ -133,11 +125,9 @@ class EncodedFiles:
         file = self.shared(data)
         if len(data) > SMALL and self.memory > self._in_memory:
             try:
-                on_disk = await asyncio.to_thread(_written, data)
+                file.move(await asyncio.to_thread(_written, data))
             except OSError as error:  # the disk is full: the file stays in memory
                 log.warning("an answer cannot be moved to disk: %s", error)
-            else:
-                file.move(on_disk)
         return file
 
     def shared(self, data: bytes) -> EncodedFile:
@@ -169,19 +159,16 @@ class EncodedFiles:
     def _make_room(self, size: int) -> None:
         idle_since = self._clock() - IDLE
         for file in list(self._kept.values()):
-            if self._unread() + size <= self._limit or file.read_at > idle_since:
+            if self._counters.total(Total.UNREAD) + size <= self.limit or file.read_at > idle_since:
                 break
             file.drop()
-        if (unread := self._unread()) + size > self._limit:
+        if (unread := self._counters.total(Total.UNREAD)) + size > self.limit:
             raise Overloaded(
                 f"answers of {unread} bytes wait to be read by their clients; the limit is "
-                f"{self._limit} (DARKROOM_MAX_BYTES_IN_FLIGHT); try again later",
+                f"{self.limit} (DARKROOM_MAX_BYTES_IN_FLIGHT); try again later",
                 retry_after=IDLE,
                 reason="unsent_bytes",
             )
-
-    def _unread(self) -> int:
-        return self._counters.total(Total.UNREAD)
 
 
 def _written(data: bytes) -> BinaryIO:

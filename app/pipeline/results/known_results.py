@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from app.admission import Permit
 from app.intake.spool import Blob, digest_of
 from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
@@ -66,35 +67,33 @@ class KnownResults:
         self.bytes = 0
         """Bytes of all results that are kept, by estimate."""
 
-    async def key(self, content: Blob, wanted: Wanted, client: str) -> Key | None:
-        """Return the key of an image's result for a client, or None where results are not kept."""
-        if not counts() or isinstance(wanted, Describe):
-            return None
-        if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
-            return None
-        digest = await digest_of(content)
-        return self._current(), digest, wanted, client
-
-    async def once(self, key: Key, lane: Lane, stages: Timings, work: Work) -> AnswerOutcome:
+    async def outcome(
+        self, content: Blob, wanted: Wanted, permit: Permit, stages: Timings, work: Work
+    ) -> AnswerOutcome:
         """Return a kept result, that of an equal image which is computed just now, or of `work`.
 
-        Only images of the same `lane` wait for each other, because bulk work takes longer. Of the
+        Only images of the same lane wait for each other, because bulk work takes longer. Of the
         images that have waited in vain, since the image before them failed or its client left, the
         first computes and the rest wait for it.
         """
+        lacks_labels = isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError)
+        if lacks_labels or isinstance(wanted, Describe) or not counts():
+            return await work()
+        digest = await digest_of(content)
+        key, lane = (self._current(), digest, wanted, permit.client), permit.lane
         while True:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 self._metrics.result_cache_hits.inc()
                 stages.reused = "cached"
-                return with_files(kept, self._kept_again)
+                return self._again(kept)
             if (making := self._in_making.get((key, lane))) is None:
                 break
             await asyncio.wait((making,))
             if (made := making.result()) is not None:
                 self._metrics.results_shared.inc()
                 stages.reused = "shared"
-                return with_files(made, self._kept_again)
+                return self._again(made)
         self._metrics.result_cache_misses.inc()
         making = self._in_making[key, lane] = asyncio.get_running_loop().create_future()
         made = None
@@ -108,18 +107,17 @@ class KnownResults:
             del self._in_making[key, lane]
             making.set_result(made)
 
-    def _kept_again(self, file: EncodedFile) -> EncodedFile:
-        """Return a file of another answer with the same bytes, which are not copied."""
-        return self._files.shared(file.data)
+    def _again(self, made: AnswerOutcome) -> AnswerOutcome:
+        """Return a result with files of another answer, whose bytes are not copied."""
+        return with_files(made, lambda file: self._files.shared(file.data))
 
     def _keep(self, key: Key, made: AnswerOutcome) -> None:
         """Keep a result, and let go of those that were not used for the longest time."""
         size = size_of(made)
-        if key[0] != self._current() or size > self._limit // LARGEST:
+        if key[0] != self._current() or size > self._limit // LARGEST or key in self._kept:
             return
-        before = self._kept.pop(key, None)
         self._kept[key] = made
-        self.bytes += size - (0 if before is None else size_of(before))
+        self.bytes += size
         while self.bytes > self._limit:
             _, oldest = self._kept.popitem(last=False)
             self.bytes -= size_of(oldest)

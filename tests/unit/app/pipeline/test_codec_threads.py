@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from app.pipeline.codec_threads import CodecThreads
+from app.pipeline.coding import CodecThreads
 
 
 async def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended() -> None:

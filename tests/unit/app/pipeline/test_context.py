@@ -24,8 +24,7 @@ from app.intake.wanted import (
     Version,
     work_on,
 )
-from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import HeldImage
+from app.pipeline.coding import CodecThreads, HeldImage
 from app.pipeline.memory import Memory
 from app.pipeline.pipeline import Pipeline, timeout_of
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
@@ -109,7 +108,7 @@ async def test_cancelled_work_ends_after_all_parts_of_its_image_and_lets_the_pix
     decoded = [HeldImage(Decoded(Image(pixels), info, None))]
     pipeline: Any = SimpleNamespace(
         _backend=SimpleNamespace(load=lambda: Load("cpu", 0, 0, 0, 0.0, alive=True)),
-        _decoder=SimpleNamespace(decoded=lambda *_: asyncio.sleep(0, decoded.pop())),
+        _codec=SimpleNamespace(decoded=lambda *_: asyncio.sleep(0, decoded.pop())),
         _memory=Memory(1 << 30),
         _max_pixels=64,
         _encoded=lambda *_, **__: threads.run(go_on.wait),

@@ -11,8 +11,7 @@ from PIL import Image
 from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
 from app.intake.spool import Blob
 from app.intake.wanted import OutputFormat, Version
-from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.decoding import AHEAD, DECODING, SPARE, TYPICAL, IdleCores
+from app.pipeline.coding import AHEAD, DECODING, SPARE, TYPICAL, CodecThreads, IdleCores
 from app.pipeline.memory import to_filter
 from models import codec
 from models.codec import Encoding, ImageFormat

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from app.decoders import DecoderLimits, DecoderPool
-from app.pipeline.codec_threads import CodecThreads
-from app.pipeline.context import HeldImage
-from app.pipeline.encoding import Encoder
+from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.image import Image
@@ -27,8 +25,8 @@ def held(image: Image) -> HeldImage:
     return HeldImage(Decoded(image, info, "the copyright"))
 
 
-def encoder(pool: DecoderPool) -> Encoder:
-    return Encoder(pool, CodecThreads(1), 50_000_000)
+def encoder(pool: DecoderPool) -> ImageCodec:
+    return ImageCodec(pool, CodecThreads(1), 50_000_000)
 
 
 def encoded(processes: int, source: HeldImage) -> bytes:
@@ -51,7 +49,7 @@ def test_a_process_makes_the_same_file_as_a_thread() -> None:
 def test_a_result_has_the_metadata_of_its_source_and_pixels_of_its_own() -> None:
     source = held(large())
     result = source.result(Image(np.zeros((2, 3, 1), np.uint8)))
-    assert (result.height, result.width, result.channels) == (2, 3, 1)
+    assert result.shape == (2, 3, 1)
     assert result.copyright == "the copyright"
     assert source.image().n_pixels == 4_000_000
 

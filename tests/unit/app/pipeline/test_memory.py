@@ -11,7 +11,7 @@ from app.admission.counters import Counters, Total
 from app.decoders import SMALL, Seen
 from app.intake.item import Item
 from app.intake.wanted import OutputFormat, Parts, Version
-from app.pipeline.context import ImageContext
+from app.pipeline.coding import ImageContext
 from app.pipeline.memory import (
     STRIPE,
     Memory,

@@ -92,10 +92,9 @@ def test_front_ends_share_one_limit_and_each_gives_its_part_back() -> None:
 def test_the_limit_can_be_changed_while_files_are_kept() -> None:
     files = EncodedFiles(LARGE)
     kept = files.shared(data(0))
-    files.set_limit(2 * LARGE)
-    assert files.limit() == 2 * LARGE
+    files.limit = 2 * LARGE
     second = files.shared(data(1))
-    files.set_limit(LARGE)
+    files.limit = LARGE
     with pytest.raises(Overloaded):
         files.shared(data(2))
     assert [kept.read(), second.read()] == [data(0), data(1)]

@@ -3,12 +3,13 @@
 import asyncio
 import tempfile
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.intake.spool import Blob
-from app.intake.wanted import Parts
+from app.intake.wanted import Parts, Wanted
 from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.results.known_results import OVERHEAD, KnownResults
 from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
@@ -56,17 +57,16 @@ class Fixture:
     async def ask(
         self,
         content: bytes = CONTENT,
-        wanted: Classify = DEFAULT,
+        wanted: Wanted = DEFAULT,
         lane: Lane = Lane.INTERACTIVE,
         client: str = "me",
         work: Coroutine[Any, Any, AnswerOutcome] | None = None,
     ) -> tuple[AnswerOutcome, str | None]:
         """Return an image's outcome, and why it was not computed."""
         stages = Timings()
-        key = await self.results.key(Blob.of(content), wanted, client)
-        assert key is not None
+        permit: Any = SimpleNamespace(client=client, lane=lane)
         start = self.work if work is None else lambda: work
-        found = await self.results.once(key, lane, stages, start)
+        found = await self.results.outcome(Blob.of(content), wanted, permit, stages, start)
         if work is not None:
             work.close()
         return found, stages.reused
@@ -178,12 +178,11 @@ async def test_results_make_room_and_large_results_are_not_kept(
     assert [(await here.ask(content))[1] for content in (b"0", b"4", b"1")] == again
 
 
-def test_parts_whose_labels_cannot_be_had_have_no_key() -> None:
-    async def scenario() -> object:
-        wanted = Parts(WeightsMissing("none"), ())
-        return await Fixture().results.key(Blob.of(CONTENT), wanted, "me")
-
-    assert asyncio.run(scenario()) is None
+async def test_parts_whose_labels_cannot_be_had_are_not_kept() -> None:
+    here = Fixture()
+    here.go.set()
+    found = [await here.ask(wanted=Parts(WeightsMissing("none"), ())) for _ in range(2)]
+    assert found == [(FOUND, None)] * 2
 
 
 async def test_images_and_versions_are_answered_with_files_of_their_own() -> None:
