@@ -25,8 +25,8 @@ from app.executors import (
     remote_executor,
 )
 from app.fetch.fetcher import Fetcher
+from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.results.encoded_files import EncodedFiles
 from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
 from app.routes.openapi import PROBLEMS
 from app.service import Service
@@ -93,7 +93,7 @@ async def start_service(
         files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
         known = None
         if settings.result_cache:
-            from app.pipeline.results.known_results import KnownResults
+            from app.pipeline.known_results import KnownResults
 
             known = KnownResults(settings.result_cache, computing, files, metrics)
         pixels, threads = settings.max_pixels, cores(settings)
@@ -208,7 +208,7 @@ def create_app(
         service = await start_service(settings, metrics, workers, counters, private)
         app.state.service = service
         if traces is not None:
-            from app.pipeline.results.spans import Spans
+            from app.pipeline.spans import Spans
 
             service.pipeline.spans = Spans(traces)
         async with AsyncExitStack() as ending:

@@ -27,9 +27,9 @@ from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to
 from app.jobs.manifest import StoredLine, read
 from app.jobs.results import IMAGES
 from app.jobs.store import RUNNABLE, Claim, DatabaseFailed, Job, JobStore, Stored
+from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.outcomes import Answer, Processed
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.results.encoded_files import EncodedFile
-from app.pipeline.results.outcomes import Answer, Processed
 from app.responses.records import NO_VECTORS, InlineImages, Record, VectorStyle, line, record
 from app.storage.local_files import FULL
 from app.storage.storage import Storage

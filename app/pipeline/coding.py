@@ -40,7 +40,7 @@ from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors, Version
 from app.pipeline.memory import Memory, check_filters
-from app.pipeline.results.timings import Timings
+from app.pipeline.outcomes import Timings
 from models import codec
 from models.codec import Decoded, Description, Encoding, ImageFormat, ImageInfo, identify
 from models.domain.alarms import Timeout

@@ -7,7 +7,8 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,17 +32,16 @@ from app.intake.wanted import (
     work_on,
 )
 from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec, ImageContext
+from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.memory import Memory, to_classify, to_filter, to_process
-from app.pipeline.results.encoded_files import EncodedFiles
-from app.pipeline.results.outcomes import (
+from app.pipeline.outcomes import (
     Answer,
     AnswerOutcome,
     EncodedImage,
     Processed,
+    Timings,
     VersionAnswer,
 )
-from app.pipeline.results.timings import Timings
-from app.pipeline.runner import run, run_window
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
@@ -51,12 +51,13 @@ from models.domain.job import Job, Labels, Vector
 from workers.operations import Classify
 
 if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
-    from app.pipeline.results.known_results import KnownResults
-    from app.pipeline.results.spans import Spans
+    from app.pipeline.known_results import KnownResults
+    from app.pipeline.spans import Spans
 
 log = logging.getLogger("darkroom.pipeline")
 
 T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 
 _NAMES = {
     Classify: "classify",
@@ -96,10 +97,7 @@ class Pipeline:
         self._backend = backend
 
     def answers(self, request: ImageRequest, permit: Permit) -> AsyncGenerator[Answer, None]:
-        """Yield the answer of each image as it finishes.
-
-        Nothing starts before the first answer is asked for. Close the generator to end the work.
-        """
+        """Yield the answer of each image as it finishes; see `run`."""
         work = partial(self.answer, wanted=request.wanted, permit=permit)
         return run(work, request.items)
 
@@ -339,3 +337,103 @@ def check_finite(found: Labels | Vector) -> Labels | Vector:
             "normalise them as the network expects"
         )
     return found
+
+
+async def run(
+    work: Callable[[ItemT], Coroutine[Any, Any, T]], items: Sequence[ItemT]
+) -> AsyncGenerator[T, None]:
+    """Run the images of one request side by side; yield what `work` returns as it finishes.
+
+    The caller iterates, so nothing starts before the first result is asked for. However the
+    iteration ends, all work of the request has ended too when the generator is closed. One item
+    needs no task: it is worked on while its answer is awaited.
+    """
+    if len(items) == 1:
+        yield await work(items[0])
+        return
+    tasks = _Tasks()
+    for item in items:
+        tasks.start(work(item))
+    try:
+        for _ in items:
+            yield (await tasks.next()).result()
+    finally:
+        await tasks.cancel()
+
+
+async def run_window(
+    work: Callable[[ItemT], Coroutine[Any, Any, T]],
+    items: AsyncGenerator[ItemT, None],
+    window: StreamWindow,
+    ended: Callable[[ItemT], None],
+) -> AsyncGenerator[T, None]:
+    """Yield what `work` returns for each item of a stream, as many at a time as the window has.
+
+    The next item is asked for when there is room for it; an item has its room until the caller asks
+    for the result after its own. `ended` is called for each item, also if its work never began.
+    """
+    tasks = _Tasks()
+
+    def start(item: ItemT) -> None:
+        tasks.start(work(item)).add_done_callback(lambda _task: ended(item))
+
+    async def read() -> None:
+        while True:
+            await window.room()
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                return
+            window.begin()
+            start(item)
+
+    reading = tasks.start(read())
+    try:
+        while tasks.running:
+            done = await tasks.next()
+            if done is reading:
+                reading.result()
+                continue
+            yield done.result()
+            window.end()
+    finally:
+        await tasks.cancel()
+        await items.aclose()
+
+
+class _Tasks:
+    """Tasks in the order of their ends, for one reader: a third of the cost of asyncio's queue."""
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Future[Any]] = set()
+        self._ended: deque[asyncio.Future[Any]] = deque()
+        self._reader: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        task = self._loop.create_task(coroutine)
+        self.running.add(task)
+        task.add_done_callback(self._end)
+        return task
+
+    async def next(self) -> asyncio.Future[Any]:
+        """Return the next task that has ended."""
+        while not self._ended:
+            self._reader = self._loop.create_future()
+            await self._reader
+        done = self._ended.popleft()
+        self.running.discard(done)
+        return done
+
+    async def cancel(self) -> None:
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+        # A cancelled task keeps its frames, and the frame of a stream's reader keeps this object.
+        self.running.clear()
+        self._ended.clear()
+
+    def _end(self, task: "asyncio.Future[Any]") -> None:
+        self._ended.append(task)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)

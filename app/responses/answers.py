@@ -19,9 +19,8 @@ from app.archives.zip_writer import ZipWriter
 from app.http.negotiation import EVENTS, IMAGE, JSON, MULTIPART, ZIP
 from app.http.problems import answer as problem_response
 from app.http.request import Departure
-from app.pipeline.results.encoded_files import EncodedFile
-from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
-from app.pipeline.results.timings import Timings, server_timing
+from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.outcomes import Answer, EncodedImage, Processed, Timings, server_timing
 from app.responses import records
 from app.responses.records import (
     NO_VECTORS,

@@ -23,8 +23,7 @@ from app.intake.inference import (
     InferenceRequest,
     WantedOutput,
 )
-from app.pipeline.results.outcomes import Answer
-from app.pipeline.results.timings import Timings, server_timing
+from app.pipeline.outcomes import Answer, Timings, server_timing
 from app.responses.answers import MANY_LABELS, sized
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector

@@ -11,8 +11,8 @@ import msgspec
 from starlette.types import Scope
 
 from app.http.problems import problem
-from app.pipeline.results.encoded_files import EncodedFile
-from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
+from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.outcomes import Answer, EncodedImage, Processed
 from models.codec import Description
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector

@@ -56,7 +56,7 @@ from app.intake.wanted import (
     version_of,
     versions_of,
 )
-from app.pipeline.results.timings import Timings, server_timing
+from app.pipeline.outcomes import Timings, server_timing
 from app.responses.answers import Rendering, StreamedBody, json_lines, render
 from app.responses.records import VectorStyle
 from app.routes.image_route import ImageRoute, client_name, permit_of

@@ -16,8 +16,7 @@ from app.intake.inference import (
     models_of,
 )
 from app.intake.stream import is_stream
-from app.pipeline.results.outcomes import Answer
-from app.pipeline.results.timings import Timings
+from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import inference_reply
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_document

@@ -1,7 +1,7 @@
 """Traces by OpenTelemetry: where spans go, by the standard OTEL_… variables.
 
 FastAPI makes the span of each request and joins `traceparent`. The spans below it, of images and
-their stages, are made in `app/pipeline/results/spans.py`. Only the API of OpenTelemetry is always
+their stages, are made in `app/pipeline/spans.py`. Only the API of OpenTelemetry is always
 installed; its SDK and the exporter come with the extra `otel`.
 """
 

@@ -36,9 +36,8 @@ VALUES = {
     "app/intake/inference.py",
     "app/intake/wanted.py",
     "app/intake/spool.py",
-    "app/pipeline/results/encoded_files.py",
-    "app/pipeline/results/outcomes.py",
-    "app/pipeline/results/timings.py",
+    "app/pipeline/encoded_files.py",
+    "app/pipeline/outcomes.py",
 }
 """Files of the values that are handed forward: a room may ask a value that it was given."""
 

@@ -30,9 +30,8 @@ from app.jobs.runner import (
     Work,
 )
 from app.jobs.store import Claim, Database, DatabaseFailed, Job, JobStore, Span, State, Stored
+from app.pipeline.outcomes import Answer, Timings
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.results.outcomes import Answer
-from app.pipeline.results.timings import Timings
 from app.storage.storage import Storage
 from models.domain.errors import (
     InvalidParameter,

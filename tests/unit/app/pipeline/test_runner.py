@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from app.http.request import StreamWindow
-from app.pipeline.runner import run, run_window
+from app.pipeline.pipeline import run, run_window
 from models.domain.errors import Cancelled
 
 

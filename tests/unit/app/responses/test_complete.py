@@ -12,10 +12,9 @@ from app.http.negotiation import IMAGE, JSON, MULTIPART, STREAMS
 from app.http.request import Departure
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
-from app.pipeline.results.outcomes import Answer, EncodedImage
-from app.pipeline.results.timings import Timings
-from app.pipeline.runner import run
+from app.pipeline.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.outcomes import Answer, EncodedImage, Timings
+from app.pipeline.pipeline import run
 from app.responses.answers import PIECE, Rendering, StreamedBody, render
 from models.codec import ImageFormat
 from models.domain.errors import Cancelled

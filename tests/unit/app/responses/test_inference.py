@@ -13,8 +13,7 @@ from fastapi import Request, Response
 from app.http.problems import LONGEST_MESSAGE
 from app.intake.inference import HEADER, WantedOutput
 from app.intake.item import Item
-from app.pipeline.results.outcomes import Answer
-from app.pipeline.results.timings import Timings
+from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import failure_of, inference_reply, output_of, raw
 from models.api.schemas import ModelRecord
 from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable

@@ -4,7 +4,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.pipeline.results.encoded_files import EncodedFile
+from app.pipeline.encoded_files import EncodedFile
 from app.responses.records import PIECE, InlineImages
 
 

@@ -7,7 +7,7 @@ from app.http.negotiation import JSON, STREAMS
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ImageRequest, OutputFormat, Version
-from app.pipeline.results.timings import Timings
+from app.pipeline.outcomes import Timings
 from app.responses.answers import Rendering
 from app.routes import images
 from app.routes.images import (

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission.permits import Admission, Limits
-from app.pipeline.results.encoded_files import EncodedFile
+from app.pipeline.encoded_files import EncodedFile
 from app.responses.answers import PIECE, StreamedBody, pieces_of, sized
 from app.routes import image_route
 from app.routes.image_route import ImageRoute

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from opentelemetry.trace import Span, StatusCode, Tracer, TracerProvider, set_span_in_context
 
-from app.pipeline.results.outcomes import Answer, Processed
-from app.pipeline.results.timings import Timings
+from app.pipeline.outcomes import Answer, Processed, Timings
 from models.domain.errors import ServiceError
 from models.version import VERSION
 

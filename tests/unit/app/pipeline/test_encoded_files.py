@@ -7,8 +7,8 @@ import tempfile
 import pytest
 
 from app.admission.counters import Counters, Total
-from app.pipeline.results import encoded_files
-from app.pipeline.results.encoded_files import IDLE, SMALL, EncodedFile, EncodedFiles
+from app.pipeline import encoded_files
+from app.pipeline.encoded_files import IDLE, SMALL, EncodedFile, EncodedFiles
 from models.domain.errors import Cancelled, Overloaded
 from tests.fakes import FakeClock
 

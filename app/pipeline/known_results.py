@@ -14,15 +14,15 @@ from typing import Any
 from app.admission import Permit
 from app.intake.spool import Blob, digest_of
 from app.intake.wanted import Describe, Parts, Wanted
-from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
-from app.pipeline.results.outcomes import (
+from app.pipeline.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.outcomes import (
     AnswerOutcome,
     EncodedImage,
     Processed,
+    Timings,
     VersionAnswer,
     images_of,
 )
-from app.pipeline.results.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Lane, Vector, counts

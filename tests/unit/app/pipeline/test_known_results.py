@@ -10,10 +10,9 @@ import pytest
 
 from app.intake.spool import Blob
 from app.intake.wanted import Parts, Wanted
-from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
-from app.pipeline.results.known_results import OVERHEAD, KnownResults
-from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
-from app.pipeline.results.timings import Timings
+from app.pipeline.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.known_results import OVERHEAD, KnownResults
+from app.pipeline.outcomes import AnswerOutcome, EncodedImage, Processed, Timings, VersionAnswer
 from app.telemetry.metrics import Metrics
 from models.codec import ImageFormat
 from models.domain.errors import Undecodable, WeightsMissing
