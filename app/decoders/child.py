@@ -38,7 +38,6 @@ from app.decoders.messages import (
     Wanted,
 )
 from models import codec
-from models.codec import Decoded
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image
 from models.domain.image import Pixels as PixelArray
@@ -126,7 +125,7 @@ class _ForkServer:
                 other.close()
             area = SharedArea(memory)
             os.close(memory)
-            serve(connection, area, *self._limits)
+            _Decoder(connection, area).run(*self._limits)
             code = 0
         finally:
             os._exit(code)
@@ -156,20 +155,9 @@ def _silence() -> None:
     os.close(nowhere)
 
 
-class OutOfMemory(Exception):
-    """The image needed more memory than its size explains; the process should end afterwards."""
-
-
-def serve(connection: socket.socket, area: SharedArea, max_pixels: int, max_file: int) -> None:
-    """Lock the process in, then decode until the connection closes."""
-    decoder = _Decoder(connection, area)
-    problem = sandbox.enter(max_pixels, max_file)
-    decoder.send(Ready(os.getpid(), problem))
-    while decoder.serve_next():
-        pass
-
-
 class _Decoder:
+    """Decoder of one image after the other, until the connection closes."""
+
     def __init__(self, connection: socket.socket, area: SharedArea) -> None:
         self._connection = connection
         self._area = area
@@ -177,33 +165,31 @@ class _Decoder:
         self._libc = ctypes.CDLL(None)
         self._took_much = False
         """Whether the present image leaves freed memory behind that other processes need."""
+        self._spent = False
+        """Whether the memory of the process is used up, so that the process should end."""
 
-    def send(self, frame: Frame) -> None:
-        # sendmsg(2), because the sandbox refuses sendto(2), which `send` calls.
-        self._connection.sendmsg([messages.encode(frame)])
-
-    def serve_next(self) -> bool:
-        """Do the next task; return False if the process is to end."""
-        packet, _, _, _ = self._connection.recvmsg(MAX_PACKET)
-        if not packet:
-            return False
-        task = messages.decode(packet)
-        assert isinstance(task, DecodeTask | Encode)
-        self._allowance.begin()
-        try:
+    def run(self, max_pixels: int, max_file: int) -> None:
+        """Lock the process in, then do what the service asks for."""
+        problem = sandbox.enter(max_pixels, max_file)
+        self._send(Ready(os.getpid(), problem))
+        while not self._spent:
+            packet, _, _, _ = self._connection.recvmsg(MAX_PACKET)
+            if not packet:
+                return
+            task = messages.decode(packet)
+            self._allowance.begin()
             if isinstance(task, DecodeTask):
                 self._decode(task)
             else:
+                assert isinstance(task, Encode)
                 self._encode(task)
-        except OutOfMemory:
-            return False
-        finally:
             self._allowance.end()
-        if self._took_much:
-            self._took_much = False
-            if hasattr(self._libc, "malloc_trim"):  # glibc keeps up to 64 MB
+            if self._took_much and hasattr(self._libc, "malloc_trim"):  # glibc keeps up to 64 MB
                 self._libc.malloc_trim(0)
-        return True
+
+    def _send(self, frame: Frame) -> None:
+        # sendmsg(2), because the sandbox refuses sendto(2), which `send` calls.
+        self._connection.sendmsg([messages.encode(frame)])
 
     def _decode(self, task: DecodeTask) -> None:
         self._took_much = task.size >= LARGE_FILE
@@ -218,18 +204,23 @@ class _Decoder:
             opened = codec.open_file(data, max_pixels=task.max_pixels)
             info = opened.info
             if task.wanted is Wanted.DESCRIPTION:
-                self.send(Described(opened.describe(colour=False)))
+                self._send(Described(opened.describe(colour=False)))
                 return
             if not task.bounds.allow(info, opened.memory, opened.cost):
-                self.send(Seen(info, opened.cost, opened.memory))
+                self._send(Seen(info, opened.cost, opened.memory))
                 return
             self._took_much |= opened.memory > SMALL
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
             if task.wanted is Wanted.COLOUR:
-                self.send(Described(opened.describe(colour=True)))
+                self._send(Described(opened.describe(colour=True)))
                 return
-            self._send_pixels(opened.decode(writable=False, new_pixels=self._new_pixels))
+            found = opened.decode(writable=False, new_pixels=self._new_pixels)
+            assert isinstance(found.image, Image)
+            (height, width, channels), exif = found.image.pixels.shape, found.exif
+            self._area.put(found.image.pixels, exif or b"")
+            n = None if exif is None else len(exif)
+            self._send(Pixels(found.info, (height, width, channels), found.copyright, n))
         except (ServiceError, MemoryError) as error:
             # No second name for the error: a cycle with this frame would keep the file alive.
             self._fail(error)
@@ -252,7 +243,7 @@ class _Decoder:
                 taken=release if self._took_much else lambda _rows: None,
             )
             self._area.put(made)
-            self.send(Encoded(len(made)))
+            self._send(Encoded(len(made)))
         except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
             self._fail(error, _NO_ROOM_TO_ENCODE)  # encoders report a lack of memory in many ways
 
@@ -260,21 +251,12 @@ class _Decoder:
         """Return an array in the area, in place of the file and of the array before."""
         return self._area.view(math.prod(shape)).reshape(shape)
 
-    def _send_pixels(self, decoded: Decoded) -> None:
-        assert isinstance(decoded.image, Image)
-        pixels, exif = decoded.image.pixels, decoded.exif
-        height, width, channels = pixels.shape
-        shape = height, width, channels
-        self._area.put(pixels, exif or b"")
-        exif_size = None if exif is None else len(exif)
-        self.send(Pixels(decoded.info, shape, decoded.copyright, exif_size))
-
     def _fail(self, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
-        """Send the image's error; raises OutOfMemory if the process should end."""
+        """Send the image's error."""
         self._area.put()  # the pixels up to the error
         short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
         if isinstance(error, ServiceError) and not short:
-            self.send(ImageFailed(error.code, error.detail[:MAX_DETAIL]))
+            self._send(ImageFailed(error.code, error.detail[:MAX_DETAIL]))
             return
-        self.send(ImageFailed(no_room.code, no_room.detail, last=True))
-        raise OutOfMemory from None
+        self._send(ImageFailed(no_room.code, no_room.detail, last=True))
+        self._spent = True

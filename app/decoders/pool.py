@@ -46,7 +46,7 @@ from app.decoders.messages import (
     Seen,
     Wanted,
 )
-from models.codec import Decoded, Description, ImageInfo, decode_memory
+from models.codec import Decoded, Description, decode_memory
 from models.domain.errors import (
     InvalidParameter,
     ServiceError,
@@ -378,7 +378,7 @@ class DecoderPool:
                 found = await read(decoder, task, answer)
                 self._give_back(decoder)
                 return found
-        except Broken:
+        except (Broken, ValueError):
             answer = None
         except BaseException:  # a thread may still read the area
             self._end(decoder, "cancelled")
@@ -493,55 +493,40 @@ async def _hand_over(decoder: DecoderProcess, task: Task, file: File | Bytes, mo
 
 async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
     """Return what a process answers to a task: an encoded file, a description, an image, or the
-    header of an image beyond the bounds. Raises Broken for an answer that no decoder gives.
+    header of an image beyond the bounds. Raises Broken or ValueError for an answer that no decoder
+    gives.
     """
     if isinstance(task, Encode):
         if not isinstance(frame, Encoded):
             raise Broken("no encoded file")
         return await _taken(decoder.area.contents, frame.size)
+    pixels = task.wanted is Wanted.PIXELS
+    if isinstance(frame, Described) and not pixels:
+        return frame.description
+    if not isinstance(frame, Seen) and not (isinstance(frame, Pixels) and pixels):
+        raise Broken("an answer to another task")
+    info = frame.info
+    if min(info.width, info.height, info.frames) < 1 or not 1 <= info.orientation <= 8:
+        raise ValueError("an impossible header")
     if isinstance(frame, Seen):
         # The process has read the whole file, so its estimate of memory may be larger than ours. It
         # is never smaller, unless a hostile file has taken the process over.
-        info = checked(frame.info)
         if not 0 <= frame.cost < math.inf:
-            raise Broken("an impossible cost")
+            raise ValueError("an impossible cost")
         return Seen(info, frame.cost, max(frame.memory, decode_memory(info, task.size)))
-    if isinstance(frame, Described) and task.wanted is not Wanted.PIXELS:
-        return frame.description
-    if not isinstance(frame, Pixels) or task.wanted is not Wanted.PIXELS:
-        raise Broken("an answer to another task")
-    size = pixels_size(frame, task)
+    height, width, channels = frame.shape
+    if channels not in (1, 3, 4) or height * width > task.max_pixels or (frame.exif or 0) < 0:
+        raise ValueError("an impossible image")
+    if (height, width) != (info.height, info.width) or channels > info.most_channels:
+        raise ValueError("an image of another shape than its header states")
+    if not task.bounds.allow(info):
+        raise ValueError("more pixels than memory was reserved for")
+    size = height * width * channels
     data = await _taken(decoder.area.take, size + (frame.exif or 0))
     exif = None if frame.exif is None else data[size:].tobytes()
-    return Decoded(Image(data[:size].reshape(frame.shape)), frame.info, frame.copyright, exif)
+    return Decoded(Image(data[:size].reshape(frame.shape)), info, frame.copyright, exif)
 
 
 async def _taken(take: Callable[[int], Data], size: int) -> Data:
     """Return `size` bytes of an answer, which `take` takes out of the area."""
-    try:
-        return take(size) if size <= INLINE else await asyncio.to_thread(take, size)
-    except ValueError as error:
-        raise Broken("an impossible size") from error
-
-
-def checked(info: ImageInfo) -> ImageInfo:
-    """Return a header; raises Broken for values that no header has."""
-    if min(info.width, info.height, info.frames) < 1 or not 1 <= info.orientation <= 8:
-        raise Broken("an impossible header")
-    return info
-
-
-def pixels_size(frame: Pixels, task: DecodeTask) -> int:
-    """Return the bytes of the pixels of an answer.
-
-    Raises Broken for pixels that cannot be, for another shape than the header's, and for more
-    pixels or channels than memory was reserved for.
-    """
-    info, (height, width, channels) = checked(frame.info), frame.shape
-    if channels not in (1, 3, 4) or height * width > task.max_pixels or (frame.exif or 0) < 0:
-        raise Broken("an impossible image")
-    if (height, width) != (info.height, info.width) or channels > info.most_channels:
-        raise Broken("an image of another shape than its header states")
-    if not task.bounds.allow(info):
-        raise Broken("more pixels than were asked for")
-    return height * width * channels
+    return take(size) if size <= INLINE else await asyncio.to_thread(take, size)
