@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, BinaryIO, Self, TypeVar, cast
@@ -136,15 +137,14 @@ class Member:
 class Archive(ABC):
     """An open archive, as a context manager. It blocks, so call it on a thread.
 
-    Several threads may call its methods at the same time.
+    Several threads may read members at the same time.
     """
 
     def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
         self._file, self._limits = file, limits
         self._stoppable = cast(BinaryIO, _Stoppable(file, limits))
         self._size = file.seek(0, io.SEEK_END)
-        self._indexing, self._reading = Lock(), Lock()
-        self._by_name: dict[str, Member] | None = None
+        self._reading = Lock()
 
     @abstractmethod
     def members(self) -> Iterator[Member]:
@@ -167,11 +167,12 @@ class Archive(ABC):
             )
         return self._content(member)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Member]:
+        return {each.name: each for each in self.members()}
+
     def find(self, name: str) -> Member | None:
         """Return the last member of that name; the first call walks the whole archive."""
-        with self._indexing:
-            if self._by_name is None:
-                self._by_name = {each.name: each for each in self.members()}
         return self._by_name.get(name)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ import pytest
 from app import main
 from tests.in_process import ask, served
 from tests.pictures import jpeg
-from tests.unit.app.archives.test_zip_archive import packed as zipped
+from tests.unit.app.archives.test_reading import zipped
 
 ROOT = Path(main.__file__).parents[1]
 

@@ -29,8 +29,7 @@ from models.domain.errors import (
 from models.settings import Settings
 from tests.server import PATIENCE
 from tests.unit.app.admission.simulation import admitted, held
-from tests.unit.app.archives.test_tar_archive import packed as tarred
-from tests.unit.app.archives.test_zip_archive import packed as zipped
+from tests.unit.app.archives.test_reading import tarred, zipped
 
 FILES = {"a.jpg": b"first", "folder/b.png": b"second" * 1000}
 

@@ -38,7 +38,7 @@ from models.domain.errors import (
 from models.settings import Settings
 from tests.fakes import GUARD
 from tests.job_store import job
-from tests.unit.app.archives.test_zip_archive import packed
+from tests.unit.app.archives.test_reading import zipped as packed
 from tests.worker_fixture import wait_until
 
 SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
