@@ -33,18 +33,13 @@ def everything(end: SharedArea) -> np.ndarray:
     return end.view(len(end._bytes))
 
 
-def test_what_one_end_puts_in_the_other_one_takes(ends: Ends) -> None:
+@pytest.mark.parametrize("size", [6, LARGE])
+@pytest.mark.parametrize("there", [True, False], ids=["there", "elsewhere"])
+def test_what_one_end_puts_in_the_other_one_takes(ends: Ends, size: int, there: bool) -> None:
     service, process = ends
-    service.put(b"pixels", b"", np.frombuffer(b"exif", np.uint8))
-    assert process.contents(10) == process.take(10).tobytes() == b"pixelsexif"
-
-
-@pytest.mark.parametrize("size", [5, LARGE])
-def test_pixels_that_are_in_the_area_already_stay_there(ends: Ends, size: int) -> None:
-    service, process = ends
-    made = process.view(size)
+    made = process.view(size) if there else np.empty(size, np.uint8)
     made[:] = 7
-    process.put(made, b"exif", taken=release)
+    process.put(made, b"", b"exif", taken=release)
     assert service.contents(size + 4) == bytes([7]) * size + b"exif"
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import Bounds, DecoderPool, Encode, Seen, Wanted
-from app.decoders.memory import KEPT
+from app.decoders import SMALL, Bounds, DecoderPool, Encode, Seen, Wanted
 from app.decoders.pool import DecoderProcess
 from models import codec
 from models.domain.errors import (
@@ -29,10 +28,25 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image, Pixels
+from tests.chaos.hostile.tiff import large_tile
 from tests.decoder_pool import LIMITS, drawn, pool_of
 from tests.hostile import avif_lying_size
 from tests.pictures import as_image, png
 from tests.server import PATIENCE, gone
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes take any time to start and to end."""
+    monkeypatch.setattr("app.decoders.pool.START_WITHIN", PATIENCE)
+    monkeypatch.setattr("app.decoders.pool.END_WITHIN", PATIENCE)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[DecoderPool]:
+    """Return a pool of two processes, which is closed after the test."""
+    async with pool_of() as made:
+        yield made
 
 
 @functools.cache
@@ -53,29 +67,34 @@ async def pixels(pool: DecoderPool, data: bytes) -> np.ndarray:
     return as_image(found.image).pixels
 
 
-@pytest.mark.parametrize("format_", ["PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG"])
+FORMATS = ("PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG")
+STORED = {"compress_level": 0, "exif": EXIF}
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize(
+    ("format_", "side", "options"),
+    [
+        *((each, 32, {}) for each in FORMATS),
+        ("PNG", 32, {"exif": EXIF}),
+        *(("BMP", side, {}) for side in (1400, 1900)),
+        *(("PNG", side, STORED) for side in (1400, 1900)),  # their pixels take less than KEPT, more
+    ],
+)
 async def test_a_process_decodes_to_the_very_bytes_of_a_thread(
-    pool: DecoderPool, format_: str
+    tmp_path: Path, format_: str, side: int, options: dict[str, object], on_disk: bool
 ) -> None:
-    data = drawn(format_, exif=EXIF) if format_ == "PNG" else drawn(format_)
+    data = drawn(format_, side, **options)
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
-    found = await pool.decode(data, len(data))
-    assert isinstance(found, codec.Decoded)
-    assert as_image(found.image).pixels.tobytes() == as_image(expected.image).pixels.tobytes()
-    assert (found.info, found.copyright, found.exif) == (
-        expected.info,
-        expected.copyright,
-        expected.exif,
-    )
-    as_image(found.image).pixels[0, 0] = 1  # theirs alone: filters may write there
-
-
-async def test_a_file_on_disk_is_read_by_its_descriptor(pool: DecoderPool, tmp_path: Path) -> None:
-    data = drawn()
     (tmp_path / "file").write_bytes(data)
-    with (tmp_path / "file").open("rb") as file:
-        found = await pool.decode(file.fileno(), len(data))
+    async with pool_of(replace(LIMITS, max_file=32 << 20)) as pool:
+        with (tmp_path / "file").open("rb") as file:
+            found = await pool.decode(file.fileno() if on_disk else data, len(data))
     assert isinstance(found, codec.Decoded)
+    assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
+    about = expected.info, expected.copyright, expected.exif
+    assert (found.info, found.copyright, found.exif) == about
+    as_image(found.image).pixels[0, 0] = 1  # theirs alone: filters may write there
 
 
 async def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded(
@@ -122,19 +141,14 @@ async def test_errors_of_the_file_cross_over_as_they_are(
     assert not pool.ended
 
 
-async def both(first: Awaitable[Pixels], second: Awaitable[Pixels]) -> list[Pixels | BaseException]:
-    """Wait for both, and return the pixels or the error of each."""
-    return [*await asyncio.gather(first, second, return_exceptions=True)]
-
-
 async def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered() -> None:
     fast = drawn(side=8)
 
     async with pool_of(replace(LIMITS, seconds=0.02)) as pool:
-        killed, answered = await both(pixels(pool, slow()), pixels(pool, fast))
-        assert isinstance(killed, Undecodable)
-        assert "more CPU time" in killed.detail
-        assert not isinstance(answered, BaseException)
+        answering = asyncio.create_task(pixels(pool, fast))
+        with pytest.raises(Undecodable, match="more CPU time"):
+            await pixels(pool, slow())
+        await answering
         assert pool.ended == {"cpu": 1}
 
 
@@ -165,28 +179,13 @@ async def ended(pid: int) -> None:
 async def test_a_request_that_ends_early_ends_its_process(pool: DecoderPool) -> None:
     await pixels(pool, drawn())
     (idle,) = pool._idle
-    task = asyncio.create_task(pixels(pool, slow()))
-    while pool._idle or not pool.busy:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    task = await begun(pool, pixels(pool, slow()))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await ended(idle.pid)
     assert (await pixels(pool, drawn())).shape == (32, 32, 3)
     assert pool.ended == {"cancelled": 1}
-
-
-@pytest.mark.parametrize("fork_server", [True, False])
-async def test_a_process_that_died_while_it_waited_costs_no_image(
-    pool: DecoderPool, fork_server: bool
-) -> None:
-    await pixels(pool, drawn())
-    (idle,), server = pool._idle, pool._server
-    assert server is not None
-    os.kill(server.process.pid if fork_server else idle.pid, signal.SIGKILL)
-    await ended(idle.pid)
-    assert (await pixels(pool, drawn())).shape == (32, 32, 3)
-    assert sum(pool.ended.values()) == 1
 
 
 @pytest.mark.parametrize("slow", [True, False])
@@ -199,10 +198,14 @@ async def test_slow_images_leave_one_process_to_the_others(pool: DecoderPool, sl
     await decoding
 
 
+def of_process(pid: int, file: str) -> str:
+    """Return a file of a process in /proc."""
+    return Path(f"/proc/{pid}/{file}").read_text()
+
+
 def resident(pid: int) -> int:
-    """Return the bytes of memory that a process holds."""
-    line = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in x)
-    return int(line.split()[1]) << 10
+    """Return the resident bytes of a process."""
+    return int(of_process(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def test_a_process_keeps_nothing_of_the_files_it_refused(pool: DecoderPool) -> None:
@@ -304,23 +307,6 @@ async def test_nothing_is_left_when_the_pool_closes() -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-@pytest.mark.parametrize("side", [1400, 1900])
-@pytest.mark.parametrize(
-    ("format_", "options"), [("BMP", {}), ("PNG", {"compress_level": 0, "exif": EXIF})]
-)
-async def test_large_files_and_their_metadata_cross_over_as_they_are(
-    side: int, format_: str, options: dict[str, object]
-) -> None:
-    data = drawn(format_, side=side, **options)
-    expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
-    async with pool_of(replace(LIMITS, max_file=32 << 20)) as pool:
-        found = await pool.decode(data, len(data))
-        assert isinstance(found, codec.Decoded)
-        assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
-        assert found.exif == expected.exif
-    assert (side * side * 3 <= KEPT) == (side == 1400)
-
-
 @pytest.mark.parametrize("idle", [True, False], ids=["not_asked_for", "nonsense"])
 async def test_a_decoder_that_answers_what_no_decoder_answers_is_ended(
     pool: DecoderPool, idle: bool
@@ -341,3 +327,115 @@ async def test_a_decoder_that_answers_what_no_decoder_answers_is_ended(
     assert pool.ended == {"crash": 1}
     real.close()
     await ended(real.pid)
+
+
+def stopped(pool: DecoderPool) -> DecoderProcess:
+    """Return the only process of a pool, which will not answer."""
+    (idle,) = pool._idle
+    os.kill(idle.pid, signal.SIGSTOP)
+    return idle
+
+
+async def begun(pool: DecoderPool, work: Awaitable[object]) -> "asyncio.Future[object]":
+    """Begin work, and return when it has been handed over to the only process."""
+    task = asyncio.ensure_future(work)
+    while pool._idle or not pool.busy:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize("fork_server", [True, False])
+@pytest.mark.parametrize("idle", [True, False])
+async def test_a_process_that_is_killed_costs_no_image(
+    pool: DecoderPool, idle: bool, fork_server: bool
+) -> None:
+    await pool.start()
+    first, server = stopped(pool), pool._server
+    assert server is not None
+    work = None if idle else await begun(pool, pixels(pool, drawn()))
+    os.kill(server.process.pid if fork_server else first.pid, signal.SIGKILL)
+    await ended(first.pid)
+    await (work or pixels(pool, drawn()))
+    assert pool.ended.total() == 1
+
+
+async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
+    pool: DecoderPool,
+) -> None:
+    await pool.start()
+    first = stopped(pool)
+    works, forked = pool._new, list[DecoderProcess]()
+
+    async def fork() -> DecoderProcess:
+        decoder = await works()
+        os.kill(decoder.pid, signal.SIGSTOP)
+        forked.append(decoder)
+        return decoder
+
+    pool._new = fork  # type: ignore[method-assign]  # the next one does not answer too
+    task = await begun(pool, pixels(pool, drawn()))
+    os.kill(first.pid, signal.SIGKILL)
+    while not forked:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    os.kill(forked[0].pid, signal.SIGKILL)
+    with pytest.raises(Unavailable, match="send it again"):
+        await task
+    assert pool.ended == {"killed": 2}
+
+
+async def test_encoding_that_is_killed_is_not_the_fault_of_the_image(pool: DecoderPool) -> None:
+    black = np.zeros((40, 50, 3), np.uint8)
+    task = Encode(black.shape, codec.ImageFormat.PNG, codec.Encoding(), None, None, 10.0)
+    await pool.start()
+    idle = stopped(pool)
+    encoding = await begun(pool, pool.encode(task, black, None))
+    os.kill(idle.pid, signal.SIGKILL)
+    with pytest.raises(Unavailable, match="send it again"):
+        await encoding
+    assert pool.ended.total() == 1  # a `crash` where a thread still put the pixels into the area
+
+
+ONE = replace(LIMITS, processes=1)
+BOUNDS = Bounds(2_000_000, 2_000_000, SMALL, 1.0)
+
+
+async def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it() -> None:
+    async with pool_of(ONE) as pool:
+        data = without_pixels(large_tile(64, 2048, samples=4, bits=16))
+        found = await pool.decode(data, len(data), BOUNDS)
+        assert isinstance(found, Seen)
+        assert found.memory > SMALL  # so it may have to wait for memory
+        data = without_pixels(large_tile(64, 1024, samples=4, bits=16))
+        with pytest.raises(Undecodable):
+            await pool.decode(data, len(data), BOUNDS)
+
+
+@pytest.mark.slow
+async def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
+    """What the allocator keeps of former images does not count for the next one."""
+    files = [drawn(each, side) for side in (1100, 30, 900) for each in ("PNG", "WEBP", "GIF")]
+    async with pool_of(ONE) as pool:
+        for _ in range(3):
+            for data in files:
+                assert isinstance(await pool.decode(data, len(data), BOUNDS), codec.Decoded)
+        assert not pool.ended
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+async def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
+    data = drawn(side=1900, compress_level=0)  # 11 MB, which the allocator would keep
+    async with pool_of(ONE) as pool:
+        await pool.start()
+        pid = pool._idle[0].pid
+        assert of_process(pid, "oom_score_adj") == "1000\n"  # the kernel ends it first
+        before = resident(pid)
+        assert isinstance(await pool.decode(data, len(data)), codec.Decoded)
+        small = drawn()
+        # Its answer comes when the process has ended its work on the large image.
+        assert isinstance(await pool.decode(small, len(small)), codec.Decoded)
+        assert resident(pid) < before + (12 << 20)
+
+
+def without_pixels(tiff: bytes) -> bytes:
+    """Return a TIFF whose compressed pixels, which begin at byte 8, are broken."""
+    return tiff[:8] + b"broken" + tiff[14:]

@@ -94,11 +94,7 @@ def test_machines_without_a_table_say_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sandbox.give_up_calls() == "no seccomp filter for vax"
 
 
-def test_time_follows_the_size_with_a_least_and_a_most() -> None:
-    assert sandbox.seconds_for(1, 1000, 10.0) == 2.0
-    assert sandbox.seconds_for(200, 1000, 10.0) == 4.0
-    assert sandbox.seconds_for(1000, 1000, 10.0) == 10.0
-
-
-def test_memory_follows_the_estimate() -> None:
+@pytest.mark.parametrize(("pixels", "seconds"), [(1, 2.0), (200, 4.0), (1000, 10.0)])
+def test_time_and_memory_follow_the_estimate(pixels: int, seconds: float) -> None:
+    assert sandbox.seconds_for(pixels, 1000, 10.0) == seconds
     assert sandbox.decoding_bytes(100_000_000, 5_000_000) == 125_000_000 + sandbox.SPARE_BYTES
