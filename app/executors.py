@@ -107,7 +107,7 @@ async def remote_executor(
     backend = ProcessBackend(
         workers.addresses,
         BYTES_PER_PIXEL * pixels,
-        counters.work_of(len(workers.addresses)),
+        counters,
         settings.drain_timeout,
         _counted(metrics),
     )

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,21 +21,6 @@ ARENA = 1 << 20
 """Bytes of an arena."""
 
 WELCOME = Welcome("fake", (ServedNetwork("resnet18", problem="a fake has no weights"),))
-
-
-class OwnWork:
-    """The work that one front end alone has given to `workers` workers."""
-
-    def __init__(self, workers: int) -> None:
-        self._totals = [0] * workers
-
-    def add(self, worker: int, pixels: int) -> None:
-        """Add to a worker's work."""
-        self._totals[worker] += pixels
-
-    def totals(self) -> Sequence[int]:
-        """Return the work of each worker."""
-        return self._totals
 
 
 class CountingWorker(Worker[FakeSlot]):

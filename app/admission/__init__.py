@@ -5,6 +5,6 @@ the admitted images and their work. `semaphore.py` shares out what other folders
 It may import `models` and Starlette's types, and nothing else of `app`.
 """
 
-from app.admission.permits import Admission, Limits, Permit
+from app.admission.permits import Admission, Limits, Permit, StreamPermits
 
-__all__ = ["Admission", "Limits", "Permit"]
+__all__ = ["Admission", "Limits", "Permit", "StreamPermits"]

@@ -23,16 +23,11 @@ import mmap
 import os
 import secrets
 import struct
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from app.system.process_family import is_alive
 
@@ -71,11 +66,35 @@ class ByKey(IntEnum):
     """Requests that follow the results of a job."""
 
 
+SLOTS = 4096
+"""Cells of the table for each of `ByKey`."""
+
+KEYS_KEPT = 4096
+"""Keys whose cells are remembered: the hash of a key takes 1 µs."""
+
+COLUMNS_PER_FRONT_END = 2
+"""Columns of a front end: its old and its new process both count during a rolling restart."""
+
+SPARE_COLUMNS = 2
+
+MOST_WORKERS = 128
+"""Workers whose work is counted."""
+
 RATE_CELLS = 1 << 17
 """Cells of the table of rates."""
 
-RATES_SIZE = RATE_CELLS * 8
-"""Bytes of the table of rates."""
+SEED_BYTES = 16
+
+Key = int
+"""The index at which the cell of a key starts in the first table."""
+
+_OWNER = len(Total)
+"""The process id of the front end that writes a column; 0 if the column is free."""
+_FIRST_MARK = _OWNER + 1
+"""For each total, the monotonic nanoseconds at which a request that starves last asked for it."""
+_FIRST_BY_KEY = _FIRST_MARK + len(Total)
+_FIRST_WORKER = _FIRST_BY_KEY + len(ByKey) * SLOTS
+_ROWS = _FIRST_WORKER + MOST_WORKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,104 +114,12 @@ class Rate:
         return cls(rate, float(burst) if burst else max(1.0, rate))
 
 
-def _hash(text: str, seed: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=seed).digest())
-
-
-class RateTable:
-    """Token buckets of all clients, in `RATES_SIZE` bytes of `memory` from `offset` on.
-
-    A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes one.
-    The table keeps the monotonic seconds at which a bucket was empty, or would have been. The hash
-    of a client chooses its cell: a client that shares its cell may wait too long. Two processes
-    that take tokens of a client in the same microsecond may both get the last token. `seed` hides
-    which clients share a cell.
-    """
-
-    def __init__(
-        self,
-        memory: mmap.mmap,
-        seed: bytes,
-        offset: int = 0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._cells = memoryview(memory)[offset : offset + RATES_SIZE].cast("d")
-        self._seed = seed
-        self._clock = clock
-
-    def take(self, client: str, amount: float, rate: Rate) -> float:
-        """Take tokens of a client; return 0 if there were enough, else the seconds until there are.
-
-        An amount above the burst needs a full bucket, and leaves a negative number of tokens.
-        """
-        cells, cell = self._cells, _hash(client, self._seed) % RATE_CELLS
-        now = self._clock()
-        full = now - rate.burst / rate.per_second
-        empty = max(full, cells[cell] or full)
-        missing = min(amount, rate.burst) / rate.per_second - (now - empty)
-        if missing > 1e-9:
-            return missing
-        cells[cell] = empty + amount / rate.per_second
-        return 0.0
-
-
-MOST_WORKERS = 128
-"""Workers whose work is counted."""
-
-
 def checked(workers: int) -> int:
     """Return a number of workers; ValueError if there are too many."""
     if workers > MOST_WORKERS:
         most = f"at most {MOST_WORKERS} are allowed; set fewer workers for each GPU"
         raise ValueError(f"there are {workers} workers, and {most}")
     return workers
-
-
-class SharedWork:
-    """Pixels of unanswered work of each worker: `cells` int64 (workers, columns).
-
-    A front end writes its own column; what it reads of others may be some microseconds old.
-    """
-
-    def __init__(self, cells: NDArray[np.int64], column: int) -> None:
-        self._cells = cells
-        own: Any = cells[:, column]
-        self._own = memoryview(own)  # to add to an element of an array takes three times as long
-
-    def add(self, worker: int, pixels: int) -> None:
-        """Add to the work that this front end has given to a worker."""
-        self._own[worker] += pixels
-
-    def totals(self) -> Sequence[int]:
-        """Return the work of each worker, given by all front ends."""
-        found: list[int] = np.add.reduce(self._cells, axis=1).tolist()
-        return found
-
-
-SLOTS = 4096
-"""Cells of the table for each of `ByKey`."""
-
-COLUMNS_PER_FRONT_END = 2
-"""Columns of a front end: its old and its new process both count during a rolling restart."""
-
-SPARE_COLUMNS = 2
-
-SEED_BYTES = 16
-
-
-KEYS_KEPT = 4096
-"""Keys whose cells are remembered: the hash of a key takes 1 µs."""
-
-Key = int
-"""The index at which the cell of a key starts in the first table."""
-
-_OWNER = len(Total)
-"""The process id of the front end that writes a column; 0 if the column is free."""
-_FIRST_MARK = _OWNER + 1
-"""For each total, the monotonic nanoseconds at which a request that starves last asked for it."""
-_FIRST_BY_KEY = _FIRST_MARK + len(Total)
-_FIRST_WORKER = _FIRST_BY_KEY + len(ByKey) * SLOTS
-_N_CELLS = _FIRST_WORKER + MOST_WORKERS
 
 
 class Counters:
@@ -205,21 +132,20 @@ class Counters:
     def __init__(self, fd: int | None = None, columns: int = 1, column: int | None = 0) -> None:
         self.fd = fd
         self.columns = columns
-        end = _N_CELLS * columns * 8
-        memory = mmap.mmap(-1 if fd is None else fd, end + RATES_SIZE + SEED_BYTES)
+        rates = _ROWS * columns * 8
+        memory = mmap.mmap(-1 if fd is None else fd, _size(columns))
         if fd is None:
             memory[-SEED_BYTES:] = secrets.token_bytes(SEED_BYTES)
         self._seed = memory[-SEED_BYTES:]
-        self._cells = memoryview(memory)[:end].cast("q")
+        self._cells = memoryview(memory)[:rates].cast("q")
+        self._rates = memoryview(memory)[rates:-SEED_BYTES].cast("d")
         self._memory = memory
         # Half the time of a slice; native integers are read in one piece each.
         self._row: Callable[..., tuple[int, ...]] = struct.Struct(f"@{columns}q").unpack_from
-        self.rates = RateTable(memory, self._seed, end)
         self._step = SLOTS * columns
         self.key = lru_cache(KEYS_KEPT)(self._cell_of)
         """Returns the cell of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
         self._column = 0 if column is None else column
-        self.shared = columns > 1
         self.front_ends = max(1, (columns - SPARE_COLUMNS) // COLUMNS_PER_FRONT_END)
 
     @classmethod
@@ -227,7 +153,7 @@ class Counters:
         """Create the memory for `front_ends` processes; the caller gets no column. Linux only."""
         columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
         fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
-        size = _N_CELLS * columns * 8 + RATES_SIZE + SEED_BYTES
+        size = _size(columns)
         os.ftruncate(fd, size)
         os.pwrite(fd, secrets.token_bytes(SEED_BYTES), size - SEED_BYTES)
         return cls(fd, columns, column=None)
@@ -288,8 +214,12 @@ class Counters:
 
     # Counts by key
 
+    def _hash(self, text: str) -> int:
+        digest = hashlib.blake2b(text.encode(), digest_size=8, key=self._seed).digest()
+        return int.from_bytes(digest)
+
     def _cell_of(self, text: str) -> Key:
-        return (_FIRST_BY_KEY + _hash(text, self._seed) % SLOTS) * self.columns
+        return (_FIRST_BY_KEY + self._hash(text) % SLOTS) * self.columns
 
     def add_for(self, key: Key, field: ByKey, amount: int) -> None:
         """Add `amount`, which may be negative, to the count of `key`."""
@@ -310,10 +240,35 @@ class Counters:
         self.add_for(key, field, -amount)
         return False
 
-    def work_of(self, workers: int) -> SharedWork:
-        """Return the work that each worker has been given; ValueError for too many workers."""
-        cells = np.frombuffer(self._cells, np.int64).reshape(_N_CELLS, self.columns)
-        return SharedWork(cells[_FIRST_WORKER:][: checked(workers)], self._column)
+    # Rates
+
+    def take_rate(self, client: str, amount: float, rate: Rate, now: float) -> float:
+        """Take tokens of a client; return 0 if there were enough, else the seconds until there are.
+
+        A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes
+        one. An amount above the burst needs a full bucket, and leaves a negative number of tokens.
+        `now` is on the monotonic clock, which all processes share. A cell of the table has the
+        seconds at which the bucket of its clients was empty, or would have been. Two processes that
+        take tokens of a client in the same microsecond may both get the last token.
+        """
+        cells, cell = self._rates, self._hash(client) % RATE_CELLS
+        full = now - rate.burst / rate.per_second
+        empty = max(full, cells[cell] or full)
+        missing = min(amount, rate.burst) / rate.per_second - (now - empty)
+        if missing > 1e-9:
+            return missing
+        cells[cell] = empty + amount / rate.per_second
+        return 0.0
+
+    # The work of workers, and requests that starve
+
+    def add_work(self, worker: int, pixels: int) -> None:
+        """Add to the work that this front end has given to a worker."""
+        self._cells[(_FIRST_WORKER + worker) * self.columns + self._column] += pixels
+
+    def work_of(self, worker: int) -> int:
+        """Return the pixels of unanswered work that all front ends have given to a worker."""
+        return sum(self._row(self._memory, 8 * (_FIRST_WORKER + worker) * self.columns))
 
     def set_starving(self, field: Total, at: int) -> None:
         """Note when a request of this front end that starves last asked for a total; 0: none."""
@@ -339,8 +294,7 @@ class Counters:
         raise RuntimeError(f"all {self.columns} columns of the shared counters are in use")
 
     def _clear(self, column: int) -> None:
-        cells = np.frombuffer(self._cells, np.int64).reshape(_N_CELLS, self.columns)
-        cells[:, column] = 0
+        self._cells[column :: self.columns] = memoryview(bytes(8 * _ROWS)).cast("q")
 
     def _owner(self, column: int) -> int:
         return self._cells[_OWNER * self.columns + column]
@@ -348,11 +302,14 @@ class Counters:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock, for microseconds, and only when processes start and end."""
-        if self.fd is None:
-            yield
-            return
+        assert self.fd is not None
         fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)
         try:
             yield
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN, 1)
+
+
+def _size(columns: int) -> int:
+    """Return the bytes of the memory: counts, rates, and the seed of the hash."""
+    return 8 * (_ROWS * columns + RATE_CELLS) + SEED_BYTES

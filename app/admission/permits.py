@@ -3,13 +3,17 @@
 Behind it work waits (backpressure) and is bounded by its deadline, never refused.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from app.admission.clients import LOCAL
 from app.admission.counters import ByKey, Counters, Rate, Total
 from app.admission.line import FairLine, Turn
+from models.domain.alarms import alarms, interrupted
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.domain.job import Lane, counts
@@ -24,9 +28,13 @@ CONTENDED = 2.0
 """Seconds after several clients had images in which one that holds more than half leaves places
 and cores to others."""
 
-FIRST_CHARGE = 1 << 16
-"""Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
-longer, so that a body of any size takes few steps."""
+LONGEST_PAUSE = 1.0
+"""Seconds after which a stream asks again at the latest."""
+
+SHORTEST_PAUSE = 0.05
+"""Seconds before a stream asks again."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,40 +90,26 @@ class Permit:
         self.in_background = background
         self.lane = Lane.BACKGROUND if background else Lane.INTERACTIVE
         """The lane in which the last image of the request that got a turn is computed."""
-        self.size = 0
-        """Bytes of the body that have arrived."""
-        self._images = self._bytes = self._charged = 0
+        self._arriving = self._images = self._bytes = 0
         self._ended = False
 
-    def arrives(self, n_bytes: int, announced: int) -> None:
+    def arrives(self, n_bytes: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
 
-        `announced` is the size of the whole body, 0 if it is unknown. Bytes are charged as they
-        come, never because they were announced.
+        Bytes are counted as they come, never because they were announced.
         """
-        self.size += n_bytes
-        self.charge(announced)
-
-    def charge(self, announced: int) -> None:
-        """Charge for the bytes that have arrived, as `arrives` does."""
-        if self.size <= self._charged:
-            return
-        charge = max(self._charged, FIRST_CHARGE)
-        while charge < self.size:
-            charge *= 2
-        charge = max(self.size, min(charge, announced or charge))
-        if charge > self._admission.limits.arriving:
+        size, most = self._arriving + n_bytes, self._admission.limits.arriving
+        if size > most:
             raise TooLarge(
-                f"a body of {charge} bytes never fits: the server takes in "
-                f"{self._admission.limits.arriving} at a time, half of DARKROOM_MAX_BYTES_IN_FLIGHT"
+                f"a body of {size} bytes never fits: the server takes in {most} at a time, half "
+                "of DARKROOM_MAX_BYTES_IN_FLIGHT"
             )
-        self._admission.arrive(self.client, charge - self._charged, charge)
-        self._charged = charge
+        self._admission.arrive(self.client, n_bytes, size)
+        self._arriving = size
 
-    def complete(self, n_bytes: int, held: int | None = None, images: int = 1) -> None:
-        """Count the last bytes of the body; now it is admitted, with `images` of `held` bytes."""
-        self.size += n_bytes
-        self.grow(images, self.size if held is None else held)
+    def complete(self, n_bytes: int, images: int = 1) -> None:
+        """Admit `images` of `n_bytes` bytes, whose body has arrived; raises as `grow` does."""
+        self.grow(images, n_bytes)
         self._arrived()
 
     def grow(self, n_images: int, n_bytes: int) -> None:
@@ -166,9 +160,9 @@ class Permit:
         self._admission.counters.add(Total.REQUESTS, -1)
 
     def _arrived(self) -> None:
-        if self._charged:
-            self._admission.count_arriving(self.client, -self._charged)
-            self._charged = 0
+        if self._arriving:
+            self._admission.count_arriving(self.client, -self._arriving)
+            self._arriving = 0
 
     def __enter__(self) -> "Permit":
         return self
@@ -199,7 +193,7 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
-        self.counters = counters = counters or Counters()
+        self.counters = counters or Counters()
         self.line = FairLine(at_once or limits.images, cores, speed, clock, most_bulk, alone)
         self._busy_images = min(at_once or 1, limits.images)
         self.rate = rate
@@ -245,7 +239,7 @@ class Admission:
         rate = self.rate
         if rate is None or client == LOCAL or n_images <= 0 or not counts():
             return
-        if wait := self.counters.rates.take(client, n_images, rate):
+        if wait := self.counters.take_rate(client, n_images, rate, self.clock()):
             raise RateLimited(
                 f"{client} may send {rate.per_second:g} images a second and {rate.burst:g} at once "
                 f"(DARKROOM_RATE_LIMIT); try again in {wait:.1f} seconds",
@@ -257,10 +251,10 @@ class Admission:
 
         With them its request has `of_request` images. A request that is alone may hold everything.
         """
-        counters, limits, key = self.counters, self.limits, self.counters.key(f"client {client}")
+        limits = self.limits
         self.count(client, n_images, n_bytes)
-        images, all_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
-        own = counters.of(key, ByKey.IMAGES)
+        own, images = self._held(client, ByKey.IMAGES, Total.IMAGES)
+        all_bytes = self.counters.total(Total.BYTES)
         if own < images:
             self._contended_until = self.clock() + CONTENDED
         if images > limits.images:
@@ -294,12 +288,12 @@ class Admission:
 
         With them the body has `of_body` bytes. A body that is alone may take everything.
         """
-        limits, counters, key = self.limits, self.counters, self.counters.key(f"client {client}")
+        limit = self.limits.arriving
         self.count_arriving(client, n_bytes)
-        total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
-        if total > limits.arriving:
+        own, total = self._held(client, ByKey.ARRIVING, Total.ARRIVING)
+        if total > limit:
             reason = "arriving_bytes"
-        elif total > of_body and not within_share(own, total, limits.arriving):
+        elif total > of_body and not within_share(own, total, limit):
             reason = "client_share"
         else:
             return
@@ -307,7 +301,7 @@ class Admission:
         raise self._overloaded(
             client,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
-            f"the limit is {limits.arriving}",
+            f"the limit is {limit}",
             reason,
         )
 
@@ -316,15 +310,82 @@ class Admission:
         self.counters.add(Total.ARRIVING, n_bytes)
         self.counters.add_for(self.counters.key(f"client {client}"), ByKey.ARRIVING, n_bytes)
 
+    def standing(self, client: str) -> tuple[Lane, bool]:
+        """Return the lane of a client, and whether others want something; see `Permit.standing`."""
+        own, total = self._held(client, ByKey.IMAGES, Total.IMAGES)
+        contended = own < total or self.clock() < self._contended_until
+        most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
+        return (Lane.BULK if most else Lane.INTERACTIVE), contended
+
+    def _held(self, client: str, by_key: ByKey, total: Total) -> tuple[int, int]:
+        """Return what a client holds, and all clients together."""
+        counters = self.counters
+        return counters.of(counters.key(f"client {client}"), by_key), counters.total(total)
+
     def _overloaded(self, client: str, detail: str, reason: str) -> Overloaded:
         # Clients take turns: one with a small share gets a place as soon as anything ends.
         wait = self.line.wait(client) or 1.0
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
-    def standing(self, client: str) -> tuple[Lane, bool]:
-        """Return the lane of a client, and whether others want something; see `Permit.standing`."""
-        total = self.counters.total(Total.IMAGES)
-        own = self.counters.of(self.counters.key(f"client {client}"), ByKey.IMAGES)
-        contended = own < total or self.clock() < self._contended_until
-        most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
-        return (Lane.BULK if most else Lane.INTERACTIVE), contended
+
+class StreamPermits:
+    """Gives permits to the images of one client's stream, which waits where a request is refused.
+
+    While it waits nothing more is read from the client, so the refusal of one image becomes flow
+    control for all. Only an image that waits longer than its deadline allows is refused. Each image
+    has `seconds` from its permit on, and counts as `parts` images. The first image is not charged
+    against the rate: the request was.
+    """
+
+    def __init__(self, admission: Admission, client: str, seconds: float, parts: int = 1) -> None:
+        self._admission = admission
+        self._client = client
+        self._seconds = seconds
+        self._parts = parts
+        self._rated = True
+
+    async def enter(self) -> Permit:
+        """Return a permit for the next image, which may still have to come.
+
+        Raises Overloaded and RateLimited after the time of an image, and Draining.
+        """
+        if not self._rated:
+            await self._patiently(partial(self._admission.charge_rate, self._client, 1))
+        self._rated = True  # also if no permit is given: waiting for one charges nothing more
+        permit = await self._patiently(
+            lambda: self._admission.enter(self._client, self._deadline(), rated=True)
+        )
+        self._rated = False
+        return permit
+
+    async def arrives(self, permit: Permit, n_bytes: int) -> None:
+        """Count bytes of an image that has not arrived whole; raises Overloaded and TooLarge."""
+        await self._patiently(partial(permit.arrives, n_bytes))
+
+    async def complete(self, permit: Permit, n_bytes: int) -> None:
+        """Admit an image of `n_bytes` that is complete, and begin its time.
+
+        Raises Overloaded and TooLarge.
+        """
+        await self._patiently(partial(permit.complete, n_bytes, self._parts))
+        permit.deadline = self._deadline()
+        await self._patiently(partial(permit.expect, 1))
+        permit.deadline = self._deadline()
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._seconds, self._admission.clock())
+
+    async def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Return what `attempt` returns; repeat it while admission refuses it. Raises Draining."""
+        end = time.monotonic() + self._seconds
+        while True:
+            try:
+                return attempt()
+            except (Overloaded, RateLimited) as error:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise
+                pause = max(SHORTEST_PAUSE, min(error.retry_after, LONGEST_PAUSE))
+            await asyncio.sleep(min(left, pause))
+            if alarms().ended:
+                raise interrupted()

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from app.admission.counters import ByKey, Counters, Total
+from app.admission.counters import ByKey, Counters, Key, Total
 from models.domain.fair_queue import FairQueue, Lack
 
 PART = 3
@@ -19,13 +19,13 @@ several clients with much each before one without anything finds nothing (dynami
 Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
 
 POLL = 0.005
-"""Seconds between two looks for what other front ends have given back."""
+"""Seconds between two looks of a queue for what other front ends have given back."""
 
 PATIENCE = 100_000_000
 """Nanoseconds of waiting after which newcomers wait too."""
 
 FRESH = 50_000_000
-"""Nanoseconds for which front ends heed the mark of one that has a starving request."""
+"""Nanoseconds for which front ends heed the mark of a front end that has a starving request."""
 
 Asked = tuple[str, str, int]
 """The client of a request, its key, and its amount."""
@@ -43,13 +43,16 @@ class FairSemaphore:
         self, total: int, counters: Counters | None = None, field: Total = Total.FETCHES
     ) -> None:
         self.total = total
-        self._counters = counters
+        self._counters = Counters() if counters is None else counters
         self._field = field
-        self._used = 0
         self._held = Counter[str]()
         self._starves = False
-        poll = POLL if counters is not None else 0.0
-        self._queue = FairQueue(self._attempt, self._count_back, poll)
+        self._queue = FairQueue(self._attempt, self._count_back, POLL)
+
+    @property
+    def used(self) -> int:
+        """Return how many units are taken, over all front ends that share them."""
+        return self._counters.total(self._field)
 
     @property
     def waiting(self) -> int:
@@ -85,17 +88,21 @@ class FairSemaphore:
     def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
         """Take units; the first ones of a client wait for no share."""
         client, _, amount = asked
-        counters = self._counters
-        if client and self._held[client]:
-            used = self._used if counters is None else counters.total(self._field)
-            if self._holds(client) + amount > PART * (self.total - used - amount):
-                return Lack.OWN
-        if counters is None:
-            if self._used + amount > self.total:
-                return Lack.ALL
-        elif not self._take_shared(counters, amount, since):
+        counters, field = self._counters, self._field
+        beside = self.total - self.used - amount
+        if client and self._held[client] and self._holds(client) + amount > PART * beside:
+            return Lack.OWN
+        now = time.monotonic_ns()
+        if now - since > PATIENCE:
+            self._starves = True
+            counters.set_starving(field, now)
+        elif now - counters.starving(field) < FRESH:
             return Lack.ALL
-        self._used += amount
+        if not counters.take(field, amount, self.total):
+            return Lack.ALL
+        if self._starves:
+            self._starves = False
+            counters.set_starving(field, 0)
         if client:
             self._held[client] += amount
         return asked
@@ -104,24 +111,9 @@ class FairSemaphore:
         """Return how much a client holds."""
         return self._held[client]
 
-    def _take_shared(self, counters: Counters, amount: int, since: int) -> bool:
-        now = time.monotonic_ns()
-        if now - since > PATIENCE:
-            self._starves = True
-            counters.set_starving(self._field, now)
-        elif now - counters.starving(self._field) < FRESH:
-            return False
-        taken = counters.take(self._field, amount, self.total)
-        if taken and self._starves:
-            self._starves = False
-            counters.set_starving(self._field, 0)
-        return taken
-
     def _count_back(self, asked: Asked) -> None:
         client, _, amount = asked
-        self._used -= amount
-        if self._counters is not None:
-            self._counters.add(self._field, -amount)
+        self._counters.add(self._field, -amount)
         if client:
             self._held[client] -= amount
             if not self._held[client]:
@@ -135,8 +127,7 @@ class KeyedSemaphore(FairSemaphore):
     """
 
     def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
-        self._by_key = counters or Counters()
-        super().__init__(total, self._by_key)
+        super().__init__(total, counters)
         self._per_key = per_key
 
     def set_limits(self, total: int, per_key: int) -> None:
@@ -145,22 +136,25 @@ class KeyedSemaphore(FairSemaphore):
         self.set_total(total)
 
     def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
-        cell = self._by_key.key(f"host {asked[1]}")
-        if not self._by_key.take_for(cell, ByKey.FETCHES, asked[2], self._per_key):
+        cell = self._counters.key(f"host {asked[1]}")
+        if not self._counters.take_for(cell, ByKey.FETCHES, asked[2], self._per_key):
             return Lack.OWN
         given = super()._attempt(asked, since)
         if isinstance(given, Lack):
-            self._by_key.add_for(cell, ByKey.FETCHES, -asked[2])
+            self._counters.add_for(cell, ByKey.FETCHES, -asked[2])
         elif asked[0]:
-            self._by_key.add_for(self._by_key.key(f"client {asked[0]}"), ByKey.FETCHES, asked[2])
+            self._counters.add_for(self._client(asked[0]), ByKey.FETCHES, asked[2])
         return given
+
+    def _client(self, client: str) -> Key:
+        return self._counters.key(f"client {client}")
 
     def _holds(self, client: str) -> int:
         """Return how much a client holds over all front ends."""
-        return self._by_key.of(self._by_key.key(f"client {client}"), ByKey.FETCHES)
+        return self._counters.of(self._client(client), ByKey.FETCHES)
 
     def _count_back(self, asked: Asked) -> None:
-        self._by_key.add_for(self._by_key.key(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
+        self._counters.add_for(self._counters.key(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
         if asked[0]:
-            self._by_key.add_for(self._by_key.key(f"client {asked[0]}"), ByKey.FETCHES, -asked[2])
+            self._counters.add_for(self._client(asked[0]), ByKey.FETCHES, -asked[2])
         super()._count_back(asked)

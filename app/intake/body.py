@@ -41,11 +41,11 @@ def announced(scope: Scope) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Receive:
+def counted(receive: Receive, permit: Permit, most: int) -> Receive:
     """Return a `receive` that counts the body in `permit`.
 
-    The body counts as arriving, and as admitted once it is complete. `expected` are the announced
-    bytes, or 0. The result raises TooLarge with the first byte over `most`, and Overloaded.
+    The body counts as arriving, and as admitted once it is complete. The result raises TooLarge
+    with the first byte over `most`, and Overloaded.
     """
     size, reading = 0, True
 
@@ -59,10 +59,10 @@ def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Recei
         if size > most:
             raise too_large(f"more than {most}", most)
         if message.get("more_body", False):
-            permit.arrives(chunk, expected)
+            permit.arrives(chunk)
         else:
             reading = False
-            permit.complete(chunk)
+            permit.complete(size)
         return message
 
     return next_message

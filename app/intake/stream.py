@@ -9,8 +9,7 @@ from contextlib import aclosing
 
 from starlette.requests import ClientDisconnect, Request
 
-from app.admission import Permit
-from app.admission.stream_permits import StreamPermits
+from app.admission import Permit, StreamPermits
 from app.http.negotiation import JSON_LINES
 from app.http.request import StreamWindow, media_type
 from app.intake.item import Found, Item
@@ -163,7 +162,7 @@ class ImageStream:
             else:
                 with ImageSpool(size) as spool:
                     async for piece in self._reader.pieces(size):
-                        await self._arrives(len(piece), size)
+                        await self._arrives(len(piece))
                         await spool.write(piece)
                     image = spool.outcome()
             self._window.inside_item = False
@@ -187,7 +186,7 @@ class ImageStream:
                 if spool.size or rest.strip():
                     await spool.write(rest)
                     self._window.inside_item = True
-                    await self._arrives(len(rest), 0)
+                    await self._arrives(len(rest))
             if spool.size:
                 yield spool.finish()
         finally:
@@ -200,11 +199,11 @@ class ImageStream:
         )
         return Spool(self._longest, refusal)
 
-    async def _arrives(self, n_bytes: int, announced: int) -> None:
+    async def _arrives(self, n_bytes: int) -> None:
         """Charge for bytes of an item that is not complete; its permit is taken before it is."""
         if self._permit is None:
             self._permit = await self._permits.enter()
-        await self._permits.arrives(self._permit, n_bytes, announced)
+        await self._permits.arrives(self._permit, n_bytes)
 
     async def _admitted(self, index: int, found: Found) -> Admitted:
         """Return an item with the permit of its work, or as the error that refuses it."""

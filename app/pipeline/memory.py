@@ -51,7 +51,7 @@ class Memory:
         counters: Counters | None = None,
         trim: Callable[[], None] = lambda: None,
     ) -> None:
-        self.budget = FairSemaphore(limit, counters or Counters(), Total.MEMORY)
+        self.budget = FairSemaphore(limit, counters, Total.MEMORY)
         self._trim = trim
         self.trimming: asyncio.TimerHandle | None = None
         """The timer of the next call of `trim`, while one is due."""

@@ -49,7 +49,7 @@ class ImageRoute(APIRoute):
             with departure_of(scope), entered as permit:
                 scope["permit"] = permit
                 if not stream:
-                    receive = counted(receive, permit, n_bytes, most)
+                    receive = counted(receive, permit, most)
                 if coding and stream:  # what its images hold is counted one by one
                     receive = unpacked(scope, receive, coding, None, lambda _n_bytes: None)
                 elif coding:

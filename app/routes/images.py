@@ -14,8 +14,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.admission import Permit
-from app.admission.stream_permits import StreamPermits
+from app.admission import Permit, StreamPermits
 from app.archives.image_names import ImageNames
 from app.http.negotiation import (
     EVENTS,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
+from app.admission.counters import Counters
 from models.domain.backend import Backend
 from models.domain.deadline import Deadline
 from models.domain.errors import (
@@ -26,7 +27,7 @@ from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
 from tests.ray_cluster import deploy_held, ray_rig, running_ray
-from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
+from tests.worker_fixture import ARENA, RunningWorker, running_worker, wait_until
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.scheduling.batcher import BatchLimits
@@ -116,7 +117,7 @@ class ProcessRig(LocalRig):
     def __init__(self, running_worker: RunningWorker) -> None:
         self._hosted = running_worker
         self._gate, self._engine = running_worker.gate, running_worker.engine
-        self._process = ProcessBackend([running_worker.address], ARENA, OwnWork(1))
+        self._process = ProcessBackend([running_worker.address], ARENA, Counters())
         self.backend = self._process
 
     async def ready(self) -> None:

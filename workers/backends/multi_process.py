@@ -69,11 +69,11 @@ T = TypeVar("T")
 class UnansweredWork(Protocol):
     """The pixels that each worker has been given and has not answered, by all front ends."""
 
-    def add(self, worker: int, pixels: int) -> None:
+    def add_work(self, worker: int, pixels: int) -> None:
         """Add to a worker's work; the sum of what this process adds is 0 once all is answered."""
 
-    def totals(self) -> Sequence[int]:
-        """Return the work of each worker, over all processes that give it some."""
+    def work_of(self, worker: int) -> int:
+        """Return the work of a worker, over all processes that give it some."""
 
 
 @dataclass(eq=False, slots=True)
@@ -362,9 +362,8 @@ class ProcessBackend:
         )
         line = up[0]
         if len(up) > 1:
-            totals = self._work.totals()
-            line = min(up, key=lambda each: totals[each.worker])
-        self._work.add(line.worker, job.image.n_pixels)
+            line = min(up, key=lambda each: self._work.work_of(each.worker))
+        self._work.add_work(line.worker, job.image.n_pixels)
         pending.line = line
         line.pending[pending.number] = pending
         line.send(frame)
@@ -448,7 +447,7 @@ class ProcessBackend:
 
     def _on_done(self, line: WorkerLine, pending: Pending, done: Done) -> None:
         """Accept a slot that a worker gave back; a leaving worker did nothing with it."""
-        self._work.add(line.worker, -pending.job.image.n_pixels)
+        self._work.add_work(line.worker, -pending.job.image.n_pixels)
         if pending.waiter.done():
             self._release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
@@ -488,7 +487,7 @@ class ProcessBackend:
         self.lines.remove(line)
         taken, line.pending = list(line.pending.values()), {}
         for pending in taken:
-            self._work.add(line.worker, -pending.job.image.n_pixels)
+            self._work.add_work(line.worker, -pending.job.image.n_pixels)
             if pending.waiter.done():
                 pending.line = None
                 self._release(pending)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.admission.counters import MOST_WORKERS, ByKey, Counters, Total
+from app.admission.counters import MOST_WORKERS, ByKey, Counters, Total, checked
 from app.admission.semaphore import FairSemaphore
 
 
@@ -120,15 +120,15 @@ async def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list
 
 
 def test_front_ends_see_each_other_s_work_until_they_have_ended(several: list[Counters]) -> None:
-    one, other = (each.work_of(3) for each in several)
-    one.add(0, 500)
-    other.add(0, 70)
-    other.add(2, 9)
-    assert one.totals() == other.totals() == [570, 0, 9]
-    several[0].forget(os.getpid())
-    assert other.totals() == [0, 0, 0]
+    one, other = several
+    one.add_work(0, 500)
+    other.add_work(0, 70)
+    other.add_work(2, 9)
+    assert [[front_end.work_of(n) for n in range(3)] for front_end in several] == 2 * [[570, 0, 9]]
+    one.forget(os.getpid())
+    assert [other.work_of(n) for n in range(3)] == [0, 0, 0]
 
 
 def test_too_many_workers_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 128"):
-        Counters().work_of(MOST_WORKERS + 1)
+        checked(MOST_WORKERS + 1)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from app.admission import Admission, stream_permits
+from app.admission import Admission, StreamPermits
+from app.admission import permits as module
 from app.admission.counters import Rate
 from app.admission.permits import Limits
-from app.admission.stream_permits import StreamPermits
 from models.domain.alarms import alarms
 from models.domain.errors import Draining, Overloaded, TooLarge
 from tests.unit.app.admission.simulation import admitted, held
@@ -15,8 +15,8 @@ from tests.unit.app.admission.simulation import admitted, held
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_permits, "LONGEST_PAUSE", 0.0)
-    monkeypatch.setattr(stream_permits, "SHORTEST_PAUSE", 0.001)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(module, "SHORTEST_PAUSE", 0.001)
 
 
 LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
@@ -72,20 +72,20 @@ async def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> 
         admission.line.add(permit.turn(1_000_000_000))
     with pytest.raises(Overloaded):
         await permits.enter()
-    assert admission.counters.rates.take("a", 10.0, rate) > 0
-    assert admission.counters.rates.take("a", 9.0, rate) == 0
+    assert admission.counters.take_rate("a", 10.0, rate, admission.clock()) > 0
+    assert admission.counters.take_rate("a", 9.0, rate, admission.clock()) == 0
 
 
 async def test_bytes_that_arrive_are_counted_once_and_released() -> None:
     admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
     permits = StreamPermits(admission, "a", 0.01)
     with await permits.enter() as permit:
-        await permits.arrives(permit, 60_000, 90_000)
-        await permits.arrives(permit, 30_000, 90_000)
+        await permits.arrives(permit, 60_000)
+        await permits.arrives(permit, 30_000)
         other = await permits.enter()
         with pytest.raises(Overloaded):
-            await permits.arrives(other, 60_000, 90_000)
+            await permits.arrives(other, 60_000)
         other.release()
         await permits.complete(permit, 90_000)
         assert held(admission) == (1, 90_000)
-        await permits.arrives(await permits.enter(), 60_000, 90_000)
+        await permits.arrives(await permits.enter(), 60_000)

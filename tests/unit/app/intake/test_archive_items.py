@@ -137,7 +137,7 @@ async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.Monkey
             await asyncio.sleep(0)
             assert (places.waiting, opened) == (1, 0)
         assert len(await reading) == len(FILES)
-        assert (places._used, opened) == (0, 1)
+        assert (places.used, opened) == (0, 1)
 
 
 @pytest.mark.parametrize("in_form", [False, True])
@@ -162,7 +162,7 @@ def test_reading_ends_when_the_request_is_cancelled(
     with pytest.raises(asyncio.CancelledError):
         collected(body, kind, begun=begun)
     assert stopped == [True]
-    assert PLACES._used == 0
+    assert PLACES.used == 0
 
 
 def test_an_archive_without_images_is_refused() -> None:

@@ -24,10 +24,10 @@ class Framing(ImageStream):
     def __init__(self, limit: int) -> None:
         self._settings = Settings(max_image_bytes=limit)
         self._window, self._longest = StreamWindow(1), limit
-        self.arrived: list[tuple[int, int]] = []
+        self.arrived: list[int] = []
 
-    async def _arrives(self, n_bytes: int, announced: int) -> None:
-        self.arrived.append((n_bytes, announced))
+    async def _arrives(self, n_bytes: int) -> None:
+        self.arrived.append(n_bytes)
 
     def images(
         self, body: AsyncGenerator[bytes, None]
@@ -54,7 +54,7 @@ def lines(body: bytes, step: int = 7, longest: int = 1000) -> list[bytes]:
         return [each.read() async for each in framing.lines(cut(body, step))]
 
     found = asyncio.run(scenario())
-    assert all((0 < size <= step, whole) == (True, 0) for size, whole in framing.arrived)
+    assert all(0 < size <= step for size in framing.arrived)
     return found
 
 
@@ -67,7 +67,7 @@ def images(body: bytes, step: int = 7, limit: int = 1000) -> list[bytes | type[S
         return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
 
     result = asyncio.run(scenario())
-    counted = sum(size for size, _ in framing.arrived)
+    counted = sum(framing.arrived)
     assert counted == sum(len(each) for each in result if isinstance(each, bytes))
     return result
 
@@ -140,8 +140,8 @@ def test_an_image_that_finds_no_disk_is_its_own_error(monkeypatch: pytest.Monkey
 
 async def test_an_overload_inside_an_image_ends_the_stream() -> None:
     class Full(Framing):
-        async def _arrives(self, n_bytes: int, announced: int) -> None:
-            raise Overloaded(f"{n_bytes} of {announced}", 1.0)
+        async def _arrives(self, n_bytes: int) -> None:
+            raise Overloaded(f"{n_bytes} bytes", 1.0)
 
     with pytest.raises(Overloaded):
         await anext(Full(1000).images(cut(b"\0\0\0\x0dseveral bytes", 7)))

@@ -192,7 +192,7 @@ async def test_archives_of_one_client_leave_a_thread_to_others_and_are_not_read_
             archives.released.set()
         assert [each.total for each in await asyncio.gather(*slow)] == [1] * (THREADS - 1)
         assert not archives.begun.acquire(blocking=False)
-        assert accepting.TURNS._used == 0
+        assert accepting.TURNS.used == 0
 
 
 async def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from app.admission.counters import Counters
 from models.domain.alarms import TICKS_PER_SECOND, alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import (
@@ -29,7 +30,7 @@ from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
-from tests.worker_fixture import ARENA, OwnWork, RunningWorker, running_worker, wait_until
+from tests.worker_fixture import ARENA, RunningWorker, running_worker, wait_until
 from workers.backends import multi_process
 from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
@@ -44,7 +45,7 @@ ENGINE = partial(FakeEngine, slots=1, keep=True)
 
 def backend(*workers: RunningWorker | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
-    given = {"work": OwnWork(len(addresses)), "drain_timeout": 20.0, **hooks}
+    given = {"work": Counters(), "drain_timeout": 20.0, **hooks}
     _OPEN.append(ProcessBackend(addresses, arena, **given))
     return _OPEN[-1]
 
@@ -131,16 +132,16 @@ async def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -
 
 
 async def test_large_images_count_as_many_small_ones_and_so_does_the_work_of_others() -> None:
-    work = OwnWork(2)
+    work = Counters()
     with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
         ours = backend(one, other, work=work)
         await wait_until(lambda: ours.load().device == "fake, fake")
-        work.add(0, 100)
+        work.add_work(0, 100)
         await asyncio.gather(*(ours.run(fake_job(n, n_pixels=10)) for n in range(9)))
         assert (len(one.engine.seen), len(other.engine.seen)) == (0, 9)
         await ours.run(fake_job(9, n_pixels=200))
-        assert work.totals() == [100, 0]
-        work.add(0, -100)
+        assert [work.work_of(each) for each in (0, 1)] == [100, 0]
+        work.add_work(0, -100)
 
 
 async def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
