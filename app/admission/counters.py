@@ -1,11 +1,10 @@
 """Share counts among all front ends of a server, so that each limit holds for the whole server.
 
-The memory is a table of 64-bit integers. Each front end writes a column of its own and no other
-one; a count is the sum of its row. No lock is needed: to take something, a front end adds it to
-its column, reads the sum, and subtracts it again if the sum exceeds the limit. So the amount taken
-never exceeds a limit, whatever the timing. The price is that two front ends which ask for the last
-place in the same microsecond may both be refused. A lock (`fcntl.lockf`) would be exact in that
-case too, but a front end that is descheduled while it holds the lock would stop all others.
+The memory is a table of 64-bit integers. Each front end writes a column of its own; a count is the
+sum of its row. No lock is needed: to take something, a front end adds it to its column, reads the
+sum, and subtracts it again if the sum exceeds the limit. So the amount taken never exceeds a limit.
+The price is that two front ends which ask for the last place in the same microsecond may both be
+refused. With a lock, a front end that is descheduled while it holds the lock would stop all others.
 
 Counts by key (a client, a host) are kept in a table of fixed size, in which the hash of a key
 chooses a cell. A count is too high if another key shares the cell, which happens to one pair of
@@ -72,11 +71,6 @@ SLOTS = 4096
 KEYS_KEPT = 4096
 """Keys whose cells are remembered: the hash of a key takes 1 µs."""
 
-COLUMNS_PER_FRONT_END = 2
-"""Columns of a front end: its old and its new process both count during a rolling restart."""
-
-SPARE_COLUMNS = 2
-
 MOST_WORKERS = 128
 """Workers whose work is counted."""
 
@@ -129,39 +123,37 @@ class Counters:
     processes the parent calls `create` and passes `fd` on, and each front end calls `attach`.
     """
 
-    def __init__(self, fd: int | None = None, columns: int = 1, column: int | None = 0) -> None:
+    def __init__(self, fd: int | None = None, front_ends: int = 1) -> None:
         self.fd = fd
-        self.columns = columns
-        rates = _ROWS * columns * 8
-        memory = mmap.mmap(-1 if fd is None else fd, _size(columns))
+        self.front_ends = front_ends
+        self.columns = columns = 1 if fd is None else _columns(front_ends)
+        counts, size = 8 * _ROWS * columns, _size(columns)
+        memory = mmap.mmap(-1 if fd is None else fd, size)
         if fd is None:
             memory[-SEED_BYTES:] = secrets.token_bytes(SEED_BYTES)
         self._seed = memory[-SEED_BYTES:]
-        self._cells = memoryview(memory)[:rates].cast("q")
-        self._rates = memoryview(memory)[rates:-SEED_BYTES].cast("d")
+        self._cells = memoryview(memory)[:counts].cast("q")
+        self._rates = memoryview(memory)[counts:-SEED_BYTES].cast("d")
         self._memory = memory
         # Half the time of a slice; native integers are read in one piece each.
         self._row: Callable[..., tuple[int, ...]] = struct.Struct(f"@{columns}q").unpack_from
         self._step = SLOTS * columns
+        self._column = 0
         self.key = lru_cache(KEYS_KEPT)(self._cell_of)
         """Returns the cell of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
-        self._column = 0 if column is None else column
-        self.front_ends = max(1, (columns - SPARE_COLUMNS) // COLUMNS_PER_FRONT_END)
 
     @classmethod
     def create(cls, front_ends: int) -> "Counters":
         """Create the memory for `front_ends` processes; the caller gets no column. Linux only."""
-        columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
-        fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
-        size = _size(columns)
+        fd, size = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC), _size(_columns(front_ends))
         os.ftruncate(fd, size)
         os.pwrite(fd, secrets.token_bytes(SEED_BYTES), size - SEED_BYTES)
-        return cls(fd, columns, column=None)
+        return cls(fd, front_ends)
 
     @classmethod
     def attach(cls, fd: int, front_ends: int) -> "Counters":
         """Map the memory of an inherited descriptor, and claim a column for this process."""
-        counters = cls(fd, COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS, column=None)
+        counters = cls(fd, front_ends)
         counters._claim()
         return counters
 
@@ -308,6 +300,11 @@ class Counters:
             yield
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN, 1)
+
+
+def _columns(front_ends: int) -> int:
+    """Return the columns of `front_ends` processes and their successors in a rolling restart."""
+    return 2 * front_ends + 2
 
 
 def _size(columns: int) -> int:

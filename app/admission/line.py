@@ -12,7 +12,7 @@ better, and its images die at their deadlines (a standing queue: Nichols and Jac
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from models.domain.deadline import NEVER, Deadline
@@ -51,32 +51,31 @@ class Turn:
     memory, and takes another turn.
     """
 
-    __slots__ = ("_line", "began", "flow", "lane", "permit", "work")
+    __slots__ = ("_line", "began", "lane", "permit", "work")
 
     def __init__(self, line: "FairLine", permit: "Permit", work: int) -> None:
         self._line = line
         self.permit = permit
         self.work = work
-        self.flow: Hashable = (permit.client, permit.in_background)
         self.lane: Lane | None = None
         """The lane in which the image is through; None before its turn."""
         self.began = 0.0
 
     def __enter__(self) -> "Turn":
-        self._line.add(self)
+        self._line.count(self, 1)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._line.end(self, failed=kind is not None)
-
     async def take(self) -> None:
-        """Wait for the turn of the image."""
+        """Wait until the line lets the image through."""
         await self._line.take(self)
 
     def leave(self) -> None:
         """Give the turn to other images, if the image has it; it stays admitted."""
         if self.lane is not None:
             self._line.leave(self)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._line.end(self, failed=kind is not None)
 
 
 class FairLine:
@@ -174,16 +173,23 @@ class FairLine:
 
     # The turns.
 
-    def add(self, turn: Turn) -> None:
-        """Count an image as admitted."""
-        if not turn.permit.in_background:
-            self._count_work(turn, 1)
+    def count(self, turn: Turn, images: int) -> None:
+        """Count an image of requests as admitted with 1, and no more with -1."""
+        if turn.permit.in_background:
+            return
+        client, work = turn.permit.client, images * turn.work
+        self._count += images
+        self._all += work
+        self._work[client] += work
+        if not self._work[client]:
+            del self._work[client]
 
     async def take(self, turn: Turn) -> None:
         """Wait for the turn of an image."""
-        if self._queue.take_now(turn.flow, turn) is None:
+        flow = turn.permit.client, turn.permit.in_background
+        if self._queue.take_now(flow, turn) is None:
             self._measure()
-            await self._queue.take(turn.flow, turn, turn.work)
+            await self._queue.take(flow, turn, turn.work)
 
     def leave(self, turn: Turn) -> None:
         """End a turn of an image that stays admitted, and give turns to waiting images."""
@@ -193,34 +199,24 @@ class FairLine:
 
     def end(self, turn: Turn, *, failed: bool) -> None:
         """Count an image no more, and give its turn to a waiting image."""
-        done = float(turn.work)
+        now, done = self._clock(), float(turn.work)
         if failed:  # a file may claim more pixels than it has, and fail at once
-            seconds = 0.0 if turn.lane is None else self._clock() - turn.began
+            seconds = 0.0 if turn.lane is None else now - turn.began
             done = min(done, seconds * self.speed() / max(self._cores, self._through))
         if turn.lane is not None:
             self._remove(turn)
-        if not turn.permit.in_background:
-            self._count_work(turn, -1)
-            if self._since is not None:
-                now = self._clock()
-                seconds = now - self._since
-                kept = max(1 - 1 / FEW, math.exp(-seconds / WINDOW))
-                self._done = kept * self._done + done
-                self._seconds = kept * self._seconds + seconds
-                self._since = now if self._count > self._through else None
+        self.count(turn, -1)
+        if self._since is not None and not turn.permit.in_background:
+            seconds = now - self._since
+            kept = max(1 - 1 / FEW, math.exp(-seconds / WINDOW))
+            self._done = kept * self._done + done
+            self._seconds = kept * self._seconds + seconds
+            self._since = now if self._count > self._through else None
         self._queue.wake()
 
     def _measure(self) -> None:
         if self._since is None and self._count > self._through:
             self._since = self._clock()
-
-    def _count_work(self, turn: Turn, images: int) -> None:
-        client, work = turn.permit.client, images * turn.work
-        self._count += images
-        self._all += work
-        self._work[client] += work
-        if not self._work[client]:
-            del self._work[client]
 
     def _attempt(self, turn: Turn, _since: int) -> Turn | Lack:
         lane, contended = turn.permit.standing()

@@ -28,11 +28,8 @@ CONTENDED = 2.0
 """Seconds after several clients had images in which one that holds more than half leaves places
 and cores to others."""
 
-LONGEST_PAUSE = 1.0
-"""Seconds after which a stream asks again at the latest."""
-
-SHORTEST_PAUSE = 0.05
-"""Seconds before a stream asks again."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds after which a stream asks again, at the earliest and at the latest."""
 
 T = TypeVar("T")
 
@@ -96,40 +93,48 @@ class Permit:
     def arrives(self, n_bytes: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
 
-        Bytes are counted as they come, never because they were announced.
+        Bytes are counted as they come, never because they were announced. A body that is alone may
+        take everything.
         """
-        size, most = self._arriving + n_bytes, self._admission.limits.arriving
-        if size > most:
+        size, limit = self._arriving + n_bytes, self._admission.limits.arriving
+        if size > limit:
             raise TooLarge(
-                f"a body of {size} bytes never fits: the server takes in {most} at a time, half "
+                f"a body of {size} bytes never fits: the server takes in {limit} at a time, half "
                 "of DARKROOM_MAX_BYTES_IN_FLIGHT"
             )
-        self._admission.arrive(self.client, n_bytes, size)
-        self._arriving = size
+        self._count_arriving(n_bytes)
+        own, total = self._held(ByKey.ARRIVING, Total.ARRIVING)
+        if total > limit or (total > size and not within_share(own, total, limit)):
+            self._count_arriving(-n_bytes)
+            raise self._overloaded(
+                f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
+                f"the limit is {limit}",
+                "arriving_bytes" if total > limit else "client_share",
+            )
 
     def complete(self, n_bytes: int, images: int = 1) -> None:
         """Admit `images` of `n_bytes` bytes, whose body has arrived; raises as `grow` does."""
         self.grow(images, n_bytes)
-        self._arrived()
+        self._count_arriving(-self._arriving)
 
     def grow(self, n_images: int, n_bytes: int) -> None:
         """Hold more images, which were found in the body, or more bytes, which were downloaded.
 
-        Raises Overloaded, TooLarge and RateLimited.
+        Raises Overloaded, TooLarge and RateLimited. A request that is alone may hold everything.
         """
         if self.in_background:
             n_images = 0
         if not (n_images or n_bytes):
             return
-        images, all_bytes = self._images + n_images, self._bytes + n_bytes
-        self._admission.limits.check(images, all_bytes)
-        self._admission.take(self.client, n_images, n_bytes, images)
-        try:  # the first image was charged with the headers
-            self._admission.charge_rate(self.client, n_images if self._images else n_images - 1)
-        except RateLimited:
-            self._admission.count(self.client, -n_images, -n_bytes)
+        self._admission.limits.check(self._images + n_images, self._bytes + n_bytes)
+        first = not self._images  # the first image was charged with the headers
+        self._count(n_images, n_bytes)
+        try:
+            self._check(n_images, n_bytes)
+            self._admission.charge_rate(self.client, n_images - first)
+        except (Overloaded, RateLimited):
+            self._count(-n_images, -n_bytes)
             raise
-        self._images, self._bytes = images, all_bytes
 
     def expect(self, images: int) -> None:
         """Raise Overloaded if this many images would wait for long or end too late."""
@@ -148,21 +153,69 @@ class Permit:
         """
         if self.in_background:
             return Lane.BACKGROUND, True
-        return self._admission.standing(self.client)
+        own, total = self._held(ByKey.IMAGES, Total.IMAGES)
+        contended = own < total or self._admission.clock() < self._admission.contended_until
+        most = own > 1 and 2 * own > total and (contended or own > self._admission.busy_images)
+        return (Lane.BULK if most else Lane.INTERACTIVE), contended
 
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
         if self._ended:
             return
         self._ended = True
-        self._admission.count(self.client, -self._images, -self._bytes)
-        self._arrived()
+        self._count(-self._images, -self._bytes)
+        self._count_arriving(-self._arriving)
         self._admission.counters.add(Total.REQUESTS, -1)
 
-    def _arrived(self) -> None:
-        if self._arriving:
-            self._admission.count_arriving(self.client, -self._arriving)
-            self._arriving = 0
+    def _check(self, n_images: int, n_bytes: int) -> None:
+        """Raise Overloaded if what is counted, with these images and bytes, exceeds a limit."""
+        limits = self._admission.limits
+        own, images = self._held(ByKey.IMAGES, Total.IMAGES)
+        all_bytes = self._admission.counters.total(Total.BYTES)
+        if own < images:
+            self._admission.contended_until = self._admission.clock() + CONTENDED
+        if images > limits.images:
+            reason = "images_in_flight"
+        elif all_bytes > limits.bytes:
+            reason = "bytes_in_flight"
+        elif n_images and limits.client_images and own > limits.client_images:
+            reason = "client_images"
+        elif n_images and images > self._images and not within_share(own, images, limits.images):
+            reason = "client_share"
+        else:
+            return
+        raise self._overloaded(
+            f"{images - n_images} images ({all_bytes - n_bytes} bytes) are in flight, "
+            f"{own - n_images} of them yours; the limits are {limits.images} and {limits.bytes}",
+            reason,
+        )
+
+    def _overloaded(self, detail: str, reason: str) -> Overloaded:
+        # Clients take turns: one with a small share gets a place as soon as anything ends.
+        wait = self._admission.line.wait(self.client) or 1.0
+        return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
+
+    def _held(self, by_key: ByKey, total: Total) -> tuple[int, int]:
+        """Return what the client holds, and all clients together."""
+        counters = self._admission.counters
+        return counters.of(counters.key(f"client {self.client}"), by_key), counters.total(total)
+
+    def _count(self, n_images: int, n_bytes: int) -> None:
+        counters = self._admission.counters
+        if n_images:
+            self._images += n_images
+            counters.add(Total.IMAGES, n_images)
+            counters.add_for(counters.key(f"client {self.client}"), ByKey.IMAGES, n_images)
+        if n_bytes:
+            self._bytes += n_bytes
+            counters.add(Total.BYTES, n_bytes)
+
+    def _count_arriving(self, n_bytes: int) -> None:
+        if n_bytes:
+            counters = self._admission.counters
+            self._arriving += n_bytes
+            counters.add(Total.ARRIVING, n_bytes)
+            counters.add_for(counters.key(f"client {self.client}"), ByKey.ARRIVING, n_bytes)
 
     def __enter__(self) -> "Permit":
         return self
@@ -195,11 +248,11 @@ class Admission:
         self.limits = limits
         self.counters = counters or Counters()
         self.line = FairLine(at_once or limits.images, cores, speed, clock, most_bulk, alone)
-        self._busy_images = min(at_once or 1, limits.images)
+        self.busy_images = min(at_once or 1, limits.images)
         self.rate = rate
         self.clock = clock
         self.draining = False
-        self._contended_until = -1.0
+        self.contended_until = -1.0
 
     def set_limits(self, settings: Settings) -> None:
         """Take the limits and the rate from other settings; admitted requests stay admitted."""
@@ -208,7 +261,7 @@ class Admission:
 
     def set_busy_images(self, at_once: int, alone: int) -> None:
         """Let more or fewer images through, because workers came or went."""
-        self._busy_images = min(at_once, self.limits.images)
+        self.busy_images = min(at_once, self.limits.images)
         self.line.set_images(at_once, alone, at_once)
 
     def enter(
@@ -245,87 +298,6 @@ class Admission:
                 f"(DARKROOM_RATE_LIMIT); try again in {wait:.1f} seconds",
                 retry_after=wait,
             )
-
-    def take(self, client: str, n_images: int, n_bytes: int, of_request: int) -> None:
-        """Count images and bytes as in flight for a client; raises Overloaded if they do not fit.
-
-        With them its request has `of_request` images. A request that is alone may hold everything.
-        """
-        limits = self.limits
-        self.count(client, n_images, n_bytes)
-        own, images = self._held(client, ByKey.IMAGES, Total.IMAGES)
-        all_bytes = self.counters.total(Total.BYTES)
-        if own < images:
-            self._contended_until = self.clock() + CONTENDED
-        if images > limits.images:
-            reason = "images_in_flight"
-        elif all_bytes > limits.bytes:
-            reason = "bytes_in_flight"
-        elif n_images and limits.client_images and own > limits.client_images:
-            reason = "client_images"
-        elif n_images and images > of_request and not within_share(own, images, limits.images):
-            reason = "client_share"
-        else:
-            return
-        self.count(client, -n_images, -n_bytes)
-        raise self._overloaded(
-            client,
-            f"{images - n_images} images ({all_bytes - n_bytes} bytes) are in flight, "
-            f"{own - n_images} of them yours; the limits are {limits.images} and {limits.bytes}",
-            reason,
-        )
-
-    def count(self, client: str, n_images: int, n_bytes: int) -> None:
-        """Add images and bytes, or subtract them, without regard to the limits."""
-        if n_images:
-            self.counters.add(Total.IMAGES, n_images)
-            self.counters.add_for(self.counters.key(f"client {client}"), ByKey.IMAGES, n_images)
-        if n_bytes:
-            self.counters.add(Total.BYTES, n_bytes)
-
-    def arrive(self, client: str, n_bytes: int, of_body: int) -> None:
-        """Count bytes of a body that is still arriving; raises Overloaded if they do not fit.
-
-        With them the body has `of_body` bytes. A body that is alone may take everything.
-        """
-        limit = self.limits.arriving
-        self.count_arriving(client, n_bytes)
-        own, total = self._held(client, ByKey.ARRIVING, Total.ARRIVING)
-        if total > limit:
-            reason = "arriving_bytes"
-        elif total > of_body and not within_share(own, total, limit):
-            reason = "client_share"
-        else:
-            return
-        self.count_arriving(client, -n_bytes)
-        raise self._overloaded(
-            client,
-            f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
-            f"the limit is {limit}",
-            reason,
-        )
-
-    def count_arriving(self, client: str, n_bytes: int) -> None:
-        """Add bytes of bodies that are still arriving, or subtract them."""
-        self.counters.add(Total.ARRIVING, n_bytes)
-        self.counters.add_for(self.counters.key(f"client {client}"), ByKey.ARRIVING, n_bytes)
-
-    def standing(self, client: str) -> tuple[Lane, bool]:
-        """Return the lane of a client, and whether others want something; see `Permit.standing`."""
-        own, total = self._held(client, ByKey.IMAGES, Total.IMAGES)
-        contended = own < total or self.clock() < self._contended_until
-        most = own > 1 and 2 * own > total and (contended or own > self._busy_images)
-        return (Lane.BULK if most else Lane.INTERACTIVE), contended
-
-    def _held(self, client: str, by_key: ByKey, total: Total) -> tuple[int, int]:
-        """Return what a client holds, and all clients together."""
-        counters = self.counters
-        return counters.of(counters.key(f"client {client}"), by_key), counters.total(total)
-
-    def _overloaded(self, client: str, detail: str, reason: str) -> Overloaded:
-        # Clients take turns: one with a small share gets a place as soon as anything ends.
-        wait = self.line.wait(client) or 1.0
-        return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
 
 class StreamPermits:

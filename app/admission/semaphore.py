@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from app.admission.counters import ByKey, Counters, Key, Total
+from app.admission.counters import ByKey, Counters, Total
 from models.domain.fair_queue import FairQueue, Lack
 
 PART = 3
@@ -37,12 +37,20 @@ class FairSemaphore:
     A client holds at most `PART` times as many as stay free, and what it asks for first in any
     case. Requests without a client have no such bound, and are served in their order. An amount
     above the total is held alone. With `counters` all front ends share the total, as `field`.
+
+    With `per_key`, which is for fetches, at most so many units have the same key, and both the key
+    and the part of a client are counted over all front ends.
     """
 
     def __init__(
-        self, total: int, counters: Counters | None = None, field: Total = Total.FETCHES
+        self,
+        total: int,
+        counters: Counters | None = None,
+        field: Total = Total.FETCHES,
+        per_key: int = 0,
     ) -> None:
         self.total = total
+        self._per_key = per_key
         self._counters = Counters() if counters is None else counters
         self._field = field
         self._held = Counter[str]()
@@ -54,14 +62,9 @@ class FairSemaphore:
         """Return how many units are taken, over all front ends that share them."""
         return self._counters.total(self._field)
 
-    @property
-    def waiting(self) -> int:
-        """Return how many requests wait."""
-        return len(self._queue)
-
-    def set_total(self, total: int) -> None:
+    def set_total(self, total: int, per_key: int = 0) -> None:
         """Change the number of units from now on; those that are taken already are kept."""
-        self.total = total
+        self.total, self._per_key = total, per_key
         self._queue.wake()
 
     @asynccontextmanager
@@ -87,12 +90,15 @@ class FairSemaphore:
 
     def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
         """Take units; the first ones of a client wait for no share."""
-        client, _, amount = asked
-        counters, field = self._counters, self._field
-        beside = self.total - self.used - amount
-        if client and self._held[client] and self._holds(client) + amount > PART * beside:
+        client, key, amount = asked
+        counters, field, now = self._counters, self._field, time.monotonic_ns()
+        held, host = self._held[client], counters.key(f"host {key}")
+        if self._per_key:
+            if counters.of(host, ByKey.FETCHES) + amount > self._per_key:
+                return Lack.OWN
+            held = held and counters.of(counters.key(f"client {client}"), ByKey.FETCHES)
+        if client and held and held + amount > PART * (self.total - self.used - amount):
             return Lack.OWN
-        now = time.monotonic_ns()
         if now - since > PATIENCE:
             self._starves = True
             counters.set_starving(field, now)
@@ -100,61 +106,26 @@ class FairSemaphore:
             return Lack.ALL
         if not counters.take(field, amount, self.total):
             return Lack.ALL
+        self._count(asked, amount)
+        if self._per_key and counters.of(host, ByKey.FETCHES) > self._per_key:
+            self._count_back(asked)  # another front end took a unit at the same moment
+            return Lack.OWN
         if self._starves:
             self._starves = False
             counters.set_starving(field, 0)
-        if client:
-            self._held[client] += amount
         return asked
 
-    def _holds(self, client: str) -> int:
-        """Return how much a client holds."""
-        return self._held[client]
-
     def _count_back(self, asked: Asked) -> None:
-        client, _, amount = asked
-        self._counters.add(self._field, -amount)
+        self._counters.add(self._field, -asked[2])
+        self._count(asked, -asked[2])
+
+    def _count(self, asked: Asked, amount: int) -> None:
+        """Add to what the client and the key of a request hold."""
+        client, key, _ = asked
         if client:
-            self._held[client] -= amount
+            self._held[client] += amount
             if not self._held[client]:
                 del self._held[client]
-
-
-class KeyedSemaphore(FairSemaphore):
-    """Semaphore with at most `per_key` units of one key, over all front ends; for fetches.
-
-    A unit counts for its key and its client at once, so a request that waits holds neither.
-    """
-
-    def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
-        super().__init__(total, counters)
-        self._per_key = per_key
-
-    def set_limits(self, total: int, per_key: int) -> None:
-        """Change the limits from now on; units that are taken already are kept."""
-        self._per_key = per_key
-        self.set_total(total)
-
-    def _attempt(self, asked: Asked, since: int) -> Asked | Lack:
-        cell = self._counters.key(f"host {asked[1]}")
-        if not self._counters.take_for(cell, ByKey.FETCHES, asked[2], self._per_key):
-            return Lack.OWN
-        given = super()._attempt(asked, since)
-        if isinstance(given, Lack):
-            self._counters.add_for(cell, ByKey.FETCHES, -asked[2])
-        elif asked[0]:
-            self._counters.add_for(self._client(asked[0]), ByKey.FETCHES, asked[2])
-        return given
-
-    def _client(self, client: str) -> Key:
-        return self._counters.key(f"client {client}")
-
-    def _holds(self, client: str) -> int:
-        """Return how much a client holds over all front ends."""
-        return self._counters.of(self._client(client), ByKey.FETCHES)
-
-    def _count_back(self, asked: Asked) -> None:
-        self._counters.add_for(self._counters.key(f"host {asked[1]}"), ByKey.FETCHES, -asked[2])
-        if asked[0]:
-            self._counters.add_for(self._client(asked[0]), ByKey.FETCHES, -asked[2])
-        super()._count_back(asked)
+        if self._per_key:
+            for each in (f"host {key}", f"client {client}") if client else (f"host {key}",):
+                self._counters.add_for(self._counters.key(each), ByKey.FETCHES, amount)

@@ -19,7 +19,7 @@ import httpx
 
 from app.admission.clients import LOCAL
 from app.admission.counters import Counters
-from app.admission.semaphore import FairSemaphore, KeyedSemaphore
+from app.admission.semaphore import FairSemaphore
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
 from app.intake.body import CODINGS, BadCoding, inflated
 from app.intake.spool import Blob, too_large, whole
@@ -158,7 +158,7 @@ class Fetcher:
         self._limits = limits
         self._storage = storage
         self._observe = observe
-        self._turns = KeyedSemaphore(limits.concurrency, limits.per_host, counters)
+        self._turns = FairSemaphore(limits.concurrency, counters, per_key=limits.per_host)
         self._stored_turns = FairSemaphore(limits.concurrency)
         networks = limits.allowed_networks
         self._transport = PinnedTransport(networks, limits.concurrency, resolve, network)
@@ -209,7 +209,7 @@ class Fetcher:
 
     def set_concurrency(self, total: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
-        self._turns.set_limits(total, per_host(total))
+        self._turns.set_total(total, per_host(total))
         self._stored_turns.set_total(total)
 
     async def aclose(self) -> None:

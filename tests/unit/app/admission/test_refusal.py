@@ -34,12 +34,12 @@ class Server:
             permit.release()
             raise
         turn = permit.turn(work)
-        self.admission.line.add(turn)
+        turn.__enter__()
         return turn
 
     def end(self, turn: Turn, *, failed: bool = False) -> None:
         """End the work on an image."""
-        self.admission.line.end(turn, failed=failed)
+        turn.__exit__(ValueError if failed else None)
         turn.permit.release()
 
 

@@ -1,13 +1,12 @@
 """Units that clients share: bounded in total, for each client and each key, over all front ends."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from app.admission import semaphore
 from app.admission.counters import ByKey, Counters, Total
-from app.admission.semaphore import FairSemaphore, KeyedSemaphore
+from app.admission.semaphore import FairSemaphore
 from tests.server import PATIENCE
 
 
@@ -47,11 +46,10 @@ class Crowd:
         for task in self.tasks.values():
             task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-        assert self.turns.used == self.turns.waiting == len(self.turns._held) == 0
+        assert self.turns.used == len(self.turns._queue) == len(self.turns._held) == 0
 
     async def _stay(self, name: str) -> None:
-        keyed = isinstance(self.turns, KeyedSemaphore)
-        async with self.turns.hold(name[0].strip("-"), name[1] if keyed else ""):
+        async with self.turns.hold(name[0].strip("-"), name[1] if self.turns._per_key else ""):
             self.holding.append(name)
             self.came.append(name)
             try:
@@ -97,18 +95,18 @@ async def test_with_fewer_turns_than_are_held_none_is_given_until_enough_came_ba
 
 
 async def test_keys_and_all_have_their_limits_which_may_change() -> None:
-    turns = KeyedSemaphore(total=3, per_key=2)
+    turns = FairSemaphore(total=3, per_key=2)
     crowd = Crowd(turns)
     await crowd.come("-a1", "-a2", "-a3", "-b1", "-c1")
     assert crowd.holding == ["-a1", "-a2", "-b1"]
-    turns.set_limits(9, 3)
+    turns.set_total(9, 3)
     await settle()
     assert crowd.holding == ["-a1", "-a2", "-b1", "-a3", "-c1"]
     await crowd.end()
 
 
 async def test_a_client_that_waits_for_its_share_or_a_key_holds_nothing_of_the_other() -> None:
-    crowd = Crowd(KeyedSemaphore(total=4, per_key=1))
+    crowd = Crowd(FairSemaphore(total=4, per_key=1))
     await crowd.come("1a", "1b", "1c", "1p", "2p", "1p2", "2q")
     assert crowd.holding == ["1a", "1b", "1c", "2p"], "2q waits for its share, 1p for both"
     await crowd.leave("1a", "1b", "1c")
@@ -118,21 +116,13 @@ async def test_a_client_that_waits_for_its_share_or_a_key_holds_nothing_of_the_o
     await crowd.end()
 
 
-@pytest.fixture
-def several() -> Iterator[list[Counters]]:
-    parent = Counters.create(2)
-    assert parent.fd is not None
-    yield [Counters.attach(parent.fd, 2) for _ in range(2)]
-    parent.close()
-
-
 @pytest.mark.parametrize("total", [1, 9], ids=["in all", "of one host"])
 async def test_fetches_of_two_front_ends_take_turns_at_one_limit(
     several: list[Counters], total: int
 ) -> None:
     inside = most = 0
 
-    async def fetch(turns: KeyedSemaphore) -> None:
+    async def fetch(turns: FairSemaphore) -> None:
         nonlocal inside, most
         async with turns.hold("", "example.org"):
             inside += 1
@@ -140,7 +130,7 @@ async def test_fetches_of_two_front_ends_take_turns_at_one_limit(
             await asyncio.sleep(0)
             inside -= 1
 
-    both = [KeyedSemaphore(total=total, per_key=1, counters=counters) for counters in several]
+    both = [FairSemaphore(total, counters, per_key=1) for counters in several]
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
     assert most == 1
@@ -149,7 +139,7 @@ async def test_fetches_of_two_front_ends_take_turns_at_one_limit(
 async def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one(
     several: list[Counters],
 ) -> None:
-    busy, idle = (KeyedSemaphore(1, 9, counters) for counters in several)
+    busy, idle = (FairSemaphore(1, counters, per_key=9) for counters in several)
 
     async def again_and_again() -> None:
         while True:
@@ -186,7 +176,7 @@ async def test_all_counts_return_to_zero_whenever_a_request_is_cancelled(
     shared: bool, steps: int, leaves: bool, several: list[Counters]
 ) -> None:
     counters = several[0] if shared else Counters()
-    crowd = Crowd(KeyedSemaphore(total=1, per_key=1, counters=counters))
+    crowd = Crowd(FairSemaphore(1, counters, per_key=1))
     await crowd.come("1a")
     await crowd.come("2a")
     if leaves:

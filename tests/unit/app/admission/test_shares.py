@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
-from app.admission.counters import ByKey, Counters, Total
+from app.admission.counters import ByKey, Counters, Rate, Total
 from app.admission.permits import within_share
-from models.domain.errors import Draining, Overloaded, TooLarge
+from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
 from tests.unit.app.admission.simulation import Seen, Simulation, admitted, held, simulated
@@ -127,18 +127,23 @@ async def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed
     assert len(after.good) == 20
 
 
-def test_front_ends_add_up_what_one_client_holds() -> None:
-    parent = Counters.create(2)
-    assert parent.fd is not None
-    one, other = (
-        Admission(Limits(10, 1 << 30, 1 << 29), Counters.attach(parent.fd, 2)) for _ in range(2)
-    )
+def test_front_ends_add_up_what_one_client_holds(several: list[Counters]) -> None:
+    one, other = (Admission(Limits(10, 1 << 30, 1 << 29), each) for each in several)
     admitted(one, 6, 0, "a")
     with pytest.raises(Overloaded):
         admitted(other, 5, 0, "a")
     admitted(other, 4, 0, "a")
     assert held(one)[0] == 10
-    parent.close()
+
+
+def test_a_request_pays_for_each_of_its_images_and_hears_when_to_come_back() -> None:
+    admission = Admission(Limits(100, 100, 100), rate=Rate(2, 4))
+    with admitted(admission, 1, 0, "10.0.0.1") as permit:
+        permit.grow(3, 0)
+    with pytest.raises(RateLimited) as refused:
+        admission.enter("10.0.0.1")
+    assert 0 < refused.value.retry_after <= 0.5
+    admission.enter("10.0.0.2").release()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +175,7 @@ def test_a_draining_server_admits_no_request() -> None:
 def test_retry_after_is_the_wait_of_the_client_and_not_that_of_a_client_with_all_places() -> None:
     admission = door(images=8)
     for each in [admitted(admission, 1, 1, "flood") for _ in range(7)]:
-        admission.line.add(each.turn(250_000))
+        each.turn(250_000).__enter__()
     admitted(admission, 1, 0, "third")
     waits = []
     for client in ("other", "flood"):

@@ -69,7 +69,7 @@ async def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> 
     admission = Admission(LIMITS, rate=rate)
     permits = StreamPermits(admission, "a", 0.2)
     with await permits.enter() as permit:
-        admission.line.add(permit.turn(1_000_000_000))
+        permit.turn(1_000_000_000).__enter__()
     with pytest.raises(Overloaded):
         await permits.enter()
     assert admission.counters.take_rate("a", 10.0, rate, admission.clock()) > 0

@@ -135,7 +135,7 @@ async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.Monkey
             blob = Blob.of(zipped(FILES))
             reading = asyncio.create_task(images_of(blob, permit, Settings(), 0))
             await asyncio.sleep(0)
-            assert (places.waiting, opened) == (1, 0)
+            assert (len(places._queue), opened) == (1, 0)
         assert len(await reading) == len(FILES)
         assert (places.used, opened) == (0, 1)
 
