@@ -1,4 +1,5 @@
 import hashlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -32,26 +33,19 @@ def request(name: bytes, value: bytes) -> Scope:
         (b"authorization", b"Bearer correct horse", "alice"),
         (b"authorization", b"bearer battery", "bob"),
         (b"x-api-key", b"battery", "bob"),
+        (b"accept", b"*/*", None),
+        (b"x-api-key", b"", None),
+        (b"x-api-key", b"batter", None),
+        (b"x-api-key", b"x" * 5000, None),
+        (b"authorization", b"Basic battery", None),
+        (b"x-api-key", hashlib.sha256(b"battery").hexdigest().encode(), None),
     ],
 )
-def test_a_key_names_its_client(path: Path, name: bytes, value: bytes, client: str) -> None:
-    assert ApiKeys(path).client_of(request(name, value)) == client
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        (b"accept", b"*/*"),
-        (b"x-api-key", b""),
-        (b"x-api-key", b"batter"),
-        (b"x-api-key", b"x" * 5000),
-        (b"authorization", b"Basic battery"),
-        (b"x-api-key", hashlib.sha256(b"battery").hexdigest().encode()),
-    ],
-)
-def test_without_a_known_key_nobody_is_let_in(path: Path, name: bytes, value: bytes) -> None:
-    with pytest.raises(Unauthorized):
-        ApiKeys(path).client_of(request(name, value))
+def test_a_key_names_its_client_and_without_a_known_key_nobody_is_let_in(
+    path: Path, name: bytes, value: bytes, client: str | None
+) -> None:
+    with nullcontext() if client else pytest.raises(Unauthorized):
+        assert ApiKeys(path).client_of(request(name, value)) == client
 
 
 def test_a_disabled_key_is_forbidden_by_its_name(path: Path) -> None:

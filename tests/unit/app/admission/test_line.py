@@ -1,29 +1,15 @@
 """The order in which images are let through."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from app.admission import Permit
 from app.admission.line import FairLine, Turn
 from models.domain.job import Lane
 
 BULK = (Lane.BULK, True)
-
-
-@dataclass
-class Asking:
-    """What the line reads of a permit."""
-
-    client: str
-    standings: dict[str, tuple[Lane, bool]]
-    in_background: bool = False
-    lane: Lane = Lane.INTERACTIVE
-
-    def standing(self) -> tuple[Lane, bool]:
-        return self.standings.get(self.client, (Lane.INTERACTIVE, True))
 
 
 class Line:
@@ -41,12 +27,12 @@ class Line:
 
     async def ask(self, *names: str) -> None:
         """Let images wait; the first letter of a name is its client."""
-        for name in names:
-            self.tasks.append(asyncio.create_task(self._take(name)))
+        self.tasks += [asyncio.create_task(self._take(name)) for name in names]
         await asyncio.sleep(0)
 
     async def _take(self, name: str) -> None:
-        permit = cast(Permit, Asking(name[0], self.standings))
+        standing = lambda: self.standings.get(name[0], (Lane.INTERACTIVE, True))  # noqa: E731
+        permit: Any = SimpleNamespace(client=name[0], in_background=False, standing=standing)
         with Turn(self.line, permit, int(self.cost * 1e6)) as turn:
             await turn.take()
             self.order.append(name)
