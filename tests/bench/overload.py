@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from typing import Any
 
 from tests.bench.load import Connections, Reply, closed_loop, open_loop, percentile, raw_post
 from tests.bench.subject import Subject, darkroom
@@ -33,45 +33,28 @@ RECOVERED = 3.0
 """A lone request is answered as before when it takes at most this many times as long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """What one load gave."""
-
-    load: float
-    asked: int
-    goodput_per_second: float
-    refused: int
-    refusal_p50_ms: float | None
-    refusal_p99_ms: float | None
-    died_at_deadline: int
-    died_share_of_accepted: float
-    others: dict[int, int]
-    accepted_p99_ms: float | None
-    memory_mib: int
-    retry_after: list[int]
-
-
-def phase(load: float, replies: list[Reply], start: float, seconds: float, memory: int) -> Phase:
+def phase(
+    load: float, replies: list[Reply], start: float, seconds: float, memory: int
+) -> dict[str, Any]:
     """Return the figures of one load; answers count while it lasts."""
     good = [r for r in replies if r.status == 200]
     refused = [r for r in replies if r.status == 503]
     died = sum(r.status == 504 for r in replies)
-    others = Counter(r.status for r in replies if r.status not in (200, 503, 504))
     within = sum(start + BEGIN <= r.at <= start + seconds for r in good)
-    return Phase(
-        load,
-        len(replies),
-        round(within / (seconds - BEGIN), 2),
-        len(refused),
-        percentile([r.seconds for r in refused], 0.5),
-        percentile([r.seconds for r in refused], 0.99),
-        died,
-        round(died / max(1, died + len(good)), 4),
-        dict(others),
-        percentile([r.seconds for r in good], 0.99),
-        memory,
-        sorted({r.retry_after for r in refused if r.retry_after is not None}),
-    )
+    return {
+        "load": load,
+        "asked": len(replies),
+        "goodput_per_second": round(within / (seconds - BEGIN), 2),
+        "refused": len(refused),
+        "refusal_p50_ms": percentile([r.seconds for r in refused], 0.5),
+        "refusal_p99_ms": percentile([r.seconds for r in refused], 0.99),
+        "died_at_deadline": died,
+        "died_share_of_accepted": round(died / max(1, died + len(good)), 4),
+        "others": Counter(r.status for r in replies if r.status not in (200, 503, 504)),
+        "accepted_p99_ms": percentile([r.seconds for r in good], 0.99),
+        "memory_mib": memory,
+        "retry_after": sorted({r.retry_after for r in refused if r.retry_after is not None}),
+    }
 
 
 async def recovery(connections: Connections, request: bytes, alone: float) -> float | None:
@@ -112,16 +95,18 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
         phases.append(phase(factor, replies, start, seconds, max(memory)))
         last = max(reply.at for reply in replies)
         recovered.append(await recovery(connections, request, alone))
-        print(asdict(phases[-1]), round(last - start, 1), recovered[-1], file=sys.stderr)
+        print(phases[-1], round(last - start, 1), recovered[-1], file=sys.stderr)
     connections.close()
-    peak = max(each.goodput_per_second for each in phases)
-    possible = [min(peak, each.asked / seconds) for each in phases]
-    shares = [each.goodput_per_second / most for each, most in zip(phases, possible, strict=True)]
+    peak = max(each["goodput_per_second"] for each in phases)
+    possible = [min(peak, each["asked"] / seconds) for each in phases]
+    shares = [
+        each["goodput_per_second"] / most for each, most in zip(phases, possible, strict=True)
+    ]
     return {
         "capacity_per_second": round(capacity, 2),
         "alone_ms": round(alone * 1e3, 1),
         "deadline_ms": DEADLINE_MS,
-        "phases": [asdict(each) for each in phases],
+        "phases": phases,
         "least_goodput_of_peak": round(min(shares), 3),
         "recovery_seconds": recovered,
     }
