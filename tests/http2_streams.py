@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass, field
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
-END_HEADERS, END_STREAM, ACK = 4, 1, 1
+END_HEADERS, ACK = 4, 1
 LARGEST_FRAME = 16_384
 FIRST_WINDOW = 65_535
 INITIAL_WINDOW_SIZE = 4
@@ -75,16 +75,6 @@ class Connection:
         self.streams[number] = Stream(prefix, 4 + announced, self.first_window)
         self.writer.write(frame(HEADERS, END_HEADERS, number, header_block(path)))
         self._send(number)
-
-    def ask(self, path: str) -> None:
-        """Begin a call with an empty message, whose answer finds no window to be sent."""
-        number = 2 * len(self.streams) + 1
-        if not self.streams:
-            no_window = struct.pack(">HI", INITIAL_WINDOW_SIZE, 0)
-            self.writer.write(frame(SETTINGS, 0, 0, no_window))
-        self.streams[number] = Stream(b"", 0, 0)
-        self.writer.write(frame(HEADERS, END_HEADERS, number, header_block(path)))
-        self.writer.write(frame(DATA, END_STREAM, number, bytes(5)))
 
     async def follow(self) -> None:
         """Read frames, and send as much of all messages as flow control allows, until the end."""

@@ -91,21 +91,16 @@ def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> No
     with_a_job(url, tmp_path, scenario)
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        (f"/jobs/1/results?offset={2**63}", 200),
-        (f"/jobs/1/results?offset={2**70}&limit={2**70}", 200),
-        ("/jobs/%00", 404),
-        ("/jobs?before=%00", 200),
-        ("/jobs?before=1%00", 200),
-    ],
-)
-def test_odd_numbers_and_ids_are_no_faults_of_the_server(
-    url: str | None, path: str, status: int, tmp_path: Path
-) -> None:
+def test_odd_numbers_and_ids_are_no_faults_of_the_server(url: str | None, tmp_path: Path) -> None:
+    paths = {
+        f"/jobs/1/results?offset={2**63}": 200,
+        f"/jobs/1/results?offset={2**70}&limit={2**70}": 200,
+        "/jobs/%00": 404,
+        "/jobs?before=%00": 200,
+        "/jobs?before=1%00": 200,
+    }
+
     async def scenario(client: httpx.AsyncClient, _: JobStore) -> None:
-        answer = await client.get(path)
-        assert answer.status_code == status, answer.text
+        assert {path: (await client.get(path)).status_code for path in paths} == paths
 
     with_a_job(url, tmp_path, scenario)
