@@ -147,18 +147,13 @@ def test_the_gpu_image_has_compiled_kernels_in_the_folder_that_workers_look_into
     assert "DARKROOM_CACHE_FOLDER" in image_environment()
 
 
-def test_every_service_keeps_what_it_compiles_in_a_volume_that_its_user_can_write() -> None:
-    folder = f"{image_environment()['XDG_CACHE_HOME']}/darkroom"
-    assert all(f"cache:{folder}" in each["volumes"] for each in services().values())
-    assert "cache" in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
-    assert folders_of_the_user()[folder] == ""
-
-
-def test_every_service_keeps_its_jobs_in_a_volume_that_its_user_alone_can_read() -> None:
-    (folder,) = {each["environment"]["DARKROOM_DATA_FOLDER"] for each in services().values()}
-    assert all(f"data:{folder}" in each["volumes"] for each in services().values())
-    assert "data" in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
-    assert folders_of_the_user()[folder] == " --mode=700"
+def test_every_service_keeps_what_it_compiles_and_its_jobs_in_volumes_of_its_user() -> None:
+    (data,) = {each["environment"]["DARKROOM_DATA_FOLDER"] for each in services().values()}
+    cache = f"{image_environment()['XDG_CACHE_HOME']}/darkroom"
+    for volume, folder, mode in (("cache", cache, ""), ("data", data, " --mode=700")):
+        assert all(f"{volume}:{folder}" in each["volumes"] for each in services().values())
+        assert volume in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
+        assert folders_of_the_user()[folder] == mode
 
 
 def folders_of_the_user() -> dict[str, str]:

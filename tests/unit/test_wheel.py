@@ -80,13 +80,6 @@ def test_the_wheel_has_one_name_and_says_that_it_has_types(site: Path) -> None:
     assert "Typing :: Typed" in classifiers
 
 
-def test_the_command_uses_its_own_packages_and_not_those_of_another_program(
-    site: Path, tmp_path: Path
-) -> None:
-    done = run(site, tmp_path, "--version")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_an_image_is_filtered_by_the_processes_that_the_command_starts(
     site: Path, tmp_path: Path
 ) -> None:
