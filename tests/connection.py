@@ -10,8 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from app.admission.counters import Counters
-from app.connections.limits import ConnectionLimits
-from app.connections.protocol import ConnectionTable, GuardedProtocol
+from app.connections.protocol import ConnectionLimits, ConnectionTable, GuardedProtocol
 from models.settings import Settings
 
 LIMITS = ConnectionLimits.of(Settings(), 1 << 16)

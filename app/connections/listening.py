@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from app.admission.counters import Counters, Total
 from models.settings import Settings
@@ -18,11 +18,8 @@ log = logging.getLogger("darkroom.server")
 BACKLOG = 16384
 """Connections that the kernel queues until they are accepted; net.core.somaxconn bounds it."""
 
-PAUSE = 0.02
-"""Seconds between two looks whether a socket listens."""
-
 AT_ONCE = 64
-"""Connections that are accepted in one turn of the event loop, so that requests go on beside."""
+"""Connections that are accepted in a turn of the event loop, so that requests go on beside."""
 
 TURN = 0.002
 """Seconds in which a front end with fewer connections may accept before this front end does."""
@@ -34,46 +31,23 @@ TLS_END = 10.0
 """Seconds in which a client can read the last bytes and end TLS; asyncio itself would wait 30."""
 
 
-def bind(host: str, port: int, *, family: int = socket.AF_UNSPEC) -> list[socket.socket]:
-    """Bind a socket to every address of `host`; raises OSError with the address that is in use."""
-    passive = socket.AI_PASSIVE
-    found = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, flags=passive)
-    sockets: list[socket.socket] = []
+def bind(host: str, port: int, flag: str = "") -> socket.socket:
+    """Bind a socket to an address; the file name of the OSError is the address with the `flag`."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        for kind, _, _, _, address in dict.fromkeys(found):
-            if port == 0 and sockets:
-                address = (address[0], sockets[0].getsockname()[1], *address[2:])
-            sockets.append(made := socket.socket(kind, socket.SOCK_STREAM))
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if kind == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            try:
-                made.bind(address)
-            except OSError as error:
-                text = f"{error.strerror} (while attempting to bind on address {address!r})"
-                raise OSError(error.errno, text) from None
-    except OSError:
-        for each in sockets:
-            each.close()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        error.filename = f"{host}:{port}{flag}"
         raise
-    return sockets
+    return bound
 
 
 def bind_metrics(settings: Settings) -> list[socket.socket]:
-    """Bind the port for metrics if the settings have one; the OSError has its address."""
-    if not settings.metrics_port:
-        return []
-    try:
-        return bind(settings.host, settings.metrics_port)
-    except OSError as error:
-        error.filename = f"{settings.host}:{settings.metrics_port} (--metrics-port)"
-        raise
-
-
-async def listens(bound: socket.socket) -> None:
-    """Wait until another process lets a socket that it shares with this one listen."""
-    while not is_listening(bound):  # noqa: ASYNC110
-        await asyncio.sleep(PAUSE)
+    """Bind the port for metrics if the settings have one."""
+    port = settings.metrics_port
+    return [bind(settings.host, port, " (--metrics-port)")] if port else []
 
 
 def is_listening(bound: socket.socket) -> bool:
@@ -81,32 +55,24 @@ def is_listening(bound: socket.socket) -> bool:
     return bool(bound.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
-def announce(settings: Settings, sockets: Iterable[socket.socket]) -> None:
-    """Log the URLs of the sockets once connections are accepted there."""
-    log.info("listening on %s", " and ".join(url_of(settings, each) for each in sockets))
-
-
-def url_of(settings: Settings, listening: socket.socket) -> str:
-    """Return the URL of a listening socket, such as `http://127.0.0.1:8000`."""
-    if listening.family == socket.AF_UNIX:
-        return f"unix:{listening.getsockname()}"
-    host, port = listening.getsockname()[:2]
-    scheme = "https" if settings.tls_certificate else "http"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+def announce(settings: Settings, listening: socket.socket) -> None:
+    """Log the URL of a socket, such as `http://127.0.0.1:8000`, once it accepts connections."""
+    url = f"unix:{listening.getsockname()}"
+    if listening.family != socket.AF_UNIX:
+        host, port = listening.getsockname()[:2]
+        scheme = "https" if settings.tls_certificate else "http"
+        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    log.info("listening on %s", url)
 
 
 def check_tls(settings: Settings) -> None:
     """Raise ValueError, which says what to do, if TLS is impossible with these settings."""
     certificate, key = settings.tls_certificate, settings.tls_key
-    if certificate is None:
-        if key is not None:
-            raise ValueError("--tls-key is given without --tls-certificate; give both, or neither")
-        return
-    for flag, path in (("--tls-certificate", certificate), ("--tls-key", key)):
-        if path is not None and not path.is_file():
-            raise ValueError(f"{flag}: there is no file {path}")
+    if certificate is None and key is not None:
+        raise ValueError("--tls-key is given without --tls-certificate; give both, or neither")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        if certificate is not None:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         raise ValueError(
             f"--tls-certificate: {certificate} and its key cannot be used: {error}; "
@@ -119,10 +85,9 @@ class ConnectionBalancer:
 
     `connected` makes a protocol for each connection; `counters` have the connections of all front
     ends: the front end with the fewest takes the next. Left to the kernel, the process that wakes
-    first takes nearly all: 50 to 64 of 64 connections in a row, with four front ends. Sockets of
-    their own (SO_REUSEPORT) would be even enough, 9 to 27 each, but a front end that ends would
-    reset the connections in its queue. A front end that is slow to take a connection, or leaves,
-    loses it to another front end after `TURN`. `handshake` bounds the seconds of a TLS handshake.
+    first takes nearly all. Sockets of their own (SO_REUSEPORT) would be even enough, but a front
+    end that ends would reset the connections in its queue. A front end that is slow to take a
+    connection loses it after `TURN`. `handshake` bounds the seconds of a TLS handshake.
     """
 
     def __init__(
@@ -137,12 +102,11 @@ class ConnectionBalancer:
         self._connected = connected
         self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._tls: dict[str, object] = {}
-        if tls is not None:
-            times = {"ssl_handshake_timeout": handshake, "ssl_shutdown_timeout": TLS_END}
-            self._tls = {"ssl": tls, **times}
+        times = {"ssl_handshake_timeout": handshake, "ssl_shutdown_timeout": TLS_END}
+        self._tls: dict[str, object] = {} if tls is None else {"ssl": tls, **times}
         self._pause: asyncio.TimerHandle | None = None
-        self._taking: set[asyncio.Task[object]] = set()
+        self.taking: set[asyncio.Task[object]] = set()
+        """Accepted connections that have not been given to their protocols yet."""
         self._socket.setblocking(False)
         self._socket.listen(BACKLOG)  # now and not before, because connections can be answered
         self._loop.add_reader(self._socket, self._accept)
@@ -158,18 +122,13 @@ class ConnectionBalancer:
             self._pause.cancel()
         self._socket.close()
 
-    @property
-    def taking(self) -> bool:
-        """Return whether an accepted connection has not been given to its protocol yet."""
-        return bool(self._taking)
-
     async def wait_closed(self) -> None:
         """Return at once: nothing is left to be closed."""
 
     def _accept(self) -> None:
         """Accept connections that wait, of which every front end is notified."""
         for _ in range(AT_ONCE):
-            if not self._counters.fewest(Total.CONNECTIONS, len(self._taking)):
+            if not self._counters.fewest(Total.CONNECTIONS, len(self.taking)):
                 # Another front end has fewer connections and is notified too. Without a pause this
                 # process would be woken again and again until the other one has accepted.
                 self._rest(TURN)
@@ -195,8 +154,8 @@ class ConnectionBalancer:
             log.warning("no connection can be accepted: %s; raise the limit of open files", error)
             self._rest(NO_ROOM)
             return False
-        self._taking.add(taking := self._loop.create_task(self._begin(connection)))
-        taking.add_done_callback(self._taking.discard)
+        self.taking.add(taking := self._loop.create_task(self._begin(connection)))
+        taking.add_done_callback(self.taking.discard)
         return True
 
     async def _begin(self, connection: socket.socket) -> None:

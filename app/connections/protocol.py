@@ -13,53 +13,49 @@ an answer that is not in chunks, the end of the client's stream is the end.
 """
 
 import asyncio
-import fcntl
 import logging
-import math
+import resource
 import select
-import termios
+import urllib.parse
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from http import HTTPStatus
+from ipaddress import ip_address
+from itertools import chain
 from typing import Any, cast
 
 import httptools
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import (
-    HEADER_VALUE_RE,
     STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
 )
 from uvicorn.server import ServerState
 
+from app.admission.clients import network_of
 from app.admission.counters import ByKey, Counters, Key, Total
-from app.connections.limits import BodyRate, ConnectionLimits, framing, target
 from app.http.problems import EVERY_ANSWER, answer
-from app.http.request import DEPARTURE, Departure
+from app.http.request import DEPARTURE, STREAM, Departure, StreamWindow
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import (
     ConnectionsExhausted,
     HeadersTooLarge,
     MalformedRequest,
     ServiceError,
+    SlowBody,
     SlowHeaders,
     TooManyConnections,
     UrlTooLong,
 )
+from models.settings import Network, Settings
 
 log = logging.getLogger("darkroom.connections")
 
 CLOSE = (b"connection", b"close")
-
-FIRST_BYTE = b"H"
-"""The first byte of every answer."""
-
-ZERO = b"0"
-"""A digit that may stand before the size of any chunk (RFC 9112, 7.1)."""
 
 RDHUP = getattr(select, "POLLRDHUP", 0)
 """The event that a client sends no more. Linux alone has it."""
@@ -67,37 +63,97 @@ RDHUP = getattr(select, "POLLRDHUP", 0)
 SHORT_REST = 1 << 20
 """Bytes of a body that the server reads after the answer in order to keep the connection."""
 
-LITTLE = 1 << 20
-"""Bytes that a client may send after its headers or the framing of its body were refused."""
-
-RESET = 0.02
-"""Seconds after which the host of a client that has left, on the same machine, has answered the
-first byte. The sweep of the table finds later resets."""
-
 MOST_AHEAD = 32
 """Requests that a client may send before it has read the first answer."""
 
+WINDOW = 10.0
+"""Seconds of waiting over which the rate of a body is measured; the first check comes at their
+end."""
 
 READING = 1.0
 """Seconds in which a client can read its last answer and send its next request."""
 
 LINGER = 30.0
-"""Seconds for which a refused client may go on sending data that is discarded, and for which a
-client may read the last bytes of a connection that the server has closed."""
-
-MOST_REFUSED = 128
-"""Refused connections that stay open for a second, so that their clients can read the reason."""
+"""Seconds for which a refused client may go on sending data that is discarded."""
 
 AT_ONCE = 4
 """Requests that go on in a turn of the event loop after they waited for their bodies: the bodies of
 hundreds may come to their end at the same moment, and take milliseconds each to parse."""
+
+MOST_REFUSED = 128
+"""Refused connections that stay open for a second, so that their clients can read the reason."""
+
+WITHOUT_LIMIT = 1 << 20
+"""Descriptors that are assumed where the operating system states no limit."""
+
+SPARE_DESCRIPTORS = 256
+"""Descriptors that connections never use: for logs, spooled files, fetched URLs and workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Limits of connections. Sizes are in bytes, times in seconds, rates in bytes per second."""
+
+    header_timeout: float
+    idle_timeout: float
+    body_timeout: float
+    min_rate: int
+    connections: int
+    per_client: int
+    trusted: tuple[Network, ...] = ()
+    header_bytes: int = 65536
+    """Bytes of a URL and its headers."""
+    header_lines: int = 100
+    url_bytes: int = 32768
+
+    @classmethod
+    def of(cls, settings: Settings, descriptors: int) -> "ConnectionLimits":
+        """Return the limits for a process that may open `descriptors` files.
+
+        One client never gets more than three quarters of all connections.
+        """
+        room = max(16, descriptors - SPARE_DESCRIPTORS)
+        connections = min(settings.max_connections, room)
+        return cls(
+            settings.header_timeout,
+            settings.idle_timeout,
+            settings.body_timeout,
+            settings.min_body_rate,
+            connections,
+            min(settings.max_connections_per_client, max(1, connections * 3 // 4)),
+            settings.trusted_proxies,
+        )
+
+    def client(self, host: str) -> str | None:
+        """Return the client of the connections from `host`, as requests are counted.
+
+        Return None for a trusted proxy, whose connections carry requests of many clients, and for a
+        Unix socket.
+        """
+        client = network_of(host)
+        try:
+            address = ip_address(client if "/" not in client else host.partition("%")[0])
+        except ValueError:  # a Unix socket
+            return None
+        return None if any(address in network for network in self.trusted) else client
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard limit; return the limit that holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WITHOUT_LIMIT if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # the kernel's own limit may be lower
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return WITHOUT_LIMIT if soft == resource.RLIM_INFINITY else soft
 
 
 class Phase(IntEnum):
     """The event that a connection waits for."""
 
     IDLE = 0
-    """The first byte of a request, or the short rest of a body whose request has been answered."""
+    """The first byte of a request, or the end of a request or an answer that is over."""
     HEAD = 1
     """The end of a request's headers."""
     WORKING = 2
@@ -128,11 +184,10 @@ class ConnectionTable:
         self.limits = limits
         self.ended = ended
         self.clock = clock or asyncio.get_running_loop().time
+        self._swept = self.clock()
         self._counters = counters
-        self._key = lru_cache(4096)(self._key_of)
-        self._members: tuple[dict[GuardedProtocol, float], ...] = tuple({} for _ in Phase)
         self._turns = 0
-        """Requests that went on in this turn of the event loop."""
+        self._members: tuple[dict[GuardedProtocol, float], ...] = tuple({} for _ in Phase)
         self._timeouts = {
             Phase.IDLE: limits.idle_timeout,
             Phase.HEAD: limits.header_timeout,
@@ -149,7 +204,7 @@ class ConnectionTable:
         key = connection.client_key = self._key(host)
         error = self._take(key)
         own = isinstance(error, TooManyConnections)
-        if error is not None and self.make_room(key if own else None):
+        if error is not None and self._make_room(key if own else None):
             error = self._take(key)
         if error is None:
             self.move(connection, Phase.IDLE)
@@ -178,36 +233,36 @@ class ConnectionTable:
 
     def seconds_in(self, connection: "GuardedProtocol") -> float:
         """Return the seconds since a connection has entered its phase."""
-        now = self.clock()
-        return now - self._members[connection.phase].get(connection, now)
+        return self.clock() - self._members[connection.phase][connection]
 
     def sweep(self) -> None:
         """End all connections whose time is over, and look at connections that work."""
-        for each in list(self._members[Phase.WORKING]):
-            each.look()
         now = self.clock()
+        passed, self._swept = now - self._swept, now
+        for each in list(self._members[Phase.WORKING]):
+            each.look(passed)
         for phase, seconds in self._timeouts.items():
             for each, since in list(self._members[phase].items()):
                 if since > now - seconds:
                     break
                 each.expire()
 
-    def make_room(self, client: Key | None = None) -> bool:
+    def _make_room(self, client: Key | None) -> bool:
         """Close the oldest connection of `client`, or of any client, that ends or is idle.
 
         Return whether there was one. A client has a second to read its last answer; after that,
-        the rest of an answer that the client does not read is dropped. An idle connection whose
-        request has come but was not read is kept: to close it would reset it.
+        the rest of an answer that the client does not read is dropped.
         """
-        now, ending = self.clock(), self._members[Phase.ENDING].items()
-        late = [each for each, since in ending if now - since >= READING]
-        for each in (*late, *self._members[Phase.IDLE]):
-            own = client is None or each.client_key == client
-            if own and (each.phase is Phase.ENDING or not each.in_use()):
-                self.ended("evicted")
-                each.evict()
-                self.leave(each)
-                return True
+        now = self.clock()
+        for phase in (Phase.ENDING, Phase.IDLE):
+            for each, since in self._members[phase].items():
+                read = phase is Phase.IDLE and not each.transport.get_write_buffer_size()
+                own = client is None or each.client_key == client
+                if own and (read or now - since >= READING):
+                    self.ended("evicted")
+                    each.transport.abort()
+                    self.leave(each)
+                    return True
         return False
 
     async def turn(self) -> None:
@@ -215,13 +270,10 @@ class ConnectionTable:
         while self._turns >= AT_ONCE:  # noqa: ASYNC110 (each turn of the event loop is wanted)
             await asyncio.sleep(0)
         if not self._turns:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(setattr, self, "_turns", 0)
         self._turns += 1
 
-    def _next_turn(self) -> None:
-        self._turns = 0
-
-    def _key_of(self, host: str) -> Key | None:
+    def _key(self, host: str) -> Key | None:
         client = self.limits.client(host)
         return None if client is None else self._counters.key(f"client {client}")
 
@@ -246,50 +298,70 @@ class ConnectionTable:
 
 
 class Cycle(RequestResponseCycle):
-    """A request and its answer; `unread` bytes of the body have not come, None in chunks.
+    """A request and its answer; `length` is the Content-Length of the body, None in chunks.
 
-    The head of an answer whose length is known leaves with the first piece of its body, in one
-    write. Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do
-    not know chunks. `lingers` is true when the protocol must close the connection after the answer.
+    Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do not
+    know chunks. `lingers` is true when the protocol must close the connection after the answer.
     """
 
-    def __init__(self, table: ConnectionTable, unread: int | None, **rest: Any) -> None:
+    def __init__(self, table: ConnectionTable, length: int | None, **rest: Any) -> None:
         super().__init__(**rest)
         self._table = table
-        self.unread = unread
+        self.length = length
         self.received = 0
         """Bytes of the body that have come."""
+        self.body = b""  # type: ignore[assignment]  # a body in one piece is never copied
         self.departure = Departure()
         rest["scope"][DEPARTURE] = self.departure
-        self.rate: BodyRate | None = None
         self.lingers = False
-        self.first_byte = False
-        """Whether the first byte of the answer has been sent."""
-        self._error: ServiceError | None = None
-        self._held = b""
-        """The head of the answer that has not been written."""
-        self._left: int | None = None
-        """Bytes of the answer that have not been written, None if its length is not known."""
         self._http_10 = rest["scope"]["http_version"] == "1.0"
-        self.waiting_for_100_continue &= not self._http_10
+        self._error: ServiceError | None = None
+        self._waits = False
+        """Whether the application waits for the next piece of the body."""
+        self._seen = self._measured = 0
+        """Bytes of the body that had come at the last look, and where the window began."""
+        self._silence = self._waited = 0.0
+        """Seconds of waiting since the last piece, and in the present window."""
 
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; raises the error with which `fail` was called."""
-        reading = self.more_body
-        waits = reading and not self.message_event.is_set()
-        if waits:
-            if self.rate is None:
-                self.rate = BodyRate(self.scope)
-                self.rate.piece(self.received, self._table.clock())
-            self.rate.wait(self._table.clock())
+        self._waits = waits = self.more_body and not self.message_event.is_set()
         message = await super().receive()
+        self._waits = False
+        self.body = b""  # type: ignore[assignment]  # as above
         if self._error is not None:
             raise self._error
-        if reading and self.rate is not None:
-            self.rate.piece(len(cast(Any, message).get("body", b"")), self._table.clock())
         if waits:
             await self._table.turn()
         return message
+
+    def late(self, passed: float, seconds: float, rate: int) -> SlowBody | None:
+        """Return the error of a body that comes too slowly, `passed` seconds after the last call.
+
+        A piece may take `seconds`, and in 10 s of waiting `rate` bytes per second must come; then
+        the next 10 s begin. Only time in which the application waits for the client counts. A
+        stream (see STREAM) may pause while it waits for answers, and needs the rate only inside an
+        image.
+        """
+        stream: StreamWindow | None = cast(Any, self.scope).get(STREAM)
+        if self.received != self._seen or (stream is not None and stream.in_flight):
+            self._seen, self._silence = self.received, 0.0
+        if not self._waits or (stream is not None and stream.in_flight):
+            return None
+        self._silence += passed
+        self._waited += passed
+        if self._silence >= seconds:
+            return SlowBody(f"no body data for {seconds:g} seconds; send it again")
+        if self._waited < WINDOW:
+            return None
+        came, waited = self.received - self._measured, self._waited
+        self._measured, self._waited = self.received, 0.0
+        if came < rate * waited and (stream is None or stream.inside_item):
+            return SlowBody(
+                f"{came} bytes of the body came in {waited:.0f} seconds; at least "
+                f"{rate} per second are expected; send it again"
+            )
+        return None
 
     def fail(self, error: ServiceError) -> None:
         """Raise an error where the application waits for the body."""
@@ -303,88 +375,36 @@ class Cycle(RequestResponseCycle):
         self.departure.happen()
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a message of the application; raises RuntimeError for a message in wrong order."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if not self.response_started:
-            self._start(cast(Any, message))
-        elif not self.response_complete:
-            self._go_on(cast(Any, message))
-        else:
-            raise RuntimeError(f"{message['type']} was sent after the answer")
+        """Send a message of the application, and decide whether the connection goes on."""
+        started = self.response_started
+        if self.more_body and not (started or self.disconnected):
+            self.lingers = (
+                cast(Any, message)["status"] == HTTPStatus.REQUEST_TIMEOUT
+                or self.waiting_for_100_continue
+                or not self.keep_alive
+                or self.length is None
+                or self.length - self.received > SHORT_REST
+            )
+            self.keep_alive = self.keep_alive and not self.lingers
+        if self._http_10:
+            self.chunked_encoding = False
+            self.expected_content_length = len(cast(Any, message).get("body", b""))
+        await super().send(message)
+        if self.lingers and not started:  # the protocol closes the connection, the cycle must not
+            self.keep_alive = True
 
-    def _start(self, message: dict[str, Any]) -> None:
-        """Write the head of the answer, or hold it until the first piece of the body is there."""
-        status, close = message["status"], False
-        lingers = self.more_body and (
-            status == HTTPStatus.REQUEST_TIMEOUT
-            or self.waiting_for_100_continue
-            or not self.keep_alive
-            or self.unread is None
-            or self.unread > SHORT_REST
-        )
-        self.response_started, self.waiting_for_100_continue = True, False
-        lines = [STATUS_LINE[status]]
-        for name, value in (*self.default_headers, *message.get("headers", ())):
-            if HEADER_VALUE_RE.search(value):
-                raise RuntimeError(f"a control character in the header {name!r}")
-            if name == b"content-length":
-                self._left = int(value)
-            elif name == b"connection":
-                close = close or value.lower() == b"close"
-            lines += (name, b": ", value, b"\r\n")
-        if not close and (lingers or not self.keep_alive):
-            lines.append(b"connection: close\r\n")
-        self.keep_alive = self.keep_alive and not close
-        if lingers:  # the protocol closes the connection, the cycle must not
-            self.lingers = self.keep_alive = True
-        if self.scope["method"] == "HEAD" or status in (204, 304):
-            self._left = 0
-        self.chunked_encoding = self._left is None and not self._http_10
-        lines.append(b"transfer-encoding: chunked\r\n\r\n" if self.chunked_encoding else b"\r\n")
-        self._held = b"".join(lines)[self.first_byte :]
-        if self._left is None:
-            self._write(b"")
 
-    def _go_on(self, message: dict[str, Any]) -> None:
-        """Write a piece of the body; the last piece ends the answer."""
-        body, more = message.get("body", b""), message.get("more_body", False)
-        if self.scope["method"] == "HEAD":
-            body = b""
-        elif self.chunked_encoding:
-            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            body += b"" if more else b"0\r\n\r\n"
-        elif self._left is not None:
-            self._left -= len(body)
-            if self._left < 0 or (self._left and not more):
-                raise RuntimeError("the body of the answer is not as long as its Content-Length")
-        self._write(body)
-        if not more:
-            self.response_complete = True
-            self.message_event.set()
-            if not self.keep_alive:
-                self.transport.close()
-            self.on_response()
+class BegunAnswer:
+    """A transport to which the first byte of an answer has been written."""
 
-    def _write(self, piece: bytes) -> None:
-        head, self._held = self._held, b""
-        if head and len(piece) <= HIGH_WATER_LIMIT:
-            self.transport.write(head + piece)
-            return
-        if head:
-            self.transport.write(head)
-        self.transport.write(piece)
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._begun = transport, 1
+        self.is_closing, self.close = transport.is_closing, transport.close
 
-    def add_body(self, piece: bytes) -> None:
-        """Keep a piece of the body for the application; a body in one piece is never copied."""
-        if not self.body:
-            self.body = piece  # type: ignore[assignment]  # uvicorn takes bytes as well
-            return
-        if isinstance(self.body, bytes):
-            self.body = bytearray(self.body)
-        self.body += piece
+    def write(self, data: bytes) -> None:
+        """Write the rest of the answer."""
+        self._transport.write(data[self._begun :])
+        self._begun = 0
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -406,15 +426,13 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether a request has begun to arrive and is not complete."""
         self.in_head = False
         """Whether the head of the request that arrives is not complete."""
-        self._lines = self._head_bytes = self._size = 0
-        """Lines and bytes of the head, or of the trailers, so far; and the bytes of all of the
-        request that came after its first bytes."""
+        self._size = 0
+        """Bytes of the request that came after its first bytes."""
         self._table = table
         self._discards = False
         """Whether the bytes of the client are discarded."""
-        self._left_to_discard = math.inf
-        self._unread_since = 0.0
-        """When writing paused, because the client reads more slowly than it is answered."""
+        self._unread = 0.0
+        """Seconds in which the client has not read its answer."""
         self._half_closed = False
         """Whether the client sends no more and waits for its last answer."""
 
@@ -437,10 +455,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's returns None
         """Return whether the client may wait for an answer, so that the connection stays open."""
-        last, running = self.cycle, self.running
+        running = self.running
         if (
-            last is None
-            or running is None
+            running is None
             or running.response_complete
             or (running.response_started and not running.chunked_encoding)
             or self.arriving
@@ -449,66 +466,33 @@ class GuardedProtocol(HttpToolsProtocol):
             self._leave()
             return False
         self._half_closed = True
-        last.keep_alive = False
+        self.cycle.keep_alive = False
         if running.response_started:
-            self.transport.write(ZERO)
+            self.transport.write(b"0")  # may stand before any size (RFC 9112, 7.1)
         else:
-            self.transport.write(FIRST_BYTE)
-            running.first_byte = True
-        self.loop.call_later(RESET, self.look)
+            self.transport.write(b"H")
+            running.transport = cast(asyncio.Transport, BegunAnswer(self.transport))
         return True
 
-    def look(self) -> None:
-        """Check that the client is there, and that the body comes that the application waits for.
+    def look(self, passed: float) -> None:
+        """Check that the client is there, reads its answer, and sends the body that is awaited.
 
-        While reading pauses, the end of the connection stands behind bytes that were not read.
+        `passed` seconds have passed since the last look. While reading pauses, the end of the
+        connection stands behind bytes that were not read.
         """
         ended = select.POLLERR if self._half_closed else RDHUP
         if (self.flow.read_paused or self._half_closed) and _has(self.transport, ended):
             self._leave()
             self.transport.abort()
-        running, limits, now = self.running, self._table.limits, self._table.clock()
-        if self.flow.write_paused and now - self._unread_since > limits.body_timeout:
-            self._stalled()
-        if running is None or running.response_complete or not running.more_body:
-            return
-        late = running.rate and running.rate.late(now, limits.body_timeout, limits.min_rate)
-        if late is not None or alarms().ended:
-            running.fail(late or interrupted())
-
-    def in_use(self) -> bool:
-        """Return whether a request has come that was not read, or an answer still goes out.
-
-        An answer has a second to go out.
-        """
-        if self.transport.get_write_buffer_size() and self._table.seconds_in(self) < READING:
-            return True
-        connection = self.transport.get_extra_info("socket")
-        if connection is None:
-            return False
-        # The sockets of transports cannot be read, and `select` does not tell bytes from their end.
-        return any(fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))
-
-    def pause_writing(self) -> None:
-        """Note that the client reads more slowly than it is answered."""
-        self._unread_since = self._table.clock()
-        super().pause_writing()
-
-    def _stalled(self) -> None:
-        """Reset the connection, because the client does not read its answer."""
-        self._table.ended("slow_reader")
-        self.transport.abort()
-
-    def evict(self) -> None:
-        """Close to make room for another connection.
-
-        A client that reads sees a regular end. The rest of an answer that the client does not read
-        is dropped: a transport that closes would keep the connection open, and no limit counts it.
-        """
-        if self.transport.get_write_buffer_size():
+        limits, running = self._table.limits, self.running
+        self._unread = self._unread + passed if self.flow.write_paused else 0.0
+        if self._unread > limits.body_timeout:
+            self._table.ended("slow_reader")
             self.transport.abort()
-        else:
-            self.transport.close()
+        if running is not None and running.more_body and not running.response_complete:
+            late = running.late(passed, limits.body_timeout, limits.min_rate)
+            if late is not None or alarms().ended:
+                running.fail(late or interrupted())
 
     def expire(self) -> None:
         """End the connection, or refuse its request, because the time of its phase is over."""
@@ -517,13 +501,13 @@ class GuardedProtocol(HttpToolsProtocol):
             text = f"the headers were not complete after {seconds}; send them at once"
             self._refuse(SlowHeaders(text))
         elif self.transport.get_write_buffer_size():
-            self._stalled()
+            self._table.ended("slow_reader")
+            self.transport.abort()
         elif self.phase is Phase.IDLE:
             self._table.ended("idle")
             self.transport.close()
         else:
             self.transport.abort()
-        self._place()
 
     def shutdown(self) -> None:
         """End with the server: after the answers that are owed, or once it is safe.
@@ -531,32 +515,37 @@ class GuardedProtocol(HttpToolsProtocol):
         A client whose request has begun to arrive, or may be on its way because its last answer is
         less than a second old, gets an answer, which says that its connection ends.
         """
-        owes = self.cycle is not None and not self.cycle.response_complete
-        refused = self.phase in (Phase.ENDING, Phase.REFUSED)
-        if not owes and not refused and not self.transport.is_closing():
-            young = self._table.seconds_in(self) < READING
-            if young or self.arriving or self.in_use():
-                self.loop.call_later(READING / 4, self.shutdown)
-                return
-        super().shutdown()
-        if refused:
+        open_ = self.phase in (Phase.IDLE, Phase.HEAD) and not self.transport.is_closing()
+        if self.phase is Phase.WORKING:
+            self.cycle.keep_alive = False
+        elif open_ and (self.arriving or self._table.seconds_in(self) < READING):
+            self.loop.call_later(READING / 4, self.shutdown)
+        else:
             self.transport.close()
-        self._place()
 
     # Requests
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, which calls the `on_…` methods below, and check the limits."""
+        """Feed the parser, which calls the `on_…` methods below, and check the limits.
+
+        The frames of chunks, their extensions and trailers may take twice as many bytes as the
+        body, and the bytes of a head: tiny chunks cost the server more than they cost the client.
+        """
         if self._discards:
-            self._left_to_discard -= len(data)
-            if self._left_to_discard < 0:
-                self.transport.abort()
             return
-        before = self.headers
+        self._size += len(data)
         try:
             self.parser.feed_data(data)
-            if self.arriving and self.headers is before:
-                self._check_size(len(data))
+            body = 0 if self.in_head or self.cycle is None else cast(Cycle, self.cycle).received
+            if self.arriving and self._size > 3 * body + self._table.limits.header_bytes:
+                raise (
+                    self._large_head()
+                    if self.in_head
+                    else MalformedRequest(
+                        f"the body of {body} bytes came in {self._size} bytes; send larger chunks, "
+                        "without extensions and trailers"
+                    )
+                )
         except httptools.HttpParserUpgrade:
             self._discards = True
             self.cycle.keep_alive = False  # httptools has lost its place in the stream
@@ -564,84 +553,58 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(_known(error))
         except ServiceError as error:
             self._refuse(error)
-        self._place(begun=self.arriving and self.headers is not before)
-
-    def _check_size(self, size: int) -> None:
-        """Check the head or the chunks after `size` more bytes of a request have come.
-
-        The bytes that came with the first byte of the request are not counted here.
-
-        The frames of chunks, their extensions and trailers may take twice as many bytes as the
-        body, and the bytes of a head: tiny chunks cost the server more than they cost the client.
-        """
-        self._size += size
-        most, cycle = self._table.limits.header_bytes, cast(Cycle, self.cycle)
-        if self.in_head:
-            if self._size > most:
-                raise self._large_head()
-        elif cycle.unread is None and self._size > 3 * cycle.received + most:
-            raise MalformedRequest(
-                f"the body of {cycle.received} bytes came in {self._size} bytes; send larger "
-                "chunks, without extensions and trailers"
-            )
+        if self.in_head and self.phase is Phase.IDLE:
+            self._table.move(self, Phase.HEAD)
 
     def on_message_begin(self) -> None:
-        """Begin a request with its first byte."""
+        """Begin a request with its first byte; the bytes that came with it are not counted."""
         super().on_message_begin()
         self.arriving = self.in_head = True
-        self._lines = self._head_bytes = self._size = 0
+        self._size = 0
         if len(self.pipeline) >= MOST_AHEAD:
             raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
 
-    def on_url(self, url: bytes) -> None:
-        """Take the request's target, or a piece of it."""
-        self.url += url
-        self._head_bytes += len(url)
-        if self._head_bytes > self._table.limits.url_bytes:
-            raise self._large_head()
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; trailers of a chunked body are counted and dropped."""
-        limits = self._table.limits
-        self._lines += 1
-        self._head_bytes += len(name) + len(value) + 4
-        if self._lines > limits.header_lines:
-            raise HeadersTooLarge(
-                f"a request may have {limits.header_lines} header lines; send fewer"
-            )
-        if self._head_bytes > limits.header_bytes:
-            raise self._large_head()
+        """Take a header; trailers of a chunked body are dropped."""
         if self.in_head:
             self.headers.append((name.lower(), value))
 
     def _large_head(self) -> ServiceError:
-        """Return the error of a target, or of headers, with too many bytes."""
+        """Return the error of a URL, or of headers, with too many bytes."""
         limits = self._table.limits
-        if not self._lines:
+        if len(self.url) > limits.url_bytes:
             text = f"a URL may have {limits.url_bytes} bytes; send options as form fields or JSON"
             return UrlTooLong(text)
         return HeadersTooLarge(
-            f"the URL and headers of a request may have {limits.header_bytes} bytes; send fewer or "
-            "shorter headers"
+            f"the URL and headers of a request may have {limits.header_bytes} bytes in "
+            f"{limits.header_lines} lines; send fewer or shorter headers"
         )
 
     def on_headers_complete(self) -> None:
         """Run the request at once, or after the requests before it on this connection."""
-        version = self.parser.get_http_version()
-        unread, expects = framing(self.headers, version)
-        self.in_head = False
-        self._lines = self._head_bytes = 0  # trailers have the same limits as headers
-        if unread != 0 and self.parser.should_upgrade():
-            raise MalformedRequest("a request with a body may not ask for another protocol")
-        scope = self.scope
+        limits, headers = self._table.limits, self.headers
+        if (
+            len(self.url) > limits.url_bytes
+            or len(headers) > limits.header_lines
+            or len(self.url) + sum(map(len, chain.from_iterable(headers))) > limits.header_bytes
+        ):
+            raise self._large_head()
+        fields, version = dict(headers), self.parser.get_http_version()
+        parsed, scope = httptools.parse_url(self.url), self.scope
+        raw = parsed.path or b"/"
+        path = raw.decode("ascii")
         scope["method"] = self.parser.get_method().decode("ascii")
-        scope["path"], scope["raw_path"], scope["query_string"] = target(self.url)
-        if version != "1.1":
-            scope["http_version"] = version
+        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
+        scope["raw_path"], scope["query_string"] = raw, parsed.query or b""
+        scope["http_version"] = version
+        expects = version != "1.0" and fields.get(b"expect", b"").lower() == b"100-continue"
+        # httptools has checked that the length is a number, and alone.
+        length = int(fields.get(b"content-length", b"0").lstrip(b"0") or b"0")
+        self.in_head = False
         before = self.cycle
         self.cycle = cycle = Cycle(
             self._table,
-            unread,
+            None if b"transfer-encoding" in fields else length,
             scope=scope,
             transport=self.transport,
             flow=self.flow,
@@ -662,29 +625,20 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body; reading pauses while the application has enough of it."""
-        cycle = cast(Cycle, self.cycle)
-        cycle.received += len(body)
-        if cycle.unread is not None:
-            cycle.unread -= len(body)
-        if not cycle.response_complete:
-            cycle.add_body(body)
-            if len(cycle.body) > HIGH_WATER_LIMIT:
-                self.flow.pause_reading()
-            cycle.message_event.set()
+        cast(Cycle, self.cycle).received += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request with its last byte; reading goes on, to notice a client that leaves."""
         self.arriving = False
-        if not self.cycle.response_complete:
-            self.cycle.more_body = False
-            self.cycle.message_event.set()
+        super().on_message_complete()
         if not self.pipeline:
             self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self.running = cycle
-        self.tasks.add(task := self.loop.create_task(cycle.run_asgi(app)))
-        task.add_done_callback(self.tasks.discard)
+        self._table.move(self, Phase.WORKING)
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """Run the next request, wait for a request, or end the connection."""
@@ -692,7 +646,7 @@ class GuardedProtocol(HttpToolsProtocol):
         running = cast(Cycle, self.running)
         running.body = b""  # type: ignore[assignment]  # else an idle connection would keep it
         if self.transport.is_closing():
-            self._place()
+            self._table.move(self, Phase.IDLE)
         elif running.lingers:
             self._linger()
         elif self.pipeline:
@@ -702,25 +656,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_asgi_task(*following)
         else:
             self.flow.resume_reading()
-            self._place()
+            self._table.move(self, Phase.HEAD if self.in_head else Phase.IDLE)
 
-    # Phases and ends
-
-    def _place(self, begun: bool = False) -> None:
-        """Enter the phase that this connection is in now, again if a request has `begun`."""
-        cycle = self.cycle
-        if self.phase in (Phase.ENDING, Phase.REFUSED):
-            return
-        if self.transport.is_closing():
-            phase = Phase.ENDING
-        elif self.arriving and self.in_head:
-            phase = Phase.HEAD
-        elif cycle is None or cycle.response_complete:
-            phase = Phase.IDLE
-        else:
-            phase = Phase.WORKING
-        if phase is not self.phase or begun:
-            self._table.move(self, phase)
+    # Ends
 
     def _leave(self) -> None:
         """Drop the requests that wait, and cancel the request that runs."""
@@ -730,36 +668,25 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: ServiceError) -> None:
         """Answer bytes that are no request with `error`, after the requests before them."""
-        self._discards = True
-        self._left_to_discard = LITTLE
-        self.arriving = False
+        cycle, body = self.cycle, self.arriving and not self.in_head
+        self._discards, self.arriving, self.in_head = True, False, False
         self._table.ended(error.code)
-        cycle = self.cycle
-        # The refused bytes may belong to the request of `cycle`, or to the next one of a pipeline,
-        # whose refusal has to wait for the answers before it.
-        own = cycle is not None and cycle.scope is self.scope
-        if cycle is not None and not cycle.response_complete:
-            if not own:
-                cycle.keep_alive = False  # this request is the last one that is answered
-                return
-            if cycle.response_started or self.running is not cycle:
-                self.transport.close()
-                return
-            self._leave()
-        if own and cycle is not None and cycle.response_complete:
+        if cycle is None or (cycle.response_complete and not body):
+            self._end_with(error)
+        elif cycle.response_complete:
             self._linger()
+        elif not body:
+            cycle.keep_alive = False  # this request is the last one that is answered
+        elif cycle.response_started or self.running is not cycle:
+            self.transport.close()
         else:
+            self._leave()
             self._end_with(error)
 
     def _end_with(self, error: ServiceError) -> None:
         """Answer with `error`, and end the connection."""
         reply = answer(error)
-        headers = (
-            *self.server_state.default_headers,
-            *reply.raw_headers,
-            *EVERY_ANSWER,
-            CLOSE,
-        )
+        headers = (*self.server_state.default_headers, *reply.raw_headers, *EVERY_ANSWER, CLOSE)
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self.transport.write(STATUS_LINE[reply.status_code] + lines + b"\r\n" + bytes(reply.body))
         self._linger()

@@ -82,12 +82,10 @@ def run(
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
-    running, family = settings, socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    running = settings
     with ExitStack() as stack:
-        listening = stack.enter_context(
-            given or bind(settings.host, settings.port, family=family)[0]
-        )
-        sockets = [listening, *map(stack.enter_context, bind_metrics(settings)[:1])]
+        listening = stack.enter_context(given or bind(settings.host, settings.port))
+        sockets = [listening, *map(stack.enter_context, bind_metrics(settings))]
         counters = stack.enter_context(closing(Counters.create(plan.front_ends)))
         folder = stack.enter_context(own_folder(FOLDER_PREFIX))
         environment = {**os.environ, METRICS_FOLDER: folder}
@@ -152,7 +150,7 @@ def run(
 
         def on_ready() -> None:
             listening.listen(BACKLOG)
-            announce(running, [listening])
+            announce(running, listening)
 
         made = Supervisor(groups(settings), on_exit, on_stop, reload, on_ready)
         return asyncio.run(made.run())

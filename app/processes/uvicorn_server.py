@@ -18,9 +18,14 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from app.admission.counters import Counters
-from app.connections.limits import ConnectionLimits, raise_limit
-from app.connections.listening import ConnectionBalancer, announce, is_listening, listens
-from app.connections.protocol import CLOSE, ConnectionTable, GuardedProtocol
+from app.connections.listening import ConnectionBalancer, announce, is_listening
+from app.connections.protocol import (
+    CLOSE,
+    ConnectionLimits,
+    ConnectionTable,
+    GuardedProtocol,
+    raise_limit,
+)
 from app.routes.middleware import MetricsOnly, is_loopback
 from app.service import Service
 from app.warm_up import warm_up
@@ -111,7 +116,8 @@ class Server(uvicorn.Server):
             introduce(service, settings)  # one line for the server, and none for each front end
         if orders is not None:
             orders.ready()
-            await listens(listening[0])
+            while not is_listening(listening[0]):  # noqa: ASYNC110 (the parent lets it listen)
+                await asyncio.sleep(LOOK / 5)
         limits = ConnectionLimits.of(
             settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
         )
@@ -130,7 +136,7 @@ class Server(uvicorn.Server):
         self._opened = True
         if self._orders is None:
             _reload_on_signal(service)
-            announce(settings, listening)
+            announce(settings, listening[0])
         else:
             self._leaving = asyncio.create_task(self._leave(self._orders))
 

@@ -57,9 +57,6 @@ APP = (
 )
 """The rooms of `app`: each may import only those before it."""
 
-CONNECTIONS = ("limits", "listening", "protocol")
-"""What all connections of a process share, then the protocol of one."""
-
 BULK = (
     "errors",
     "report",
@@ -118,7 +115,6 @@ FILTERS = (
 ORDERS = {
     "app": APP,
     "app.bulk": BULK,
-    "app.connections": CONNECTIONS,
     "workers": WORKERS,
     "workers.filters": FILTERS,
 }

@@ -56,13 +56,13 @@ def run(settings: Settings) -> int:
         _check_grpc_port(settings)
         if plan.front_ends:
             return tree.run(settings, plan)
-        sockets = bind(settings.host, settings.port)
+        sockets = [bind(settings.host, settings.port)]
         server = uvicorn_server.Server(main.create_app(settings), settings, bind_metrics(settings))
         return uvicorn_server.run(server, sockets)
     except OSError as error:
         if error.errno not in NO_ADDRESS and not isinstance(error, socket.gaierror):
             raise
-        print(_cannot_listen(settings, error), file=sys.stderr)
+        print(_cannot_listen(error), file=sys.stderr)
         return ExitCode.CANNOT_LISTEN
 
 
@@ -98,19 +98,13 @@ def _check_grpc_port(settings: Settings) -> None:
     """Raise OSError if the port is in use: grpcio says so only after the networks were loaded."""
     from app.connections.listening import bind
 
-    try:
-        for each in bind(settings.host, settings.grpc_port) if settings.grpc_port else ():
-            each.close()
-    except OSError as error:
-        error.filename = f"{settings.host}:{settings.grpc_port} (--grpc-port)"
-        raise
+    if settings.grpc_port:
+        bind(settings.host, settings.grpc_port, " (--grpc-port)").close()
 
 
-def _cannot_listen(settings: Settings, error: OSError) -> str:
-    # asyncio puts the system's words before an address that the message has already.
-    reason = os.strerror(error.errno) if error.errno in NO_ADDRESS else str(error.strerror or error)
-    reason = reason[:1].lower() + reason[1:]
+def _cannot_listen(error: OSError) -> str:
+    reason = str(error.strerror or error)
     return (
-        f"darkroom: cannot listen on {error.filename or f'{settings.host}:{settings.port}'}: "
-        f"{reason}; choose another address or port, or stop what listens there"
+        f"darkroom: cannot listen on {error.filename}: {reason[:1].lower()}{reason[1:]}; "
+        "choose another address or port, or stop what listens there"
     )

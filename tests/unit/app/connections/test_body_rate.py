@@ -1,71 +1,69 @@
 """Bodies that come too slowly."""
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from app.connections.limits import BodyRate
 from app.http.request import STREAM
 from models.domain.alarms import alarms
-from tests.connection import connected
+from models.domain.errors import ServiceError
+from tests.connection import Line, connected
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n"
 
 
-class Pace:
-    """The state of a stream."""
+class Upload:
+    """A body that an application reads; `told` is the error that the application gets."""
 
-    def __init__(self, in_flight: int, inside_item: bool) -> None:
-        self.in_flight = in_flight
-        self.inside_item = inside_item
+    def __init__(self, stream: Any = None, **limits: Any) -> None:
+        self.told, self._stream = "", stream
+        self.line: Line = connected(self, body_timeout=30.0, **limits)
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._stream is not None:
+            scope[STREAM] = self._stream
+        try:
+            while (await receive()).get("more_body"):
+                pass
+        except ServiceError as error:
+            self.told = error.detail
+        await send({"type": "http.response.start", "status": 408, "headers": []})
+        await send({"type": "http.response.body", "body": b"slow"})
 
-def late(*pieces: tuple[float, int], rate: int = 1024, stream: Pace | None = None) -> str:
-    """Return the message for a body of pieces that each take some seconds to arrive.
-
-    The body is looked at every half second of waiting; the application takes 60 s for each piece,
-    and does not wait for a piece that takes no time. A piece of 0 bytes does not arrive.
-    """
-    body, now, looked = BodyRate({} if stream is None else {STREAM: stream}), 0.0, 0.25
-    for seconds, size in pieces:
-        now += 60.0
-        if seconds:
-            body.wait(now)
-        while seconds > 0:
-            step = min(seconds, 0.5 - looked % 0.5)
-            now, looked, seconds = now + step, looked + step, seconds - step
-            if looked % 0.5 == 0 and (error := body.late(now, 30.0, rate)) is not None:
-                return error.detail
-        if size:
-            body.piece(size, now)
-    return ""
+    async def message(self, *pieces: tuple[float, int]) -> str:
+        """Return the error for pieces that each take some seconds to arrive, or never if empty."""
+        await self.line.send(HEAD)
+        for seconds, size in pieces:
+            while seconds > 0:
+                await self.line.wait(min(seconds, 0.5))
+                seconds -= 0.5
+            await self.line.send(bytes(size))
+        self.line.protocol.connection_lost(None)
+        return self.told
 
 
 @pytest.mark.parametrize(
-    ("pieces", "message"),
+    ("pieces", "rate", "message"),
     [
-        ([(0.5, 1)] * 100, "per second are expected"),
-        ([(0.125, 1)] * 160, "per second are expected"),
-        ([(0.5, 5000)] * 100, ""),
-        ([(0.5, 1)] * 19, ""),
-        ([(9.0, 20_000), (9.0, 20_000)], ""),
-        ([(8.0, 1), (0.0, 20_000)] * 9, ""),
-        ([(0.0, 1)] * 100, ""),
-        ([(12.0, 0)], "per second"),
+        ([(0.5, 1)] * 100, 1024, "per second are expected"),
+        ([(0.125, 1)] * 160, 1024, "per second are expected"),
+        ([(0.5, 5000)] * 100, 1024, ""),
+        ([(0.5, 1)] * 19, 1024, ""),
+        ([(9.0, 20_000), (9.0, 20_000)], 1024, ""),
+        ([(8.0, 1), (0.0, 20_000)] * 9, 1024, ""),
+        ([(12.0, 0)], 1024, "per second are expected"),
+        ([(0.5, 1)] * 100, 0, ""),
+        ([(31.0, 0)], 0, "no body data for 30 seconds; send it again"),
     ],
-    ids=["trickle", "drops", "quick", "short", "pauses", "bursts", "at once", "silence"],
 )
-def test_a_body_needs_the_rate_while_the_application_waits(
-    pieces: list[tuple[float, int]], message: str
+async def test_a_body_needs_the_rate_while_the_application_waits(
+    pieces: list[tuple[float, int]], rate: int, message: str
 ) -> None:
-    found = late(*pieces)
+    found = await Upload(min_rate=rate).message(*pieces)
     assert message in found
     assert bool(message) == bool(found)
-
-
-def test_without_a_rate_only_silence_is_slow() -> None:
-    assert late(*[(0.5, 1)] * 100, rate=0) == ""
-    assert late((31.0, 0), rate=0) == "no body data for 30 seconds; send it again"
 
 
 @pytest.mark.parametrize(
@@ -78,32 +76,37 @@ def test_without_a_rate_only_silence_is_slow() -> None:
         (0, False, 40, "no body data for 30 seconds"),
     ],
 )
-def test_a_stream_may_pause_while_answers_are_owed_and_between_images(
+async def test_a_stream_may_pause_while_answers_are_owed_and_between_images(
     in_flight: int, inside_item: bool, seconds: float, message: str
 ) -> None:
-    found = late((seconds, 0), stream=Pace(in_flight, inside_item))
+    stream = SimpleNamespace(in_flight=in_flight, inside_item=inside_item)
+    found = await Upload(stream).message((seconds, 0))
     assert message in found
     assert bool(message) == bool(found)
 
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_an_application_is_told_that_its_body_is_late_or_the_server_ends(ends: bool) -> None:
-    told = list[str]()
-
-    async def app(_scope: Any, receive: Any, send: Any) -> None:
-        try:
-            while (await receive())["more_body"]:
-                pass
-        except Exception as error:
-            told.append(str(error))
-        await send({"type": "http.response.start", "status": 408, "headers": []})
-        await send({"type": "http.response.body", "body": b"slow"})
-
-    line = connected(app, body_timeout=30.0)
+    upload = Upload()
+    line = upload.line
     await line.send(HEAD + bytes(20_000))
-    assert await line.wait(11) == b""  # what came without a wait counts
+    assert await line.wait(11) == b""  # bytes that came with the head count too
     if ends:
         alarms().end()
     assert (await line.wait(0 if ends else 31)).startswith(b"HTTP/1.1 408")
-    assert ("the server is shutting down" if ends else "no body data for 30 seconds") in told[0]
+    assert ("the server is shutting down" if ends else "no body data for 30 seconds") in upload.told
     assert line.transport.half_closed
+
+
+async def test_a_slow_application_does_not_make_the_client_late() -> None:
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await go.wait()
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"slow"})
+
+    go, line = asyncio.Event(), connected(app, body_timeout=30.0)
+    await line.send(HEAD + b"x")
+    assert await line.wait(60) == b""
+    go.set()
+    assert (await line.wait(0)).startswith(b"HTTP/1.1 200")

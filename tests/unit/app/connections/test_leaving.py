@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
-import uvloop
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
@@ -100,7 +99,8 @@ async def connected(
 
     sweeping = loop.create_task(sweep())
     try:
-        yield reader, writer
+        async with asyncio.timeout(30):
+            yield reader, writer
     finally:
         sweeping.cancel()
         writer.close()
@@ -109,20 +109,10 @@ async def connected(
         server.close()
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[None]]], None]:
-    def run_in(scenario: Callable[[], Awaitable[None]]) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(30):
-                await scenario()
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param}
 
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(bounded())
-
-    return run_in
-
-
-Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 CASES = [("plain", 1), ("plain", 1_500_000), *((kind, 220_000) for kind in REQUESTS)]
 
@@ -137,85 +127,70 @@ AMID = [
 
 @pytest.mark.parametrize(("made", "kind", "size"), [*((WORK, *each) for each in CASES), *AMID])
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_client_that_leaves_is_noticed(
-    run: Run, made: Callable[[], Device], kind: str, size: int, reset: bool
+async def test_a_client_that_leaves_is_noticed(
+    made: Callable[[], Device], kind: str, size: int, reset: bool
 ) -> None:
-    async def scenario() -> None:
-        device = made()
-        async with connected(device) as (_, writer):
-            writer.write(REQUESTS[kind](size))
-            await device.begun.acquire()
-            if reset:
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, linger)
-            writer.close()
-            await asyncio.wait_for(device.left.acquire(), SOON)
-
-    run(scenario)
+    device = made()
+    async with connected(device) as (_, writer):
+        writer.write(REQUESTS[kind](size))
+        await device.begun.acquire()
+        if reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, linger)
+        writer.close()
+        await asyncio.wait_for(device.left.acquire(), SOON)
 
 
 @pytest.mark.parametrize(("kind", "size"), CASES)
-def test_a_client_that_closes_its_half_gets_its_answer(run: Run, kind: str, size: int) -> None:
-    async def scenario() -> None:
-        device = Device(b"late", headers=[(b"content-length", b"4")])
-        async with connected(device) as (reader, writer):
-            writer.write(REQUESTS[kind](size))
-            writer.write_eof()
-            await device.begun.acquire()
-            await asyncio.sleep(0.05)  # the host of a client that has left would have answered
-            device.go.set()
-            answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
-            head, _, body = answer.partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 OK\r\n"), answer
-            assert body == b"late"
-            assert device.left.locked()
-
-    run(scenario)
-
-
-def test_a_client_that_closes_its_half_gets_the_rest_of_a_streamed_answer(run: Run) -> None:
-    async def scenario() -> None:
-        device = Device(b"first", b"late")
-        async with connected(device) as (reader, writer):
-            writer.write(plain(1))
-            await device.begun.acquire()
-            writer.write_eof()
-            await asyncio.sleep(0.05)
-            device.go.set()
-            body = (await reader.read()).partition(b"\r\n\r\n")[2]
-            assert body == b"5\r\nfirst\r\n04\r\nlate\r\n0\r\n\r\n"
-
-    run(scenario)
-
-
-def test_a_client_that_closes_its_half_gets_the_answers_of_all_requests(run: Run) -> None:
-    async def scenario() -> None:
-        device = Device(b"late", headers=[(b"content-length", b"4")])
+async def test_a_client_that_closes_its_half_gets_its_answer(kind: str, size: int) -> None:
+    device = Device(b"late", headers=[(b"content-length", b"4")])
+    async with connected(device) as (reader, writer):
+        writer.write(REQUESTS[kind](size))
+        writer.write_eof()
+        await device.begun.acquire()
+        await asyncio.sleep(0.05)  # the host of a client that has left would have answered
         device.go.set()
-        async with connected(device) as (reader, writer):
-            writer.write(plain(300_000) * 3)
-            writer.write_eof()
-            assert (await reader.read()).count(b"HTTP/1.1 200 OK\r\n") == 3
+        answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n"), answer
+        assert body == b"late"
+        assert device.left.locked()
 
-    run(scenario)
+
+async def test_a_client_that_closes_its_half_gets_the_rest_of_a_streamed_answer() -> None:
+    device = Device(b"first", b"late")
+    async with connected(device) as (reader, writer):
+        writer.write(plain(1))
+        await device.begun.acquire()
+        writer.write_eof()
+        await asyncio.sleep(0.05)
+        device.go.set()
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+        assert body == b"5\r\nfirst\r\n04\r\nlate\r\n0\r\n\r\n"
+
+
+async def test_a_client_that_closes_its_half_gets_the_answers_of_all_requests() -> None:
+    device = Device(b"late", headers=[(b"content-length", b"4")])
+    device.go.set()
+    async with connected(device) as (reader, writer):
+        writer.write(plain(300_000) * 3)
+        writer.write_eof()
+        assert (await reader.read()).count(b"HTTP/1.1 200 OK\r\n") == 3
 
 
 @pytest.mark.parametrize("more", ["", "Connection: close\r\n"])
-def test_a_client_that_does_not_read_is_cut_off_to_make_room(run: Run, more: str) -> None:
+async def test_a_client_that_does_not_read_is_cut_off_to_make_room(more: str) -> None:
     """The answer is longer than the buffers of the kernel, so a plain close would never end."""
 
-    async def scenario() -> None:
-        time, device = [0.0], Device(bytes(32 << 20))
-        device.go.set()
-        async with connected(device, lambda: time[0], connections=1) as (reader, writer):
-            writer.write(plain(1, more=more))
-            await device.done.wait()
-            for seconds, status in ((READING / 2, b"503"), (READING, b"200")):
-                time[0] += seconds
-                second = await asyncio.open_connection(*writer.get_extra_info("peername"))
-                second[1].write(plain(1))
-                assert (await second[0].readexactly(12))[9:] == status
-                second[1].close()
-            assert len(await reader.read()) < len(device.pieces[0])
-
-    run(scenario)
+    time, device = [0.0], Device(bytes(32 << 20))
+    device.go.set()
+    async with connected(device, lambda: time[0], connections=1) as (reader, writer):
+        writer.write(plain(1, more=more))
+        await device.done.wait()
+        for seconds, status in ((READING / 2, b"503"), (READING, b"200")):
+            time[0] += seconds
+            second = await asyncio.open_connection(*writer.get_extra_info("peername"))
+            second[1].write(plain(1))
+            assert (await second[0].readexactly(12))[9:] == status
+            second[1].close()
+        assert len(await reader.read()) < len(device.pieces[0])

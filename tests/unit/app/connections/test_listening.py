@@ -5,7 +5,6 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
@@ -15,38 +14,31 @@ from app.connections import listening as module
 from app.connections.listening import ConnectionBalancer, bind
 from tests.server import PATIENCE
 
-_ACCEPTED: list[asyncio.Transport] = []
 
-
-@pytest.fixture(autouse=True)
-async def all_closed() -> AsyncIterator[None]:
-    """Close what was accepted: a forgotten transport is a warning in a later test."""
-    yield
-    while _ACCEPTED:
-        _ACCEPTED.pop().abort()
-    await asyncio.sleep(0)
-
-
-@dataclass
 class FrontEnd(asyncio.Protocol):
     """Counts its connections, which last."""
 
-    counters: Counters = field(default_factory=Counters)
-    connections: list[asyncio.BaseTransport] = field(default_factory=list)
+    def __init__(self, counters: Counters) -> None:
+        self.counters = counters
+        self.connections: list[asyncio.Transport] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.counters.add(Total.CONNECTIONS, 1)
-        self.connections.append(transport)
-        _ACCEPTED.append(cast(asyncio.Transport, transport))
+        self.connections.append(cast(asyncio.Transport, transport))
 
     def opened(self, listening: socket.socket) -> ConnectionBalancer:
         return ConnectionBalancer(listening, lambda: self, self.counters)
 
 
-def front_ends(n: int) -> list[FrontEnd]:
-    with closing(Counters.create(n)) as counts:
+@pytest.fixture
+async def front_ends() -> AsyncIterator[list[FrontEnd]]:
+    with closing(Counters.create(4)) as counts:
         assert counts.fd is not None
-        return [FrontEnd(Counters.attach(counts.fd, n)) for _ in range(n)]
+        made = [FrontEnd(Counters.attach(counts.fd, 4)) for _ in range(4)]
+    yield made
+    for transport in (transport for each in made for transport in each.connections):
+        transport.abort()  # a forgotten transport is a warning in a later test
+    await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -61,34 +53,24 @@ async def connected(front_ends: list[FrontEnd], n: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
-    all_four = front_ends(4)
-    acceptors = [each.opened(listening.dup()) for each in all_four]
+@pytest.mark.parametrize(("alive", "numbers"), [(4, [8] * 4), (1, [32, 0, 0, 0])])
+async def test_every_front_end_that_is_alive_gets_as_many_connections(
+    alive: int, numbers: list[int], front_ends: list[FrontEnd], listening: socket.socket
+) -> None:
+    acceptors = [each.opened(listening.dup()) for each in front_ends[:alive]]
     with ExitStack() as stack:
         for n in range(32):
             stack.enter_context(socket.create_connection(listening.getsockname()))
-            await connected(all_four, n + 1)
-    assert [len(each.connections) for each in all_four] == [8] * 4
+            await connected(front_ends, n + 1)
+    assert [len(each.connections) for each in front_ends] == numbers
     for each in acceptors:
         each.close()
 
 
-async def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
-    listening: socket.socket,
-) -> None:
-    front_end, _dead = front_ends(2)
-    alive = front_end.opened(listening.dup())
-    with ExitStack() as stack:
-        for _ in range(8):
-            stack.enter_context(socket.create_connection(listening.getsockname()))
-        await connected([front_end], 8)
-    alive.close()
-
-
 async def test_a_front_end_counts_from_the_first_connection_that_it_can_take_to_the_last(
-    listening: socket.socket,
+    front_ends: list[FrontEnd], listening: socket.socket
 ) -> None:
-    ours, other = front_ends(2)
+    ours, other = front_ends[:2]
     ours.counters.add(Total.CONNECTIONS, 1)
     acceptor = ours.opened(listening.dup())
     assert ours.counters.fewest(Total.CONNECTIONS, 0)  # the other front end starts
@@ -100,7 +82,7 @@ async def test_a_front_end_counts_from_the_first_connection_that_it_can_take_to_
 
 
 async def test_who_could_not_accept_tries_again(
-    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+    front_ends: list[FrontEnd], listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "NO_ROOM", 0.0)
 
@@ -115,17 +97,16 @@ async def test_who_could_not_accept_tries_again(
                 raise OSError(errno.EMFILE, "too many open files")
             return super().accept()
 
-    front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
-    made = front_end.opened(crowded)
+    made = front_ends[0].opened(Crowded(fileno=listening.dup().detach()))
     with socket.create_connection(listening.getsockname()):
-        await connected([front_end], 1)
+        await connected(front_ends, 1)
     made.close()
 
 
 async def test_connections_that_wait_at_the_end_are_taken_and_none_after_it(
-    listening: socket.socket,
+    front_ends: list[FrontEnd], listening: socket.socket
 ) -> None:
-    front_end, _other = front_ends(2)
+    front_end = front_ends[0]
     front_end.counters.add(Total.CONNECTIONS, 1)  # the other has none
     acceptor = front_end.opened(listening.dup())
     with socket.create_connection(listening.getsockname()):
@@ -139,8 +120,7 @@ async def test_connections_that_wait_at_the_end_are_taken_and_none_after_it(
 
 
 async def test_a_client_is_refused_until_the_server_listens_and_a_second_server_then() -> None:
-    (bound,) = bind("127.0.0.1", 0)
-    with bound:
+    with bind("127.0.0.1", 0) as bound:
         address = bound.getsockname()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)

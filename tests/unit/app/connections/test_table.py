@@ -8,32 +8,29 @@ from typing import Any
 import pytest
 
 from app.admission.counters import Counters, Key, Total
-from app.connections.limits import SPARE_DESCRIPTORS, ConnectionLimits, raise_limit
-from app.connections.protocol import MOST_REFUSED, ConnectionTable, Phase
+from app.connections.protocol import (
+    MOST_REFUSED,
+    SPARE_DESCRIPTORS,
+    ConnectionLimits,
+    ConnectionTable,
+    Phase,
+    raise_limit,
+)
 from models.settings import Settings
-from tests.connection import LIMITS
+from tests.connection import LIMITS, FakeTransport
 
 
 @dataclass(eq=False)
 class Held:
-    """A connection; `sent` says whether its client has sent something that was not read."""
+    """A connection that ends when the table says so."""
 
+    transport: FakeTransport
     phase: Phase = Phase.IDLE
     client_key: Key | None = None
-    evicted: bool = False
     expired: bool = False
-    sent: bool = False
-
-    def evict(self) -> None:
-        self.evicted = True
 
     def expire(self) -> None:
         self.expired = True
-
-    def in_use(self) -> bool:
-        return self.sent
-
-    def look(self) -> None: ...
 
 
 class House:
@@ -45,9 +42,11 @@ class House:
         found = replace(LIMITS, **{"connections": 4, "per_client": 2} | limits)
         self.table = ConnectionTable(found, self.counters, self.ended.append, lambda: self.time)
 
-    def come(self, client: int, phase: Phase = Phase.WORKING, *, sent: bool = False) -> str:
-        """Connect a client that stays in `phase`; return the code of the refusal, if any."""
-        made: Any = Held(sent=sent)
+    def come(self, client: int, phase: Phase = Phase.WORKING, unsent: int = 0) -> str:
+        """Connect a client that stays in `phase`, and has `unsent` bytes of its answer to read;
+        return the code of the refusal, if any.
+        """
+        made: Any = Held(FakeTransport(unsent=unsent))
         self.held.append(made)
         error = self.table.enter(made, f"192.0.2.{client}")
         if error is None:
@@ -55,7 +54,7 @@ class House:
         return "" if error is None else error.code
 
     def evicted(self) -> list[int]:
-        return [number for number, each in enumerate(self.held) if each.evicted]
+        return [number for number, each in enumerate(self.held) if each.transport.aborted]
 
 
 def test_busy_connections_are_limited_for_a_client_and_in_all() -> None:
@@ -99,14 +98,15 @@ def test_connections_make_room_in_order(
     assert few.come(9) == "connections_exhausted"
 
 
-def test_a_connection_whose_request_was_not_read_yet_makes_no_room() -> None:
+def test_a_client_has_a_second_to_read_its_answer_before_its_connection_makes_room() -> None:
     few = House()
     for n in range(4):
-        few.come(n, Phase.IDLE, sent=n < 3)
-    few.time += 5
-    assert few.come(4) == ""
+        few.come(n, Phase.IDLE, unsent=3 - n)
+    assert [few.come(4), few.come(5)] == ["", "connections_exhausted"]
     assert few.evicted() == [3]
-    assert few.come(5) == "connections_exhausted"
+    few.time += 1
+    assert few.come(6) == ""
+    assert few.evicted() == [0, 3]
 
 
 def test_a_clients_own_idle_connection_makes_room_for_its_next_one() -> None:
