@@ -12,7 +12,7 @@ from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
 from workers.operations import Classify
-from workers.scheduling.engine import BatchResult
+from workers.scheduling.engine import BatchResult, Engine, SlotT
 from workers.scheduling.ticket import Ticket
 
 GUARD = 60.0
@@ -57,6 +57,17 @@ def number_of(job: Job) -> int:
         return int(job.image.data[0])
     assert isinstance(job.image, Image)
     return int(job.image.pixels[0, 0, 0])
+
+
+def run_batch(engine: Engine[SlotT], jobs: Sequence[Job]) -> BatchResult:
+    """Run one batch through an engine, real or fake."""
+    slot = engine.acquire()
+    assert slot is not None
+    try:
+        engine.launch(slot, jobs)
+        return engine.collect(slot)
+    finally:
+        engine.release(slot)
 
 
 class Gate:

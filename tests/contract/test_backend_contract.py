@@ -5,10 +5,10 @@ A rig is a backend over a device that tests can hold, with one staging slot.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -169,14 +169,11 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigging]:
         yield partial(ray_rig, deploy_held(folder, answer), folder)
 
 
-def within(rigging: Rigging, test: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
-    """Run `test` on a fresh rig and a fresh loop."""
-
-    async def run() -> None:
-        async with rigging() as rig:
-            await test(rig)
-
-    asyncio.run(run())
+@pytest.fixture
+async def rig(rigging: Rigging) -> AsyncIterator[Rig]:
+    """Yield a fresh rig in the loop of the test."""
+    async with rigging() as made:
+        yield made
 
 
 def number(completed: Completed) -> int:
@@ -195,181 +192,134 @@ async def started(rig: Rig, *jobs: Job) -> list[asyncio.Task[Completed]]:
     return [plug, *tasks]
 
 
-def test_every_job_gets_its_own_answer(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        answers = await asyncio.gather(*(rig.backend.run(fake_job(n)) for n in range(200)))
-        assert [number(each) for each in answers] == list(range(200))
-
-    within(rigging, test)
+async def test_every_job_gets_its_own_answer(rig: Rig) -> None:
+    answers = await asyncio.gather(*(rig.backend.run(fake_job(n)) for n in range(200)))
+    assert [number(each) for each in answers] == list(range(200))
 
 
-def test_a_jpeg_arrives_encoded_and_whole(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        jobs = [fake_jpeg(n, 1 + 997 * n) for n in range(1, 9)]
-        answers = await asyncio.gather(*(rig.backend.run(job) for job in jobs))
-        assert [each.result for each in answers] == [told(job.image) for job in jobs]
-
-    within(rigging, test)
+async def test_a_jpeg_arrives_encoded_and_whole(rig: Rig) -> None:
+    jobs = [fake_jpeg(n, 1 + 997 * n) for n in range(1, 9)]
+    answers = await asyncio.gather(*(rig.backend.run(job) for job in jobs))
+    assert [each.result for each in answers] == [told(job.image) for job in jobs]
 
 
-def test_an_answer_may_be_a_jpeg_and_arrives_whole(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        samples = np.arange(5000).astype(np.uint8).reshape(10, 500, 1)
-        samples[0, 0] = FILE
-        job = Job(fake_job().operation, Image(samples))
-        result = (await rig.backend.run(job)).result
-        assert isinstance(result, Jpeg)
-        assert result.data.tobytes() == samples.tobytes()[1:]
-        found = (result.height, result.width, result.orientation, result.subsampling)
-        assert found == (30, 20, 1, Subsampling.S422)
-
-    within(rigging, test)
+async def test_an_answer_may_be_a_jpeg_and_arrives_whole(rig: Rig) -> None:
+    samples = np.arange(5000).astype(np.uint8).reshape(10, 500, 1)
+    samples[0, 0] = FILE
+    job = Job(fake_job().operation, Image(samples))
+    result = (await rig.backend.run(job)).result
+    assert isinstance(result, Jpeg)
+    assert result.data.tobytes() == samples.tobytes()[1:]
+    found = (result.height, result.width, result.orientation, result.subsampling)
+    assert found == (30, 20, 1, Subsampling.S422)
 
 
-def test_a_trace_comes_with_the_answer(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        plug, *tasks = await started(rig, fake_job(1), fake_job(2))
-        rig.let_go()
+async def test_a_trace_comes_with_the_answer(rig: Rig) -> None:
+    plug, *tasks = await started(rig, fake_job(1), fake_job(2))
+    rig.let_go()
+    await plug
+    trace = (await tasks[0]).trace
+    assert (trace.batch_size, trace.max_batch_size) == (2, 16)
+    assert min(trace.queue, trace.upload, trace.compute, trace.download) >= 0
+
+
+async def test_a_bad_image_raises_its_own_error_and_harms_no_neighbour(rig: Rig) -> None:
+    plug, bad, good = await started(rig, fake_job(BAD_IMAGE), fake_job(1))
+    rig.let_go()
+    await plug
+    with pytest.raises(Undecodable):
+        await bad
+    assert number(await good) == 1
+
+
+async def test_a_job_that_breaks_its_batch_fails_alone(rig: Rig) -> None:
+    jobs = [fake_job(n) for n in (*range(7), POISON, *range(7, 15))]
+    plug, *tasks = await started(rig, *jobs)
+    rig.let_go()
+    await plug
+    with pytest.raises(InternalError) as caught:
+        await tasks.pop(7)
+    assert "secret" not in caught.value.detail
+    assert [number(each) for each in await asyncio.gather(*tasks)] == list(range(15))
+
+
+async def test_a_hung_device_still_gives_the_deadline_in_time(rig: Rig) -> None:
+    rig.hold()
+    start = time.monotonic()
+    with pytest.raises(DeadlineExceeded):
+        await rig.backend.run(fake_job(deadline=Deadline.after(0.05, start)))
+    assert time.monotonic() - start >= 0.045
+
+
+async def test_a_job_past_its_deadline_never_reaches_the_device(rig: Rig) -> None:
+    with pytest.raises(DeadlineExceeded):
+        await rig.backend.run(fake_job(1, deadline=Deadline(time.monotonic())))
+    assert number(await rig.backend.run(fake_job(2))) == 2
+    assert rig.seen == [2]
+
+
+async def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(rig: Rig) -> None:
+    soon = Deadline.after(0.5, time.monotonic())
+    plug, late = await started(rig, fake_job(1, deadline=soon))
+    # A report of a replica may be older than the job: none that waits may mean not yet.
+    await wait_until(lambda: rig.backend.load().queued_jobs == 1 or late.done())
+    with pytest.raises(DeadlineExceeded):
+        await late
+    await wait_until(lambda: rig.backend.load().queued_jobs == 0)
+    rig.let_go()
+    await plug
+    assert rig.seen == [PLUG]
+
+
+async def test_a_job_cancelled_in_the_queue_never_reaches_the_device(rig: Rig) -> None:
+    plug, kept, left = await started(rig, fake_job(1), fake_job(2))
+    await wait_until(lambda: rig.backend.load().queued_jobs == 2)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    await wait_until(lambda: rig.backend.load().queued_jobs == 1)
+    rig.let_go()
+    await plug
+    await kept
+    assert rig.seen == [PLUG, 1]
+
+
+async def test_a_job_cancelled_on_the_device_blocks_nobody(rig: Rig) -> None:
+    plug, behind = await started(rig, fake_job(1))
+    plug.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await plug
-        trace = (await tasks[0]).trace
-        assert (trace.batch_size, trace.max_batch_size) == (2, 16)
-        assert min(trace.queue, trace.upload, trace.compute, trace.download) >= 0
-
-    within(rigging, test)
+    rig.let_go()
+    assert number(await behind) == 1
 
 
-def test_a_bad_image_raises_its_own_error_and_harms_no_neighbour(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        plug, bad, good = await started(rig, fake_job(BAD_IMAGE), fake_job(1))
-        rig.let_go()
-        await plug
-        with pytest.raises(Undecodable):
-            await bad
-        assert number(await good) == 1
-
-    within(rigging, test)
-
-
-def test_a_job_that_breaks_its_batch_fails_alone(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        jobs = [fake_job(n) for n in (*range(7), POISON, *range(7, 15))]
-        plug, *tasks = await started(rig, *jobs)
-        rig.let_go()
-        await plug
-        with pytest.raises(InternalError) as caught:
-            await tasks.pop(7)
-        assert "secret" not in caught.value.detail
-        assert [number(each) for each in await asyncio.gather(*tasks)] == list(range(15))
-
-    within(rigging, test)
+async def test_the_load_tells_what_waits_and_what_runs(rig: Rig) -> None:
+    tasks = await started(rig, fake_job(1, n_pixels=6), fake_job(2, n_pixels=3))
+    await wait_until(lambda: rig.backend.load().queued_jobs == 2)
+    load = rig.backend.load()
+    assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (2, 9, 1)
+    assert load.alive
+    assert load.device
+    rig.let_go()
+    await asyncio.gather(*tasks)
+    await wait_until(lambda: rig.backend.load().service_rate > 0)
 
 
-def test_a_hung_device_still_gives_the_deadline_in_time(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        rig.hold()
-        start = time.monotonic()
-        with pytest.raises(DeadlineExceeded):
-            await rig.backend.run(fake_job(deadline=Deadline.after(0.05, start)))
-        assert time.monotonic() - start >= 0.045
-
-    within(rigging, test)
+async def test_closing_finishes_what_was_accepted(rig: Rig) -> None:
+    tasks = await started(rig, fake_job(1), fake_job(2))
+    closing = asyncio.create_task(rig.backend.aclose())
+    rig.let_go()
+    await closing
+    assert [number(each) for each in await asyncio.gather(*tasks)] == [PLUG, 1, 2]
 
 
-def test_a_job_past_its_deadline_never_reaches_the_device(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        with pytest.raises(DeadlineExceeded):
-            await rig.backend.run(fake_job(1, deadline=Deadline(time.monotonic())))
-        assert number(await rig.backend.run(fake_job(2))) == 2
-        assert rig.seen == [2]
-
-    within(rigging, test)
+async def test_a_closed_backend_refuses_as_draining(rig: Rig) -> None:
+    await rig.backend.aclose()
+    with pytest.raises(Draining):
+        await rig.backend.run(fake_job())
+    assert not rig.backend.load().alive
 
 
-def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(
-    rigging: Rigging,
-) -> None:
-    async def test(rig: Rig) -> None:
-        soon = Deadline.after(0.5, time.monotonic())
-        plug, late = await started(rig, fake_job(1, deadline=soon))
-        # A report of a replica may be older than the job: none that waits may mean not yet.
-        await wait_until(lambda: rig.backend.load().queued_jobs == 1 or late.done())
-        with pytest.raises(DeadlineExceeded):
-            await late
-        await wait_until(lambda: rig.backend.load().queued_jobs == 0)
-        rig.let_go()
-        await plug
-        assert rig.seen == [PLUG]
-
-    within(rigging, test)
-
-
-def test_a_job_cancelled_in_the_queue_never_reaches_the_device(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        plug, kept, left = await started(rig, fake_job(1), fake_job(2))
-        await wait_until(lambda: rig.backend.load().queued_jobs == 2)
-        left.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await left
-        await wait_until(lambda: rig.backend.load().queued_jobs == 1)
-        rig.let_go()
-        await plug
-        await kept
-        assert rig.seen == [PLUG, 1]
-
-    within(rigging, test)
-
-
-def test_a_job_cancelled_on_the_device_blocks_nobody(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        plug, behind = await started(rig, fake_job(1))
-        plug.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await plug
-        rig.let_go()
-        assert number(await behind) == 1
-
-    within(rigging, test)
-
-
-def test_the_load_tells_what_waits_and_what_runs(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        tasks = await started(rig, fake_job(1, n_pixels=6), fake_job(2, n_pixels=3))
-        await wait_until(lambda: rig.backend.load().queued_jobs == 2)
-        load = rig.backend.load()
-        assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (2, 9, 1)
-        assert load.alive
-        assert load.device
-        rig.let_go()
-        await asyncio.gather(*tasks)
-        await wait_until(lambda: rig.backend.load().service_rate > 0)
-
-    within(rigging, test)
-
-
-def test_closing_finishes_what_was_accepted(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        tasks = await started(rig, fake_job(1), fake_job(2))
-        closing = asyncio.create_task(rig.backend.aclose())
-        rig.let_go()
-        await closing
-        assert [number(each) for each in await asyncio.gather(*tasks)] == [PLUG, 1, 2]
-
-    within(rigging, test)
-
-
-def test_a_closed_backend_refuses_as_draining(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        await rig.backend.aclose()
-        with pytest.raises(Draining):
-            await rig.backend.run(fake_job())
-        assert not rig.backend.load().alive
-
-    within(rigging, test)
-
-
-def test_closing_twice_is_closing_once(rigging: Rigging) -> None:
-    async def test(rig: Rig) -> None:
-        await rig.backend.aclose()
-        await rig.backend.aclose()
-
-    within(rigging, test)
+async def test_closing_twice_is_closing_once(rig: Rig) -> None:
+    await rig.backend.aclose()
+    await rig.backend.aclose()

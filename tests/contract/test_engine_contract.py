@@ -11,7 +11,7 @@ import pytest
 from models.domain.errors import ServiceError
 from models.domain.image import Image
 from models.domain.job import Job, Labels
-from tests.fakes import GUARD, FakeEngine, fake_job
+from tests.fakes import GUARD, FakeEngine, fake_job, run_batch
 from workers.engines.cpu.engine import CpuEngine
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
@@ -31,13 +31,7 @@ class Bench:
         self.job = job
 
     def run(self, numbers: Sequence[int]) -> BatchResult:
-        slot = self.engine.acquire()
-        assert slot is not None
-        try:
-            self.engine.launch(slot, [self.job(number) for number in numbers])
-            return self.engine.collect(slot)
-        finally:
-            self.engine.release(slot)
+        return run_batch(self.engine, [self.job(number) for number in numbers])
 
 
 def inverting(number: int) -> Job:
@@ -149,14 +143,12 @@ def test_closing_wakes_whoever_waits_for_a_slot(bench: Bench) -> None:
     assert not any(thread.is_alive() for thread in asking)
 
 
-def test_a_closed_engine_gives_no_slot_once_the_free_ones_are_taken(bench: Bench) -> None:
+def test_an_engine_that_is_closed_twice_gives_no_slot_once_the_free_ones_are_taken(
+    bench: Bench,
+) -> None:
+    bench.engine.close()
     bench.engine.close()
     take_all(bench.engine, queue.SimpleQueue())
-
-
-def test_closing_twice_is_closing_once(bench: Bench) -> None:
-    bench.engine.close()
-    bench.engine.close()
 
 
 def test_warming_up_leaves_every_slot_free(bench: Bench) -> None:

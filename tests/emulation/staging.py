@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ from PIL import Image as PillowImage
 
 from models.domain.image import Jpeg, Subsampling
 from tests.emulation.emulator import emulator
+from tests.pictures import encoded
 from workers.engines.cuda.jpeg_blocks import JpegBlocks, ReadableMemory
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import GpuSlot, Marks, Region, Tables
@@ -105,10 +105,8 @@ def jpeg_file(height: int, width: int, orientation: int, subsampling: Subsamplin
     grey = subsampling is Subsampling.GREY
     pixels = noise(*stored, 1 if grey else 3)
     options = {} if grey else {"subsampling": SAMPLED[subsampling]}
-    file = BytesIO()
-    PillowImage.fromarray(pixels[..., 0] if grey else pixels).save(file, "JPEG", **options)
-    data = np.frombuffer(file.getvalue(), np.uint8)
-    return Jpeg(data, height, width, orientation, subsampling)
+    file = encoded(PillowImage.fromarray(pixels[..., 0] if grey else pixels), **options)
+    return Jpeg(np.frombuffer(file, np.uint8), height, width, orientation, subsampling)
 
 
 def noise(height: int, width: int, channels: int, seed: int = 0) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ from models.domain.errors import InvalidParameter
 from models.domain.image import Image, Source
 from models.domain.job import Job, Operation
 from tests.emulation.staging import noise
+from tests.fakes import run_batch
 from workers.filters.base import Filter
 from workers.filters.registry import FILTERS, parse_chain, parse_one
 from workers.operations import FilterChain
@@ -42,13 +43,7 @@ def runner(engine: Engine[SlotT]) -> Run:
     """Return a function that runs one batch at a time through an engine."""
 
     def run(operation: Operation, sources: Sequence[Source]) -> BatchResult:
-        slot = engine.acquire()
-        assert slot is not None
-        try:
-            engine.launch(slot, [Job(operation, source) for source in sources])
-            return engine.collect(slot)
-        finally:
-            engine.release(slot)
+        return run_batch(engine, [Job(operation, source) for source in sources])
 
     return run
 

@@ -9,6 +9,7 @@ from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import DeadlineExceeded
 from models.domain.image import Image
 from models.domain.job import Job
+from tests.fakes import run_batch
 from workers.engines.cpu.engine import CpuEngine
 from workers.filters.interruption import ending_at, stop_if_late
 from workers.filters.registry import parse_chain
@@ -39,11 +40,7 @@ def test_an_image_that_is_late_fails_alone_in_its_batch() -> None:
     chain = FilterChain(parse_chain([{"name": "invert"}]))
     image = Image(np.zeros((4, 4, 3), np.uint8))
     jobs = [Job(chain, image, deadline) for deadline in (Deadline(time.monotonic() - 1), NEVER)]
-    engine = CpuEngine((), most=2, threads=1)
-    slot = engine.acquire()
-    assert slot is not None
-    engine.launch(slot, jobs)
-    late, good = engine.collect(slot).values
+    late, good = run_batch(CpuEngine((), most=2, threads=1), jobs).values
     assert isinstance(late, DeadlineExceeded)
     assert isinstance(good, Image)
     assert good.pixels.min() == 255

@@ -3,16 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workers.filters.registry import FILTERS, parse_one
 from workers.kernels import items
-from workers.kernels.items import Grid, Pass, grid_of, starts
-
-SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
+from workers.kernels.items import Grid, Pass, grid_of
 
 
 def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any() -> None:
@@ -27,18 +22,6 @@ def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any() -> None
         (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 4), 0),
     ]:
         assert pass_.blocks(shape) == blocks
-
-
-@given(st.lists(SHAPES, max_size=20), st.booleans())
-def test_starts_are_the_sums_of_the_blocks_before(
-    shapes: list[tuple[int, int, int]], flat: bool
-) -> None:
-    pass_ = Pass("k", own_grid=Grid(96, 63, flat=flat))
-    found = starts(pass_, shapes)
-    assert found.dtype == np.uint32
-    assert found.tolist() == [
-        sum(pass_.blocks(s) for s in shapes[:n]) for n in range(len(shapes) + 1)
-    ]
 
 
 def test_what_is_uploaded_for_an_image_lets_hundreds_share_a_slot() -> None:
@@ -87,14 +70,11 @@ def test_a_grid_is_computed_from_the_constants_of_the_text(kernel: str, grid: Gr
     assert grid_of(kernel) == grid
 
 
+@pytest.mark.parametrize(
+    ("kernel", "named"),
+    [("missing", "the kernel missing states no grid"), ("sized", "sizeof"), ("unknown", "OTHER")],
+)
 @pytest.mark.usefixtures("text")
-def test_a_kernel_without_a_grid_is_named() -> None:
-    with pytest.raises(ValueError, match="the kernel missing states no grid"):
-        grid_of("missing")
-
-
-@pytest.mark.parametrize(("kernel", "named"), [("sized", "sizeof"), ("unknown", "OTHER")])
-@pytest.mark.usefixtures("text")
-def test_a_number_that_cannot_be_computed_is_named(kernel: str, named: str) -> None:
+def test_a_grid_that_is_missing_or_cannot_be_computed_is_named(kernel: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         grid_of(kernel)

@@ -9,6 +9,7 @@ from models.domain.image import Image
 from models.domain.job import Job, Labels
 from models.networks.registry import RESNET18
 from models.settings import Precision
+from tests.fakes import run_batch
 from tests.pictures import drawing
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
@@ -29,12 +30,8 @@ def engine() -> Iterator[CpuEngine]:
 
 def labels(engine: CpuEngine, *seeds: int) -> list[Labels]:
     """Return the labels of pictures that are computed as one batch."""
-    slot = engine.acquire()
-    assert slot is not None
     pictures = (Image(np.asarray(drawing(300, 260, seed))) for seed in seeds)
-    engine.launch(slot, [Job(Classify(top_k=10), each) for each in pictures])
-    values = engine.collect(slot).values
-    engine.release(slot)
+    values = run_batch(engine, [Job(Classify(top_k=10), each) for each in pictures]).values
     assert all(isinstance(each, Labels) for each in values)
     return [each for each in values if isinstance(each, Labels)]
 

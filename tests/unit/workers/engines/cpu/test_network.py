@@ -107,18 +107,6 @@ def exact(pictures: NDArray[np.uint8], decided: State) -> NDArray[np.float64]:
     return softmax(in_parts(CpuNetwork(decided, Precision.FP32, RESNET18), pictures))
 
 
-def test_fp32_scores_are_torchvision_s_within_a_hundred_thousandth(
-    random_features: torch.Tensor, decided: State, exact: NDArray[np.float64]
-) -> None:
-    import torchvision
-
-    reference = torchvision.models.resnet18(num_classes=CLASSES)
-    reference.load_state_dict(decided)
-    with torch.inference_mode():
-        expected = reference.fc(random_features).numpy()
-    assert np.abs(exact - softmax(expected)).max() < 1e-5
-
-
 @pytest.mark.parametrize("precision", [Precision.AUTO, Precision.BF16])
 def test_labels_equal_fp32_s_wherever_the_two_best_scores_differ_by_a_hundredth(
     pictures: NDArray[np.uint8],

@@ -10,6 +10,7 @@ from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
 from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Precision
+from tests.fakes import run_batch
 from tests.pictures import drawing
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
@@ -36,13 +37,8 @@ def pair(seed: int) -> tuple[Image, NetworkInput]:
 
 
 def answers(engine: CpuEngine, operation: Classify, sources: list[Image | NetworkInput]) -> object:
-    slot = engine.acquire()
-    assert slot is not None
-    try:
-        engine.launch(slot, [Job(operation, source) for source in sources])
-        return [shown(value) for value in engine.collect(slot).values]
-    finally:
-        engine.release(slot)
+    found = run_batch(engine, [Job(operation, source) for source in sources])
+    return [shown(value) for value in found.values]
 
 
 def shown(value: object) -> object:
@@ -70,10 +66,6 @@ def test_an_input_that_is_not_finite_harms_no_other(engine: CpuEngine) -> None:
     assert isinstance(alone, list)
     assert isinstance(mixed, list)
     assert (mixed[0], mixed[2]) == (alone[0], alone[2])
-
-
-def test_inputs_and_images_never_share_a_batch() -> None:
-    assert Classify(preprocessed=True).batch_key != Classify().batch_key
 
 
 def test_an_input_has_three_planes_of_float32() -> None:

@@ -12,6 +12,7 @@ from models.domain.image import Image
 from models.domain.job import Job, Result, Vector
 from models.networks.registry import NETWORKS
 from models.settings import Precision
+from tests.fakes import run_batch
 from tests.pictures import drawing
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
@@ -46,12 +47,8 @@ def picture(seed: int) -> Image:
 
 
 def computed(engine: CpuEngine, operation: Classify, *seeds: int) -> list[NDArray[np.float32]]:
-    slot = engine.acquire()
-    assert slot is not None
-    engine.launch(slot, [Job(operation, picture(seed)) for seed in seeds])
-    values = engine.collect(slot).values
-    engine.release(slot)
-    return [vector_of(value) for value in values]
+    jobs = [Job(operation, picture(seed)) for seed in seeds]
+    return [vector_of(value) for value in run_batch(engine, jobs).values]
 
 
 def vector_of(value: Result | Exception) -> NDArray[np.float32]:
@@ -104,20 +101,18 @@ def test_a_vector_is_the_same_to_the_bit_in_every_company(
 
 def test_a_network_without_weights_is_an_error_of_its_own() -> None:
     engine = CpuEngine([], 1, 1)
-    slot = engine.acquire()
-    assert slot is not None
-    engine.launch(slot, [Job(Classify(network="resnet50"), picture(0))])
-    (value,) = engine.collect(slot).values
+    (value,) = run_batch(engine, [Job(Classify(network="resnet50"), picture(0))]).values
     engine.close()
     assert isinstance(value, WeightsMissing)
 
 
-def test_jobs_for_other_networks_or_outputs_have_other_batches() -> None:
+def test_jobs_for_other_networks_inputs_or_outputs_have_other_batches() -> None:
     operations = [
         Classify(),
         Classify(network="resnet50"),
         Classify(output=NetworkOutput.LOGITS),
         Classify(output=NetworkOutput.EMBEDDING),
+        Classify(preprocessed=True),
     ]
-    assert len({each.batch_key for each in operations}) == 4
+    assert len({each.batch_key for each in operations}) == len(operations)
     assert Classify(top_k=1).batch_key == Classify(top_k=9).batch_key

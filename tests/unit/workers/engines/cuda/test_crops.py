@@ -51,27 +51,23 @@ def cropped(
     return target.numpy()
 
 
-def test_crops_of_mixed_sizes_and_channels_are_pillows() -> None:
-    images = [Image(noise(*size, channels)) for size in SIZES for channels in (1, 3, 4)]
-    found = cropped(images)
-    for made, image in zip(found, images, strict=True):
-        assert np.array_equal(made, crop(image, RESNET18.preprocessing)), image.pixels.shape
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_crops_of_another_network_s_preprocessing_are_pillows(name: str) -> None:
-    spec = OTHERS[name]
-    images = [Image(noise(*size, 3)) for size in (*SIZES, TALL[0], (3, 1400))]
-    found = cropped(images, room=1 << 25, spec=spec)
-    for made, image in zip(found, images, strict=True):
+@pytest.mark.parametrize(
+    ("sizes", "channels", "spec"),
+    [
+        pytest.param(SIZES, (1, 3, 4), RESNET18.preprocessing, id="mixed"),
+        pytest.param(TALL + SIZES[-2:], (1, 3, 4), RESNET18.preprocessing, id="tall"),
+        *(
+            pytest.param([*SIZES, TALL[0], (3, 1400)], (3,), spec, id=f"as {name}")
+            for name, spec in OTHERS.items()
+        ),
+    ],
+)
+def test_crops_are_pillows(
+    sizes: list[tuple[int, int]], channels: Sequence[int], spec: Preprocessing
+) -> None:
+    images = [Image(noise(*size, each)) for size in sizes for each in channels]
+    for made, image in zip(cropped(images, 1 << 25, spec=spec), images, strict=True):
         assert np.array_equal(made, crop(image, spec)), image.pixels.shape
-
-
-def test_crops_of_tall_images_beside_others_are_pillows() -> None:
-    images = [Image(noise(*size, channels)) for size in TALL + SIZES[-2:] for channels in (1, 3, 4)]
-    found = cropped(images, room=1 << 25)
-    for made, image in zip(found, images, strict=True):
-        assert np.array_equal(made, crop(image, RESNET18.preprocessing)), image.pixels.shape
 
 
 @pytest.mark.slow

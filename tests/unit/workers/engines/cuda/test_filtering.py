@@ -1,7 +1,6 @@
 """Chains of filters as the GPU's engine lays them out, on the CPU by emulation."""
 
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -24,6 +23,7 @@ from tests.emulation.staging import (
     noise,
     staging_slot,
 )
+from tests.pictures import encoded
 from workers.engines.cuda import jpeg_encoder
 from workers.engines.cuda.filtering import GpuFiltering
 from workers.engines.cuda.nvjpeg import Decoder
@@ -208,9 +208,7 @@ def test_decoded_jpegs_are_turned_upright(orientation: int) -> None:
 
 
 def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() -> None:
-    file = BytesIO()
-    PillowImage.fromarray(noise(20, 30, 3)).save(file, "JPEG")
-    good = np.frombuffer(file.getvalue(), np.uint8)
+    good = np.frombuffer(encoded(PillowImage.fromarray(noise(20, 30, 3))), np.uint8)
     cut = np.concatenate([good[:-100], good[-2:]])
     jpegs = [Jpeg(data, 20, 30, 1, Subsampling.S420) for data in (good, cut, good)]
     slot = staging_slot(ROOM, cast(Decoder, Planes([], fails=True)))

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from io import BytesIO
 from mmap import mmap
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from models.domain.image import Jpeg, Subsampling
 from tests.chaos.hostile.damaged import files
 from tests.emulation.staging import CPU, EmulatedKernels, jpeg_file, noise, staging_slot
 from tests.pictures import drawing
+from tests.pictures import encoded as file_of
 from workers.engines.cuda.jpeg_blocks import FILE, SPARE, ReadableMemory, fits
 
 EVERY = (Subsampling.GREY, Subsampling.S444, Subsampling.S422, Subsampling.S420)
@@ -45,9 +45,7 @@ def cut(jpeg: Jpeg, share: float) -> Jpeg:
 
 
 def saved(image: PillowImage.Image, **options: object) -> Jpeg:
-    file = BytesIO()
-    image.save(file, "JPEG", **options)
-    found = encoded(file.getvalue(), max_pixels=1 << 24)
+    found = encoded(file_of(image, **options), max_pixels=1 << 24)
     assert found is not None
     assert isinstance(found.image, Jpeg)
     return found.image

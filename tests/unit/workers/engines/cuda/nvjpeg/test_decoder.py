@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
-from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpeg, SharedStates, shared_sizes
+from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpeg, SharedStates
 
 
 class Library(NvJpeg):
@@ -23,22 +22,6 @@ class Library(NvJpeg):
             self.made.append(arguments[2])
         if name == "nvjpegDecodeBatched":
             self.decoded.append(self.made[arguments[1].value - 1])
-
-
-@pytest.mark.parametrize(
-    ("most", "wanted"),
-    [
-        (1, []),
-        (2, [1]),
-        (8, [1, 2, 4]),
-        (20, [1, 2, 4, 8, 16]),
-        (64, [1, 2, 4, 8, 16, 24, 32, 40, 48, 56]),
-    ],
-)
-def test_shared_states_are_for_few_sizes_of_a_batch_and_below_the_largest(
-    most: int, wanted: list[int]
-) -> None:
-    assert shared_sizes(most) == wanted
 
 
 def sharing(library: Library, *sizes: int) -> SharedStates:
