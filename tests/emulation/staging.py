@@ -105,7 +105,7 @@ def jpeg_file(height: int, width: int, orientation: int, subsampling: Subsamplin
     grey = subsampling is Subsampling.GREY
     pixels = noise(*stored, 1 if grey else 3)
     options = {} if grey else {"subsampling": SAMPLED[subsampling]}
-    file = encoded(PillowImage.fromarray(pixels[..., 0] if grey else pixels), **options)
+    file = encoded(PillowImage.fromarray(pixels[..., 0] if grey else pixels), "JPEG", **options)
     return Jpeg(np.frombuffer(file, np.uint8), height, width, orientation, subsampling)
 
 

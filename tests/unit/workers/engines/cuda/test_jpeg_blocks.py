@@ -45,7 +45,7 @@ def cut(jpeg: Jpeg, share: float) -> Jpeg:
 
 
 def saved(image: PillowImage.Image, **options: object) -> Jpeg:
-    found = encoded(file_of(image, **options), max_pixels=1 << 24)
+    found = encoded(file_of(image, "JPEG", **options), max_pixels=1 << 24)
     assert found is not None
     assert isinstance(found.image, Jpeg)
     return found.image
