@@ -130,7 +130,7 @@ def _nodes(path: Path) -> list[ast.AST]:
     return [*ast.walk(ast.parse(path.read_text()))]
 
 
-def _imports(path: Path) -> Iterator[str]:
+def imports(path: Path) -> Iterator[str]:
     for node in _nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -145,13 +145,13 @@ def _name(path: Path) -> str:
 
 def test_models_import_only_words_and_pixels() -> None:
     for path in _modules("models"):
-        roots = {name.split(".")[0] for name in _imports(path)}
+        roots = {name.split(".")[0] for name in imports(path)}
         assert roots <= MODELS | set(sys.stdlib_module_names), path
 
 
 def test_workers_know_no_http_and_keep_torch_in_the_engines() -> None:
     for path in _modules("workers"):
-        roots = {name.split(".")[0] for name in _imports(path)}
+        roots = {name.split(".")[0] for name in imports(path)}
         assert not roots & {"app", "fastapi", "starlette", "uvicorn"}, path
         if ROOT / "workers/engines" not in path.parents:
             assert not roots & ENGINE_ONLY, path
@@ -159,7 +159,7 @@ def test_workers_know_no_http_and_keep_torch_in_the_engines() -> None:
 
 def test_the_front_end_sees_declarations_only() -> None:
     for path in _modules("app"):
-        names = set(_imports(path))
+        names = set(imports(path))
         assert not {name.split(".")[0] for name in names} & ENGINE_ONLY, path
         if _name(path) not in ROOTS:
             workers = [name for name in names if name.split(".")[0] == "workers"]
@@ -213,5 +213,5 @@ def test_the_installed_name_imports_only_the_command_line_and_the_cluster() -> N
         allowed = {"app.cli.script", "darkroom", *sys.stdlib_module_names}
         if path.name == "cluster.py":
             allowed.add("app.cluster")
-        names = {n if n.startswith("app") else n.split(".")[0] for n in _imports(path)}
+        names = {n if n.startswith("app") else n.split(".")[0] for n in imports(path)}
         assert names <= allowed

@@ -1,6 +1,5 @@
 """The distributions of clients: what they import and what their wheels hold."""
 
-import ast
 import importlib.util
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_architecture import imports
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clients/python"
 FILES = sorted((FOLDER / "src/darkroom_client").rglob("*.py"))
@@ -18,14 +19,7 @@ FILES = sorted((FOLDER / "src/darkroom_client").rglob("*.py"))
 
 def imported(path: Path) -> set[str]:
     """Return the packages that a file imports."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0
-            found.add((node.module or "").split(".")[0])
-    return found
+    return {name.split(".")[0] for name in imports(path)}
 
 
 def test_the_client_imports_its_dependencies_and_nothing_of_the_server() -> None:

@@ -60,17 +60,6 @@ def services(*, built: bool = True) -> dict[str, Any]:
     return {name: each for name, each in loaded.items() if ("build" in each) is built}
 
 
-def locked(path: Path) -> dict[str, set[str]]:
-    """Return the hashes of each entry `name==version` of a lock file, without markers."""
-    entries: dict[str, set[str]] = {}
-    for line in path.read_text().splitlines():
-        if start := re.match(r"[\w.-]+==[^\s;]+", line):
-            current = entries.setdefault(start[0], set())
-        elif line.strip().startswith("--hash="):
-            current.add(line.strip(" \\"))
-    return entries
-
-
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     if not hadolint.exists():
@@ -173,21 +162,6 @@ def test_the_dockerignore_lets_through_what_is_copied_and_nothing_else() -> None
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
     assert {rule[1:] for rule in rules if rule.startswith("!")} == context_sources()
-
-
-def test_the_gpu_lock_file_changes_no_version_of_the_one_below_it() -> None:
-    below, above = locked(ROOT / "requirements.lock"), locked(ROOT / "requirements-gpu.lock")
-    assert below.items() <= above.items()
-
-
-def test_the_cpu_lock_file_has_no_cuda_and_the_versions_of_the_other_one() -> None:
-    plain, cpu = locked(ROOT / "requirements.lock"), locked(ROOT / "requirements-cpu.lock")
-    names = {entry.partition("==")[0] for entry in cpu}
-    assert not [name for name in names if name.startswith(("nvidia-", "cuda-", "cupy", "triton"))]
-    (torch,) = (entry for entry in cpu if entry.startswith("torch=="))
-    assert torch.endswith("+cpu")
-    shared = {entry: hashes for entry, hashes in cpu.items() if entry != torch}
-    assert shared.items() <= plain.items()
 
 
 def test_every_install_from_an_index_checks_hashes() -> None:

@@ -9,6 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name as canonical
 
+from tools.audit import LOCKS
+
 ROOT = Path(__file__).parents[2]
 STACKS = [
     ("requirements-gpu.lock", "gpu", 12),
@@ -21,10 +23,47 @@ def versions(lock: str) -> dict[str, str]:
     return {each.name: str(each.specifier).removeprefix("==") for each in pins(lock)}
 
 
+def entries(lock: str) -> dict[str, set[str]]:
+    """Return the hashes of each line of a lock file, which states one package at one version,
+    without its marker.
+    """
+    found: dict[str, set[str]] = {}
+    current = set[str]()
+    for line in (ROOT / lock).read_text().splitlines():
+        text = line.strip(" \\")
+        if re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", text):
+            current.add(text)
+        elif text and not text.startswith("#"):
+            current = found.setdefault(text.partition(";")[0].strip(), set())
+    return found
+
+
 def pins(lock: str) -> list[Requirement]:
     """Return the requirements that a lock file's lines state, without their hashes."""
-    lines = (ROOT / lock).read_text().splitlines()
-    return [Requirement(line.removesuffix("\\")) for line in lines if re.match(r"[\w.-]", line)]
+    return [*map(Requirement, entries(lock))]
+
+
+def test_every_locked_package_has_one_version_and_hashes_and_no_address_of_an_index() -> None:
+    for lock in LOCKS:
+        assert entries(lock)
+        for line, hashes in entries(lock).items():
+            pin = Requirement(line)
+            assert re.fullmatch(r"==[\w.+!]+", str(pin.specifier)), f"{line}: not one version"
+            assert hashes, f"{line} has no hash"
+            assert not pin.url
+
+
+def test_the_gpu_lock_file_changes_no_version_of_the_one_below_it() -> None:
+    assert entries("requirements.lock").items() <= entries("requirements-gpu.lock").items()
+
+
+def test_the_cpu_lock_file_has_no_cuda_and_the_versions_of_the_other_one() -> None:
+    plain, cpu = entries("requirements.lock"), entries("requirements-cpu.lock")
+    assert not [name for name in cpu if name.startswith(("nvidia-", "cuda-", "cupy", "triton"))]
+    (torch,) = (each for each in cpu if each.startswith("torch=="))
+    assert torch.endswith("+cpu")
+    del cpu[torch]
+    assert cpu.items() <= plain.items()
 
 
 def required_with_extras(pin: Requirement) -> list[Requirement]:
