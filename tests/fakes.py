@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from models.api.schemas import ModelRecord
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
+from models.labels import LabelSet
+from models.networks.served import Model, ServedNetwork
 from workers.operations import Classify
 from workers.scheduling.engine import BatchResult, Engine, SlotT
 from workers.scheduling.ticket import Ticket
@@ -68,6 +71,14 @@ def run_batch(engine: Engine[SlotT], jobs: Sequence[Job]) -> BatchResult:
         return engine.collect(slot)
     finally:
         engine.release(slot)
+
+
+def fake_network(*labels: str, name: str = "resnet18", **members: object) -> ServedNetwork:
+    """Return a network with random weights and these labels; `members` are those of its record."""
+    given: dict[str, object] = {"name": "fake", "sha256": "", "label_set": "fake", "random": True}
+    given |= {"preprocessing": 1, "precision": "fp32", "device": "fake", "n_classes": len(labels)}
+    record = ModelRecord.model_validate(given | members)
+    return ServedNetwork(name, Model(record, LabelSet("fake", labels, (None,) * len(labels))))
 
 
 class Gate:

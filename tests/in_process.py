@@ -12,13 +12,10 @@ from app import main
 from app.executors import Executor
 from app.service import Computing
 from app.telemetry.metrics import Metrics
-from models.api.schemas import ModelRecord
 from models.domain.image import NetworkInput
 from models.domain.job import Job, Labels, Result
-from models.labels import LabelSet
-from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
-from tests.fakes import FakeEngine
+from tests.fakes import FakeEngine, fake_network
 from workers.backends.in_process import LocalBackend
 from workers.operations import Classify
 from workers.scheduling.batcher import BatchLimits
@@ -39,14 +36,10 @@ async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
 
     Its default engine gives the same two labels for every image.
     """
-    record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
-    record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
-    model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))
     worker = Worker(engine or FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
     worker.start()
-    executor = Executor(
-        LocalBackend(worker, 5.0), lambda: Computing((ServedNetwork("resnet18", model),))
-    )
+    computing = Computing((fake_network("a", "b"),))
+    executor = Executor(LocalBackend(worker, 5.0), lambda: computing)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(main, "local_executor", lambda *_: _done(executor))
         service = await main.start_service(Settings(), Metrics(), private=main.Private(True, False))

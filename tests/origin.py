@@ -127,11 +127,11 @@ async def origin(tls: ssl.SSLContext | None = None) -> AsyncIterator[Origin]:
         await server.wait_closed()
 
 
-def body(data: bytes, **headers: object) -> Answer:
-    """Return a good answer."""
+def body(data: bytes, code: int = 200, **headers: object) -> Answer:
+    """Return a whole answer."""
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.head(200, Content_Length=len(data), **headers)
+        await exchange.head(code, Content_Length=len(data), **headers)
         await exchange.send(data)
 
     return answer
@@ -139,11 +139,7 @@ def body(data: bytes, **headers: object) -> Answer:
 
 def status(code: int, **headers: object) -> Answer:
     """Return an answer without a body."""
-
-    async def answer(exchange: Exchange) -> None:
-        await exchange.head(code, Content_Length=0, **headers)
-
-    return answer
+    return body(b"", code, **headers)
 
 
 def redirect(location: str, code: int = 302) -> Answer:

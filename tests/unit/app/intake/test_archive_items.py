@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import pytest
 from starlette.requests import Request
-from starlette.types import Message
 
 from app.admission import Admission
 from app.admission.permits import Limits
@@ -27,6 +26,7 @@ from models.domain.errors import (
     TooLarge,
 )
 from models.settings import Settings
+from tests.asgi import body_of, cut
 from tests.server import PATIENCE
 from tests.unit.app.admission.simulation import admitted, held
 from tests.unit.app.archives.test_reading import tarred, zipped
@@ -43,11 +43,6 @@ def collected(
     begun: Callable[[asyncio.Task[Any]], object] = lambda _task: None,
 ) -> tuple[tuple[Item, ...], dict[str, Any]]:
     """Return what intake finds in a body of that type, sent in pieces."""
-    pieces = [body[n : n + 999] for n in range(0, len(body), 999)]
-
-    async def receive() -> Message:
-        piece = pieces.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
     async def scenario() -> tuple[tuple[Item, ...], dict[str, Any]]:
         headers = [(b"content-type", kind.encode())]
@@ -63,7 +58,9 @@ def collected(
         begun(task)
         used = admission or Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
         with admitted(used, 1, 0) as permit:
-            return await collect(Request(scope, receive), permit, settings or Settings())
+            return await collect(
+                Request(scope, body_of(*cut(body, 999))), permit, settings or Settings()
+            )
 
     return asyncio.run(scenario())
 

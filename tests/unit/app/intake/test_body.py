@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from starlette.types import Message, Receive
+from starlette.types import Message
 
 from app.admission import Admission, Limits, Permit
 from app.admission.counters import Total
@@ -28,6 +28,7 @@ from models.domain.errors import (
     TooLarge,
     UnsupportedCoding,
 )
+from tests.asgi import body_of, cut
 from tests.unit.app.admission.simulation import held
 
 MOST = 1 << 30
@@ -36,19 +37,6 @@ MOST = 1 << 30
 def raw_deflate(content: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-15)
     return packer.compress(content) + packer.flush()
-
-
-def messages_of(chunks: Sequence[bytes]) -> Receive:
-    """Return the messages of a body that comes in chunks, after which the client leaves."""
-    left: list[Message] = [
-        {"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks
-    ]
-    left.append({"type": "http.request", "body": b"", "more_body": False})
-
-    async def receive() -> Message:
-        return left.pop(0) if left else {"type": "http.disconnect"}
-
-    return receive
 
 
 def read(
@@ -62,7 +50,7 @@ def read(
     async def scenario() -> bytes:
         headers = [(b"content-encoding", coding.encode()), (b"content-length", b"9")]
         scope = {"type": "http", "headers": headers}
-        body = unpacked(scope, messages_of(chunks), coding_of(scope), most, grow)
+        body = unpacked(scope, body_of(*chunks), coding_of(scope), most, grow)
         assert scope["headers"] == []
         found = b""
         while (message := await body())["type"] == "http.request":
@@ -73,10 +61,6 @@ def read(
         return found
 
     return asyncio.run(scenario())
-
-
-def cut(body: bytes, size: int) -> list[bytes]:
-    return [body[start : start + size] for start in range(0, len(body), size)]
 
 
 @pytest.mark.parametrize("n", [0, 1, FIRST, FIRST + 1, 3_000_000])
@@ -189,7 +173,7 @@ def charged(chunks: Sequence[bytes], permit: Permit, most: int) -> int:
     """Return the bytes read until the body ends."""
 
     async def scenario() -> int:
-        size, bounded = 0, counted(messages_of(chunks), permit, most)
+        size, bounded = 0, counted(body_of(*chunks), permit, most)
         while (message := await bounded())["type"] == "http.request":
             size += len(message["body"])
         return size

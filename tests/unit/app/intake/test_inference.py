@@ -26,7 +26,6 @@ from app.intake.inference import (
 )
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
-from models.api.schemas import ModelRecord
 from models.domain.errors import (
     MalformedRequest,
     NotFound,
@@ -34,15 +33,12 @@ from models.domain.errors import (
     TooLarge,
     TooManyPixels,
 )
-from models.labels import LabelSet
-from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
+from tests.asgi import body_of, cut
+from tests.fakes import fake_network
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
-RECORD = {"name": "fake", "sha256": "0123456789abcdef", "label_set": "fake", "n_classes": 2}
-RECORD |= {"random": True, "preprocessing": 1, "precision": "fp32", "device": "fake"}
-LABELS = LabelSet("fake", ("a", "b"), (None, None))
-SERVED = ServedNetwork("resnet18", Model(ModelRecord.model_validate(RECORD), LABELS))
+SERVED = fake_network("a", "b", sha256="0123456789abcdef")
 MODEL = InferenceModel(SERVED)
 SETTINGS = Settings(max_images_per_request=4, max_image_bytes=1000, max_pixels=10_000)
 
@@ -59,16 +55,8 @@ def read(
     chunk: int = 1 << 16,
 ) -> InferenceRequest:
     """Read a request whose body comes in chunks."""
-    chunks = [body[n : n + chunk] for n in range(0, len(body), chunk)] or [b""]
-    messages = [
-        {"type": "http.request", "body": each, "more_body": index + 1 < len(chunks)}
-        for index, each in enumerate(chunks)
-    ]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    return asyncio.run(collect(request(body, receive, headers), permit(), SETTINGS, model))
+    asked = request(body, body_of(*cut(body, chunk)), headers)
+    return asyncio.run(collect(asked, permit(), SETTINGS, model))
 
 
 def request(body: bytes, receive: Any, headers: Mapping[str, str] | None = None) -> Request:

@@ -10,7 +10,6 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Message
 
 from app.intake.item import Found, Options
 from app.intake.json_items import (
@@ -24,20 +23,14 @@ from app.intake.json_items import (
 from app.intake.spool import Blob
 from models.domain.errors import InvalidParameter, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
+from tests.asgi import body_of
 
 LONG = "data:image/png;base64," + base64.b64encode(b"long" * 20_000).decode()
 
 
 def read(body: dict[str, Any]) -> tuple[list[Found], Options]:
     """Return the images and options of a body."""
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
-
-    async def scenario() -> tuple[list[Found], Options]:
-        return await json_items(receive, Settings())
-
-    return asyncio.run(scenario())
+    return asyncio.run(json_items(body_of(json.dumps(body).encode()), Settings()))
 
 
 def test_long_data_of_images_is_decoded_and_other_data_is_an_option_as_it_stands() -> None:

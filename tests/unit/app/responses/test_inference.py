@@ -15,14 +15,13 @@ from app.intake.inference import HEADER, WantedOutput
 from app.intake.item import Item
 from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import failure_of, inference_reply, output_of, raw
-from models.api.schemas import ModelRecord
 from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
+from tests.fakes import fake_network
 
+SERVED = fake_network("cat", "dog", "é", sha256="01", warning="beware")
 LABELS = LabelSet("fake", ("cat", "dog", "é"), (None, None, None))
-RECORD = {"name": "fake", "sha256": "01", "label_set": "fake", "n_classes": 3, "random": True}
-RECORD |= {"preprocessing": 1, "precision": "fp32", "device": "fake", "warning": "beware"}
 BAD = Undecodable("the file ends early")
 
 
@@ -46,9 +45,7 @@ async def replied(answers: list[Answer], asked: Any, accepts: str = "") -> Respo
     """Return the response to a request with this Accept-Encoding header."""
     headers = [(b"accept-encoding", accepts.encode())]
     request = Request({"type": "http", "path": "/v2/models/m/infer", "headers": headers})
-    weights = SimpleNamespace(record=ModelRecord.model_validate(RECORD), labels=LABELS)
-    served = SimpleNamespace(model=weights)
-    model: Any = SimpleNamespace(name="m", version="v", width=3, served=served)
+    model: Any = SimpleNamespace(name="m", version="v", width=3, served=SERVED)
     return await inference_reply(request, answers, model, asked, Timings())
 
 

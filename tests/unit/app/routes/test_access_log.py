@@ -16,6 +16,7 @@ from app.telemetry.metrics import Metrics
 from models.domain.alarms import alarms
 from models.domain.errors import Cancelled, Overloaded
 from models.settings import Settings
+from tests.asgi import body_of
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
@@ -27,10 +28,7 @@ async def sent(app: ASGIApp, metrics: Metrics, **scope: object) -> list[Message]
     async def send(message: Message) -> None:
         found.append(message)
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    await RequestLayer(app, Settings(), metrics)({**SCOPE, **scope}, receive, send)
+    await RequestLayer(app, Settings(), metrics)({**SCOPE, **scope}, body_of(), send)
     return found
 
 

@@ -15,6 +15,7 @@ from app.responses.answers import PIECE, StreamedBody, pieces_of, sized
 from app.routes import image_route
 from app.routes.image_route import ImageRoute
 from models.settings import Settings
+from tests.asgi import body_of
 from tests.unit.app.admission.simulation import held
 
 BODY = b"an image"
@@ -63,14 +64,11 @@ def held_while_sending(endpoint: Any) -> list[tuple[bytes, tuple[int, int]]]:
     scope |= {"headers": [], "client": ("127.0.0.1", 1), "app": app}
     found = []
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": BODY, "more_body": False}
-
     async def send(message: Message) -> None:
         found.append((bytes(message.get("body", b"")), held(admission)))
 
     route = ImageRoute("/classify", endpoint, methods=["POST"])
-    asyncio.run(route.handle(scope, receive, send))
+    asyncio.run(route.handle(scope, body_of(BODY), send))
     return [*found[1:], (b"", held(admission))]
 
 

@@ -8,14 +8,12 @@ import pytest
 
 from app.telemetry import canary as canary_module
 from app.telemetry.canary import Canary, canary_operations
-from models.api.schemas import ModelRecord
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, InternalError
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
-from models.labels import LabelSet
-from models.networks.served import Model, ServedNetwork
-from tests.fakes import FakeClock
+from models.networks.served import ServedNetwork
+from tests.fakes import FakeClock, fake_network
 from tests.worker_fixture import wait_until
 from workers.operations import Classify, FilterChain
 
@@ -56,10 +54,7 @@ def made(*networks: str, interval: float = INTERVAL) -> tuple[Canary, FakeBacken
 
 
 def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
-    fields = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 1, "random": False}
-    fields |= {"preprocessing": 1, "precision": "fp32", "device": "cpu"}
-    model = Model(ModelRecord.model_validate(fields), LabelSet("fake", ("a",), (None,)))
-    networks = [ServedNetwork("resnet18", model), ServedNetwork("resnet50", model)]
+    networks = [fake_network("a", name=name) for name in ("resnet18", "resnet50")]
     missing = ServedNetwork("resnet34", problem="it is not here")
     operations = canary_operations([*networks, missing])
     assert operations == [Classify(top_k=1, network=each.name) for each in networks]
