@@ -32,9 +32,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)  # after fixtures of the file have ended
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Give freed memory back after each file: workers that tests start here let glibc keep it."""
     if nextitem is None or nextitem.path != item.path:
+        gc.collect()
         return_freed_memory()
 
 
