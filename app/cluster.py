@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from app import main
-from app.executors import Executor, Workers
+from app.main import Executor, Workers
 from app.service import Computing
 from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations

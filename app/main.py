@@ -1,10 +1,10 @@
 """The composition root: builds every part from the settings and connects them.
 
-Besides `executors.py` only this file of `app` chooses a backend.
+Only this file of `app`, and `cluster.py` for Ray Serve, choose a backend.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,32 +12,175 @@ from pathlib import Path
 from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
 
+from app.admission import Admission, Limits
 from app.admission.clients import ApiKeys
-from app.admission.counters import Counters, Total
+from app.admission.counters import Counters, Rate, Total
 from app.decoders import DecoderLimits, DecoderPool
-from app.executors import (
-    NONE,
-    Workers,
-    admission_for,
-    image_memory,
-    job_images,
-    local_executor,
-    remote_executor,
-)
 from app.fetch.fetcher import Fetcher
 from app.pipeline.encoded_files import EncodedFiles
+from app.pipeline.memory import Memory, budget_for
 from app.pipeline.pipeline import Pipeline
 from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
 from app.routes.openapi import PROBLEMS
-from app.service import Service
+from app.service import Computing, Service
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from app.telemetry.collectors import AtScrape, system_collectors
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import exporting_provider, send_last, telemetry_of
+from models.domain.backend import Backend, Load
+from models.malloc import return_freed_memory
 from models.settings import Settings
 from models.version import VERSION
-from workers.supervision.gpu_discovery import wanted_gpus
-from workers.supervision.startup import cores
+from workers.backends.in_process import LocalBackend
+from workers.backends.multi_process import ProcessBackend
+from workers.ipc.frames import Welcome
+from workers.operations import kind_of
+from workers.scheduling.batch import Batch
+from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
+from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
+
+BYTES_PER_PIXEL = 4
+"""Bytes for each pixel in the shared memory through which images go to worker processes."""
+
+GPU, REPLICA = 50.0, 10.0
+"""Times as fast as one core that a GPU, and a replica of a cluster that may have a GPU, is expected
+to be until it was measured."""
+
+PIXELS_IN_FLIGHT = 200_000_000
+"""Pixels, over all front ends, for which there is room in that shared memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """A started backend, and the networks that it classifies with."""
+
+    backend: Backend
+    computing: Callable[[], Computing]
+    is_here: bool = False
+    """Whether the worker is in this process."""
+    set_batching: Callable[[Settings], None] = lambda _settings: None
+    loads: Callable[[], Sequence[Load]] | None = None
+    """Return the load of each device; None if the backend has one device."""
+    watch_busy: Callable[[Callable[[int, int], None]], None] | None = None
+    """Call this with what learns how many images keep all workers busy, now and whenever workers
+    come or go, and how many fill their batches. None if the workers stay the same."""
+
+    def devices(self) -> list[tuple[Load, str]]:
+        """Return the load of each device, with the UUID of a GPU."""
+        loads = [self.backend.load()] if self.loads is None else self.loads()
+        return [(each, uuid_of(each.device)) for each in loads]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Unix sockets of worker processes.
+
+    `patience` is the seconds in which all workers are waited for once one of them has answered.
+    `connect` connects to workers on other hosts in place of these processes.
+    """
+
+    addresses: Sequence[str] = ()
+    patience: float = 0.0
+    connect: "Callable[[Settings], Awaitable[Executor]] | None" = None
+
+
+NONE = Workers()
+
+
+async def local_executor(
+    settings: Settings, metrics: Metrics, weights: bool, full_batches: bool
+) -> Executor:
+    """Start a worker in threads of this process, on the first GPU if there is a usable one.
+
+    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    """
+    gpu = 0 if wanted_gpus(settings.gpus) else None
+    device = ""
+
+    def observe(batch: Batch, seconds: float) -> None:
+        kind, network = kind_of(batch.tickets[0].job.operation)
+        metrics.on_batch(kind, network, len(batch.tickets), batch.reason, device, seconds)
+
+    started = await asyncio.to_thread(
+        start_worker, settings, observe, weights=weights, gpu=gpu, full_batches=full_batches
+    )
+    device = started.worker.load().device
+    computing = Computing(started.networks, started.degraded)
+    backend = LocalBackend(started.worker, settings.drain_timeout)
+
+    def set_batching(settings: Settings) -> None:
+        size, pixels = settings.max_batch_size, settings.max_batch_pixels
+        started.worker.set_batching(size, pixels, settings.max_queue_delay)
+
+    return Executor(backend, lambda: computing, True, set_batching=set_batching)
+
+
+async def remote_executor(
+    settings: Settings,
+    metrics: Metrics,
+    workers: Workers,
+    counters: Counters,
+) -> Executor:
+    """Connect to workers in other processes; wait until one answers, and for all with patience."""
+    pixels = max(settings.max_pixels, PIXELS_IN_FLIGHT // counters.front_ends)
+    backend = ProcessBackend(
+        workers.addresses,
+        BYTES_PER_PIXEL * pixels,
+        counters,
+        settings.drain_timeout,
+        lambda b: metrics.on_batch(b.operation, b.network, b.size, b.reason, b.device, b.seconds),
+    )
+    try:
+        welcome = await backend.welcome(workers.patience)
+    except BaseException:  # the links and the arena must not outlive a start that is cancelled
+        await backend.aclose()
+        raise
+    known = welcome, _computing(welcome)
+
+    def computing() -> Computing:
+        nonlocal known
+        if known[0] is not backend.current:
+            known = backend.current, _computing(backend.current)
+        return known[1]
+
+    return Executor(backend, computing, loads=backend.loads)
+
+
+def admission_for(settings: Settings, counters: Counters, executor: Executor) -> Admission:
+    """Return the admission for images that keep a device busy.
+
+    That is a batch on a GPU. On a CPU it is an image to decode and an image to compute for each
+    core, and a core is left free for other clients beside a bulk client. A client alone may have
+    two batches for each core: a batch to compute and a batch to follow it.
+    """
+    limits, rate = Limits.from_settings(settings), Rate.parse(settings.rate_limit)
+    if executor.watch_busy is not None:
+        admission = Admission(limits, counters, 1, 1, speed=REPLICA, rate=rate)
+        executor.watch_busy(admission.set_busy_images)
+        return admission
+    if gpus := wanted_gpus(settings.gpus):
+        size = settings.max_batch_size or GPU_BATCH
+        return Admission(limits, counters, gpus, size, speed=GPU, rate=rate)
+    n = cores(settings)
+    alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
+    bulk = max(1, n - 1)
+    return Admission(limits, counters, n, 2 * n, most_bulk=bulk, alone=alone, rate=rate)
+
+
+def job_images(settings: Settings, front_ends: int) -> int:
+    """Return the images of jobs that a process works on at a time.
+
+    All processes together have two full batches for each core or GPU, so that the device has work
+    while records are written.
+    """
+    if wanted_gpus(settings.gpus):
+        return 2 * (settings.max_batch_size or GPU_BATCH)
+    busy = 2 * cores(settings) * (settings.max_batch_size or CPU_BATCH)
+    return max(4, busy // front_ends)
+
+
+def _computing(welcome: Welcome) -> Computing:
+    return Computing(welcome.networks, welcome.degraded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +209,10 @@ async def start_service(
     """
     counters, given = counters or Counters(), private or Private(weights=True, full_batches=False)
     async with AsyncExitStack() as started:  # a failure below stops what has been started
-        memory = image_memory(settings, counters)
-        bounds = DecoderLimits.from_settings(settings, cores(settings))
+        threads = cores(settings)
+        bounds = DecoderLimits.from_settings(settings, threads)
+        budget = budget_for(counters.front_ends * (bounds.processes or threads))
+        memory = Memory(budget, counters, return_freed_memory)
         decoders = DecoderPool(bounds, lambda reason: metrics.decoder_ends.labels(reason).inc())
         started.push_async_callback(decoders.aclose)
         # A decoder process starts beside the worker, but for a private server when it needs it.
@@ -96,7 +241,7 @@ async def start_service(
             from app.pipeline.known_results import KnownResults
 
             known = KnownResults(settings.result_cache, computing, files, metrics)
-        pixels, threads = settings.max_pixels, cores(settings)
+        pixels = settings.max_pixels
         pipeline = Pipeline(
             backend, fetcher, metrics, memory, decoders, files, known, pixels, threads
         )

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from app import main
-from app.executors import Executor
+from app.main import Executor
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.image import NetworkInput

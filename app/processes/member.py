@@ -114,7 +114,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
     from app.admission.counters import Counters
     from app.connections.listening import is_listening
-    from app.executors import Workers
+    from app.main import Workers
     from app.processes import uvicorn_server
 
     given = orders.given

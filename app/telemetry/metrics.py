@@ -8,7 +8,7 @@ import asyncio
 import os
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -67,7 +67,6 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._shared = METRICS_FOLDER in os.environ
         self._collecting = asyncio.Lock()
-        self._next: dict[str, asyncio.Task[bytes]] = {}  # by media type; none of them has begun
         self.now: Collector = CollectorRegistry()
         """The state of the server: it is collected on the event loop, whose objects it reads."""
         self.system: Sequence[Collector] = ()
@@ -195,20 +194,13 @@ class Metrics:
         """Return the metrics in the format that an Accept header asks for, and its media type.
 
         The metrics are collected in a thread, because reading many processes and GPUs takes longer
-        than a request may wait for the event loop. Scrapers that come during a collection share the
-        next one, which has everything that was answered before they came.
+        than a request may wait for the event loop.
         """
         encode, kind = choose_encoder(f"{OPENMETRICS}; version=1.0.0" * (OPENMETRICS in accept))
-        if kind not in self._next:
-            self._next[kind] = asyncio.create_task(self._encoded(kind, encode))
-        return await asyncio.shield(self._next[kind]), kind  # another scraper may wait for it
-
-    async def _encoded(self, kind: str, encode: Callable[[Collector], bytes]) -> bytes:
         async with self._collecting:
-            del self._next[kind]
             if self._shared:
                 await asyncio.sleep(DELAY)
-            return await asyncio.to_thread(encode, self.snapshot())
+            return await asyncio.to_thread(encode, self.snapshot()), kind
 
     def snapshot(self) -> Collector:
         """Return the metrics for a scraper; with several front ends they are the sums of all.

@@ -40,8 +40,7 @@ import numpy as np
 import uvloop
 
 from app.admission.counters import Counters
-from app.executors import Workers
-from app.main import create_app
+from app.main import Workers, create_app
 from app.processes import uvicorn_server
 from app.system.process_family import own_folder
 from app.telemetry import logs

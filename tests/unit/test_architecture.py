@@ -17,7 +17,6 @@ RAY_ROOMS = ("app/cluster.py", "workers/cluster.py")
 
 DECLARATIONS = ("workers.operations", "workers.filters")
 ROOTS = (
-    "app/executors.py",
     "app/main.py",
     "app/processes/member.py",
     "app/cli/commands/kernels.py",
@@ -45,7 +44,6 @@ APP = (
     "responses",
     "jobs",
     "service",
-    "executors",
     "routes",
     "grpc_service",
     "main",

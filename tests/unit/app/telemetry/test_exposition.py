@@ -1,7 +1,8 @@
-"""Metrics for scrapers: collected in a thread, and shared by the scrapers that wait."""
+"""Metrics for scrapers: collected in a thread."""
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.telemetry.metrics import Metrics
-from tests.fakes import GUARD
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
@@ -17,34 +17,22 @@ PROMETHEUS = (
 )
 
 
-class Counting(Collector):
-    """A collector that counts its collections, each of which waits for the `gate`."""
+async def test_metrics_are_collected_in_a_thread_one_after_the_other() -> None:
+    metrics, threads = Metrics(), list[int]()
+    gate = threading.Lock()
 
-    def __init__(self) -> None:
-        self.threads: list[int] = []
-        self.begun, self.gate = threading.Event(), threading.Event()
+    class Counting(Collector):
+        def collect(self) -> Iterator[Metric]:
+            assert gate.acquire(blocking=False), "two collections at a time"
+            threads.append(threading.get_ident())
+            time.sleep(0.01)
+            gate.release()
+            yield GaugeMetricFamily("collected", "Collections.", value=len(threads))
 
-    def collect(self) -> Iterator[Metric]:
-        self.threads.append(threading.get_ident())
-        self.begun.set()
-        self.gate.wait(GUARD)
-        yield GaugeMetricFamily("collected", "Collections.", value=len(self.threads))
-
-
-async def test_scrapers_that_come_during_a_collection_share_the_next_one() -> None:
-    counting, metrics = Counting(), Metrics()
-    metrics.system = [counting]
-    first = asyncio.create_task(metrics.text(""))
-    assert await asyncio.to_thread(counting.begun.wait, GUARD)
-    asked = [asyncio.create_task(metrics.text("")) for _ in range(50)]
-    await asyncio.sleep(0)
-    first.cancel()  # its collection goes on, and no second one begins beside it
-    asked.pop().cancel()  # the others keep the next collection
-    await asyncio.sleep(0)
-    assert len(counting.threads) == 1
-    counting.gate.set()
-    assert all(b"collected 2.0" in body for body, _ in await asyncio.gather(*asked))
-    assert threading.get_ident() not in counting.threads
+    metrics.system = [Counting()]
+    bodies = await asyncio.gather(*(metrics.text("") for _ in range(4)))
+    assert [f"collected {n}.0".encode() in bodies[n - 1][0] for n in range(1, 5)] == [True] * 4
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize(
