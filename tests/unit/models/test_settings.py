@@ -1,18 +1,14 @@
 """Settings from flags, the environment and a file: values, faults, sections, reloading."""
 
-import json
-import os
-import sys
 import tempfile
 from pathlib import Path
-from subprocess import run
 
 import pytest
 
 from models import setting_types
 from models.networks.registry import BUNDLED, RESNET18, RESNET34, RESNET50
 from models.settings import PREFIX, SECTIONS, Settings, in_sections
-from models.settings_loading import FIXED, IN_PLACE, load_settings, reloaded
+from models.settings_loading import IN_PLACE, load_settings, reloaded
 from models.weights.sources import Auto, LocalFile, Random, resolve_all, served_specs
 
 DEFAULTS = Settings()
@@ -64,14 +60,11 @@ def test_sizes_have_units(text: str, number: int, monkeypatch: pytest.MonkeyPatc
     assert load_settings().max_data_bytes == number
 
 
-def test_every_setting_of_bytes_or_pixels_has_units() -> None:
+def test_every_setting_of_bytes_or_pixels_has_units_which_are_decimal_for_pixels() -> None:
     sized = {name for name in Settings.model_fields if "bytes" in name or "pixels" in name}
     sized |= {"result_cache"}
     for name in sized:
         assert getattr(load_settings(**{name: "2M"}), name) in (2 << 20, 2_000_000), name
-
-
-def test_pixels_have_decimal_units() -> None:
     for text in ["12.5M", "12500k", "12.5MP", "12500000"]:
         assert load_settings(max_pixels=text).max_pixels == 12_500_000
 
@@ -130,7 +123,7 @@ def test_flags_and_the_environment_win_over_the_file(
     assert (found.max_batch_size, found.grace, found.threads) == (4, 2.0, 1)
 
 
-def test_a_wrong_line_is_named(tmp_path: Path) -> None:
+def test_a_wrong_line_or_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     for line, text in [
         ("DARKROOM_MAX_BATCH=4", "line 2: 'DARKROOM_MAX_BATCH' is no setting"),
         ("PATH=/bin", "line 2: 'PATH' is no setting"),
@@ -139,9 +132,6 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ValueError, match=text):
             load_settings(settings_file=str(written(tmp_path, "", line)))
-
-
-def test_a_file_that_is_not_there_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         load_settings(settings_file=str(tmp_path / "none.env"))
 
@@ -153,27 +143,6 @@ def test_what_changed_is_taken_and_what_needs_a_restart_is_named(tmp_path: Path)
     found, later = reloaded(running, IN_PLACE)
     assert (found.max_images_in_flight, found.max_batch_size) == (9, 4)
     assert (found.threads, later) == (running.threads, ["threads"])
-
-
-def test_every_name_is_a_setting_and_none_is_both_fixed_and_changeable() -> None:
-    assert set(Settings.model_fields) >= FIXED | IN_PLACE
-    assert not FIXED & IN_PLACE
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_settings_are_read_without_a_home_and_a_name_of_the_user(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:  # with several test processes there is one more
-        parent.chmod(0o755)
-    program = (
-        "import os; from models.settings_loading import load_settings\n"
-        "os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
-        "print(load_settings().model_dump_json())"
-    )
-    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
-    ended = run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["cache_folder"] == f"{tmp_path}/darkroom-12345"
 
 
 def test_every_setting_is_in_one_section_which_begins_at_its_first() -> None:

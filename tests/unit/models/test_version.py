@@ -1,7 +1,5 @@
 """The version is known where Darkroom is installed, and where it runs from a checkout."""
 
-import subprocess
-import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -10,19 +8,8 @@ import pytest
 
 from models import version
 from models.version import UNKNOWN, VERSION
-from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[3]
-
-WITHOUT_A_DISTRIBUTION = """
-import importlib.metadata
-
-def missing(name):
-    raise importlib.metadata.PackageNotFoundError(name)
-
-found = importlib.metadata.version
-importlib.metadata.version = lambda name: missing(name) if name == "darkroom" else found(name)
-"""
 
 
 def not_installed(name: str) -> str:
@@ -48,17 +35,3 @@ def test_a_copy_that_is_neither_installed_nor_a_checkout_has_an_unknown_version(
     assert version._version(tmp_path) == UNKNOWN
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'another'\n")
     assert version._version(tmp_path) == UNKNOWN
-
-
-def test_a_missing_distribution_stops_neither_the_application_nor_user_agent_nor_metrics() -> None:
-    code = """
-from app.fetch import fetcher as origins
-from app.main import create_app
-from app.telemetry.metrics import Metrics
-from models.settings import Settings
-print(create_app(Settings()).version, origins._HEADERS["User-Agent"])
-"""
-    command = [sys.executable, "-c", WITHOUT_A_DISTRIBUTION + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stderr == ""
-    assert done.stdout.split() == [VERSION, f"darkroom/{VERSION}"]

@@ -1,6 +1,5 @@
 import functools
 import itertools
-import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from models.domain.image import Image, Pixels
 from models.networks.registry import RESNET18
 from models.networks.spec import Interpolation, Preprocessing
 from models.settings import Precision
+from tests.memory import traced
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
 from workers import preprocess
@@ -122,12 +122,9 @@ def test_very_long_images_are_cropped_in_little_memory() -> None:
         [1, 3, 4], [(1, 65500), (65500, 1), (2_000_000, 1), (1, 2_000_000)]
     ):
         image = Image(np.zeros((*size, channels), np.uint8))
-        tracemalloc.start()
-        try:
+        with traced() as peak:
             assert preprocess.crop(image, RESNET18.preprocessing).shape == (224, 224, 3)
-            assert tracemalloc.get_traced_memory()[1] < 4 << 20
-        finally:
-            tracemalloc.stop()
+            assert peak() < 4 << 20
 
 
 def test_alpha_is_flattened_before_an_image_is_resized() -> None:

@@ -4,8 +4,8 @@ import asyncio
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -84,47 +84,42 @@ class Endless(Quick):
 
 
 Kind = TypeVar("Kind", bound=JobStore)
-Scenario = Callable[[Runner, Kind, Quick], Awaitable[None]]
 
 
-def with_a_job(
+@asynccontextmanager
+async def a_job(
     root: Path,
     kind: Callable[[Database, float], Kind],
-    scenario: Scenario[Kind],
     worker: type[Quick] = Quick,
     made: Job | None = None,
     line: StoredLine = LINE,
     chunk: int = 1,
     before: Callable[[Path], object] = lambda _folder: None,
-) -> None:
-    """Run a scenario with a runner that works on a job of 40 equal items in chunks of one.
+) -> AsyncIterator[tuple[Runner, Kind, Quick]]:
+    """Let a runner work on a job of 40 equal items in chunks of one.
 
     `before` gets the folder of the job.
     """
     made = made or job(total=40)
-
-    async def run() -> None:
-        folder = DataFolder(root / "data")
-        folder.make()
-        database, works = Database(None, folder.root), worker(root)
-        store = kind(database, RETENTION)
-        add(folder, made, line, chunk)
-        await store.add(made, spans[made.id])
-        before(folder.of(made.id))
-        most = 100 if worker is Endless else 4
-        work_of = lambda *_: Work(Classify())  # noqa: E731
-        runner = Runner(store, folder, works, work_of, most, lambda: False, lambda _: None)
-        working = asyncio.create_task(runner.run())
-        try:
-            async with asyncio.timeout(20):
-                await scenario(runner, store, works)
-        finally:
-            working.cancel()
-            ended, _ = await asyncio.wait([working], timeout=20)
-            database.close()
-        assert ended
-
-    asyncio.run(run())
+    folder = DataFolder(root / "data")
+    folder.make()
+    database, works = Database(None, folder.root), worker(root)
+    store = kind(database, RETENTION)
+    add(folder, made, line, chunk)
+    await store.add(made, spans[made.id])
+    before(folder.of(made.id))
+    most = 100 if worker is Endless else 4
+    work_of = lambda *_: Work(Classify())  # noqa: E731
+    runner = Runner(store, folder, works, work_of, most, lambda: False, lambda _: None)
+    working = asyncio.create_task(runner.run())
+    try:
+        async with asyncio.timeout(20):
+            yield runner, store, works
+    finally:
+        working.cancel()
+        ended, _ = await asyncio.wait([working], timeout=20)
+        database.close()
+    assert ended
 
 
 spans: dict[str, list[Span]] = {}
@@ -181,10 +176,10 @@ class UnansweredClaims(JobStore):
         raise LOST
 
 
-def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: Path) -> None:
+async def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: Path) -> None:
     """The runner looks at its work again meanwhile."""
 
-    async def scenario(runner: Runner, store: SlowClaims, _worker: Quick) -> None:
+    async with a_job(tmp_path, SlowClaims, Endless) as (runner, store, _):
         await store.second.wait()
         await store.cancel("1")
         for _ in range(3):
@@ -192,25 +187,21 @@ def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: P
         store.answers.set()
         assert (await until_ended(runner, store)).state is State.CANCELLED
 
-    with_a_job(tmp_path, SlowClaims, scenario, Endless)
 
-
-def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
+async def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "PAUSE", 0.01)
 
-    async def scenario(runner: Runner, store: UnansweredClaims, worker: Quick) -> None:
+    async with a_job(tmp_path, UnansweredClaims, Endless) as (runner, store, worker):
         await wait_until(lambda: store.lost)
         store.answers = True
         runner.wake()
         await wait_until(lambda: worker.records > 0)
 
-    with_a_job(tmp_path, UnansweredClaims, scenario, Endless)
 
-
-def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
-    async def scenario(runner: Runner, store: JobStore, worker: Quick) -> None:
+async def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
+    async with a_job(tmp_path, JobStore) as (runner, store, worker):
         runner.full_clients = ["me"]
         for _ in range(3):
             await runner.look()
@@ -218,15 +209,13 @@ def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
         assert not worker.records
         assert (await until_ended(runner, store)).state is State.SUCCEEDED
 
-    with_a_job(tmp_path, JobStore, scenario)
 
-
-def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(tmp_path: Path) -> None:
+async def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(tmp_path: Path) -> None:
     class Slow(Quick):
         async def do(self, *_: Any) -> None:
             await asyncio.sleep(0.02)
 
-    async def scenario(runner: Runner, store: JobStore, worker: Quick) -> None:
+    async with a_job(tmp_path, JobStore, Slow) as (runner, store, worker):
         long = [job(f"{number}", total=2000) for number in range(2, 12)]
         for made in (*long, job("yours", "you")):
             if made.client == "you":
@@ -236,10 +225,8 @@ def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(tmp_path: Pat
             runner.wake()
         await worker.begun["you"].wait()
 
-    with_a_job(tmp_path, JobStore, scenario, Slow)
 
-
-def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_path: Path) -> None:
+async def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_path: Path) -> None:
     """As of an image that makes a library crash: without this its job would never end."""
 
     class Tried(JobStore):
@@ -247,16 +234,14 @@ def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_path: 
             found = await super().claim(job)
             return found and replace(found, attempts=running.ATTEMPTS + (found.number == 3))
 
-    async def scenario(runner: Runner, store: Tried, _worker: Quick) -> None:
+    async with a_job(tmp_path, Tried) as (runner, store, _):
         found = await until_ended(runner, store)
         assert (found.done, found.failed) == (40, 1)
-
-    with_a_job(tmp_path, Tried, scenario)
     (results,) = (tmp_path / "data" / "jobs" / "1").glob("results-*.jsonl")
     assert b'"quarantined"' in results.read_bytes()
 
 
-def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Path) -> None:
+async def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Path) -> None:
     class SlowCommits(JobStore):
         def __init__(self, database: Database, retention: float) -> None:
             super().__init__(database, retention)
@@ -267,7 +252,7 @@ def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Pa
             await self.goes_on.wait()
             return await super().commit(stored)
 
-    async def scenario(runner: Runner, store: SlowCommits, _worker: Quick) -> None:
+    async with a_job(tmp_path, SlowCommits) as (runner, store, _):
         await store.begun.wait()
         await store.cancel("1")
         await runner.look()
@@ -276,10 +261,8 @@ def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_path: Pa
         assert found.state is State.CANCELLED
         assert sum(each.count for each in await store.results("1", 0, 100)) == found.done
 
-    with_a_job(tmp_path, SlowCommits, scenario)
 
-
-def test_a_runner_ends_although_the_database_takes_no_commit(tmp_path: Path) -> None:
+async def test_a_runner_ends_although_the_database_takes_no_commit(tmp_path: Path) -> None:
     tried = asyncio.Event()
 
     class NoCommits(JobStore):
@@ -287,10 +270,8 @@ def test_a_runner_ends_although_the_database_takes_no_commit(tmp_path: Path) -> 
             tried.set()
             raise LOST
 
-    async def scenario(_runner: Runner, _store: NoCommits, _worker: Quick) -> None:
+    async with a_job(tmp_path, NoCommits) as (_, _, _):
         await tried.wait()
-
-    with_a_job(tmp_path, NoCommits, scenario)
 
 
 def test_records_and_the_name_of_their_file_are_synced_also_after_a_full_disk(
@@ -319,7 +300,7 @@ def test_records_and_the_name_of_their_file_are_synced_also_after_a_full_disk(
 # Faults.
 
 
-def ended(
+async def ended(
     root: Path,
     worker: type[Quick] = Quick,
     line: StoredLine = LINE,
@@ -328,14 +309,9 @@ def ended(
     **others: Any,
 ) -> tuple[Job, Quick]:
     """Work on a job of 8 items until it has ended; return it with its worker."""
-    found: list[tuple[Job, Quick]] = []
-
-    async def scenario(runner: Runner, store: JobStore, works: Quick) -> None:
-        found.append((await until_ended(runner, store), works))
-
     made = job(total=8, **others)
-    with_a_job(root, JobStore, scenario, worker, made, line, chunk, before)
-    return found[0]
+    async with a_job(root, JobStore, worker, made, line, chunk, before) as (runner, store, works):
+        return await until_ended(runner, store), works
 
 
 @pytest.fixture
@@ -365,29 +341,29 @@ def without_lines(folder: Path) -> None:
     ],
     ids=["no archive", "a folder as archive", "cut", "lines are missing"],
 )
-def test_a_job_whose_files_cannot_be_used_fails_with_a_reason(
+async def test_a_job_whose_files_cannot_be_used_fails_with_a_reason(
     tmp_path: Path, line: StoredLine, before: Callable[[Path], object], text: str
 ) -> None:
-    found, _ = ended(tmp_path, line=line, before=before)
+    found, _ = await ended(tmp_path, line=line, before=before)
     assert found.state is State.FAILED
     assert text in (found.problem or {})["detail"]
 
 
 @pytest.mark.parametrize("taken", ["out", "out/1", "out/1/images"])
-def test_a_job_whose_destination_became_a_file_fails_before_it_computes_anything(
+async def test_a_job_whose_destination_became_a_file_fails_before_it_computes_anything(
     tmp_path: Path, taken: str
 ) -> None:
     path = tmp_path / taken
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("a file")
-    found, worker = ended(tmp_path, destination=(tmp_path / "out" / "1").as_uri())
+    found, worker = await ended(tmp_path, destination=(tmp_path / "out" / "1").as_uri())
     assert found.state is State.FAILED
     assert "no folder" in (found.problem or {})["detail"]
     assert worker.records == 0
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_job_whose_destination_is_full_keeps_its_records_waits_and_fails_with_the_reason(
+async def test_a_job_whose_destination_is_full_keeps_its_records_waits_and_fails_with_the_reason(
     tmp_path: Path,
 ) -> None:
     class FullDestination(Quick):
@@ -395,7 +371,7 @@ def test_a_job_whose_destination_is_full_keeps_its_records_waits_and_fails_with_
             if index >= 4:
                 raise StorageFull("file:///out: its disk, or the quota on it, is full")
 
-    found, worker = ended(tmp_path, FullDestination, chunk=1)
+    found, worker = await ended(tmp_path, FullDestination, chunk=1)
     assert (found.state, found.done, found.failed) == (State.FAILED, 4, 0)
     assert (found.problem or {})["code"] == "storage_full"
     assert worker.records > 5, "it was tried again"
@@ -461,9 +437,6 @@ def test_a_job_that_makes_no_progress_fails_in_the_end(error: Exception) -> None
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), LOST])
 def test_a_job_waits_without_end_for_room_and_for_the_database(error: Exception) -> None:
     assert faults(error, n=20).failed == []
-
-
-LINE = StoredLine(url="https://a.example/photo.jpg")
 
 
 class Failing:

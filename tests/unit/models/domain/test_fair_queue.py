@@ -118,52 +118,43 @@ async def order_of(*asked: tuple[str, float]) -> list[str]:
     return amount.given[1:]
 
 
-def test_clients_take_turns_by_what_their_requests_cost() -> None:
+async def test_clients_take_turns_by_what_their_requests_cost() -> None:
     many = [(f"a{n}", 1.0) for n in range(4)]
-    found = asyncio.run(order_of(*many, ("b0", 1.0), ("b1", 1.0)))
+    found = await order_of(*many, ("b0", 1.0), ("b1", 1.0))
     assert found == ["a0", "b0", "a1", "b1", "a2", "a3"]
-    found = asyncio.run(order_of(*many, ("b0", 3.0), ("b1", 1.0)))
+    found = await order_of(*many, ("b0", 3.0), ("b1", 1.0))
     assert found == ["a0", "b0", "a1", "a2", "b1", "a3"]
 
 
-def test_a_grant_that_came_with_the_cancellation_goes_to_the_next_one() -> None:
-    async def test() -> None:
-        amount = Amount()
-        held = await amount.ask("0")
-        first, second = amount.ask("1"), amount.ask("2")
-        await asyncio.sleep(0)
-        amount.ends(held)
-        first.cancel()
-        assert (await second)[0] == "2"
-        assert first.cancelled()
-
-    asyncio.run(test())
+async def test_a_grant_that_came_with_the_cancellation_goes_to_the_next_one() -> None:
+    amount = Amount()
+    held = await amount.ask("0")
+    first, second = amount.ask("1"), amount.ask("2")
+    await asyncio.sleep(0)
+    amount.ends(held)
+    first.cancel()
+    assert (await second)[0] == "2"
+    assert first.cancelled()
 
 
-def test_requests_behind_a_cancelled_one_are_served_if_they_fit() -> None:
-    async def test() -> None:
-        amount = Amount()
-        await amount.ask("0", amount=5)
-        large, small = amount.ask("1", amount=6), amount.ask("2", amount=5)
-        await asyncio.sleep(0)
-        assert len(amount.queue) == 2
-        assert amount.queue.take_now("*", ("3", "*", 1)) is None, "it would overtake its client's"
-        large.cancel()
-        assert (await small)[0] == "2"
-
-    asyncio.run(test())
+async def test_requests_behind_a_cancelled_one_are_served_if_they_fit() -> None:
+    amount = Amount()
+    await amount.ask("0", amount=5)
+    large, small = amount.ask("1", amount=6), amount.ask("2", amount=5)
+    await asyncio.sleep(0)
+    assert len(amount.queue) == 2
+    assert amount.queue.take_now("*", ("3", "*", 1)) is None, "it would overtake its client's"
+    large.cancel()
+    assert (await small)[0] == "2"
 
 
-def test_all_who_wait_get_the_error_of_a_refusal_and_later_ones_do_not() -> None:
-    async def test() -> None:
-        amount = Amount()
-        held = await amount.ask("0")
-        waiting = [amount.ask("1"), amount.ask("2", "a", 1)]
-        await asyncio.sleep(0)
-        amount.queue.refuse(RuntimeError("closed"))
-        found = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [str(each) for each in found] == ["closed", "closed"]
-        amount.ends(held)
-        assert (await amount.ask("3"))[0] == "3"
-
-    asyncio.run(test())
+async def test_all_who_wait_get_the_error_of_a_refusal_and_later_ones_do_not() -> None:
+    amount = Amount()
+    held = await amount.ask("0")
+    waiting = [amount.ask("1"), amount.ask("2", "a", 1)]
+    await asyncio.sleep(0)
+    amount.queue.refuse(RuntimeError("closed"))
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [str(each) for each in found] == ["closed", "closed"]
+    amount.ends(held)
+    assert (await amount.ask("3"))[0] == "3"

@@ -32,24 +32,20 @@ def test_imagenette_s_classes_are_ten_of_imagenet_s_under_the_same_names() -> No
     assert [names[wnid] for wnid in ten.wnids] == list(ten.labels)
 
 
-def test_a_text_has_one_label_a_line_and_may_end_in_blank_lines(tmp_path: Path) -> None:
-    path = written(tmp_path, "\ufeffgreat tit\r\n Mönchsgrasmücke \r\n\r\n\n")
-    expected = LabelSet("birds", ("great tit", "Mönchsgrasmücke"), (None, None))
-    assert read_labels(path) == expected
-
-
-def test_a_json_list_of_strings_is_labels_without_wnids(tmp_path: Path) -> None:
-    path = written(tmp_path, '["a", "b"]', "pair.json")
-    assert read_labels(path) == LabelSet("pair", ("a", "b"), (None, None))
-
-
-def test_a_json_list_of_pairs_is_wnids_and_labels(tmp_path: Path) -> None:
-    path = written(tmp_path, '[["n01440764", "tench"], [null, "unheard of"]]', "pair.json")
-    assert read_labels(path) == LabelSet("pair", ("tench", "unheard of"), ("n01440764", None))
-
-
-def test_json_is_known_by_its_first_character_too(tmp_path: Path) -> None:
-    assert read_labels(written(tmp_path, ' ["a"]')).labels == ("a",)
+@pytest.mark.parametrize(
+    ("name", "text", "labels", "wnids"),
+    [
+        ("a.txt", "\ufeffgreat tit\r\n Möwe \r\n\r\n\n", ("great tit", "Möwe"), (None, None)),
+        ("a.json", '["a", "b"]', ("a", "b"), (None, None)),
+        ("a.json", '[["n0144", "tench"], [null, "new"]]', ("tench", "new"), ("n0144", None)),
+        ("a.txt", ' ["a"]', ("a",), (None,)),
+    ],
+    ids=["lines", "strings", "pairs with wnids", "json by its first character"],
+)
+def test_labels_are_read_from_lines_and_from_json(
+    name: str, text: str, labels: tuple[str, ...], wnids: tuple[str | None, ...], tmp_path: Path
+) -> None:
+    assert read_labels(written(tmp_path, text, name)) == LabelSet("a", labels, wnids)
 
 
 def test_anything_else_is_refused_with_what_is_wrong_and_what_is_right(tmp_path: Path) -> None:
@@ -68,15 +64,7 @@ def test_anything_else_is_refused_with_what_is_wrong_and_what_is_right(tmp_path:
         with pytest.raises(ValueError, match=problem) as refused:
             read_labels(written(tmp_path, text, name))
         assert "text with one label a line, in class order" in str(refused.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere\.txt: No such file"):
-        read_labels(tmp_path / "nowhere.txt")
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "labels.txt"
-    path.write_bytes(b"\x89PNG\xff")
-    with pytest.raises(ValueError, match="not UTF-8 text"):
-        read_labels(path)
+    (tmp_path / "binary.txt").write_bytes(b"\x89PNG\xff")
+    for name, problem in [("nowhere.txt", "No such file"), ("binary.txt", "not UTF-8 text")]:
+        with pytest.raises(ValueError, match=f"{name}.*{problem}"):
+            read_labels(tmp_path / name)

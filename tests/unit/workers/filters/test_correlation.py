@@ -7,18 +7,16 @@ import cv2
 import numpy as np
 import pytest
 import scipy.ndimage
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter
 
-from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import PAD, image, images, pillow, run, same, slow_sums
 from workers.filters.arithmetic.colour import luma
-from workers.filters.arithmetic.sums import Border, correlated, correlated_bytes, fits_single
+from workers.filters.arithmetic.sums import Border, correlated
 from workers.filters.blur import MotionBlur
-from workers.filters.registry import parse_chain, parse_one
 from workers.filters.sharpen import Preset
 
 ANGLES = st.one_of(st.sampled_from([-180, -90, -45, 0, 90, 180]), st.floats(-180, 180))
@@ -35,30 +33,6 @@ def test_sums_are_exact_directly_and_through_a_transform(
     expected = slow_sums(pixels[..., 0].astype(np.int64), weights, border)
     for place, sums in correlated(pixels, weights, border):
         assert np.array_equal(sums[..., 0], expected[place])
-
-
-def test_sums_over_premultiplied_planes_are_exact() -> None:
-    random = np.random.default_rng(0)
-    planes = random.integers(0, 65026, (200, 530, 1)).astype(np.uint16)
-    weights = MotionBlur(length=101, angle=30).fixed()
-    expected = slow_sums(planes[..., 0].astype(np.int64), weights, "replicate")
-    for place, sums in correlated(planes, weights, "replicate"):
-        assert np.array_equal(sums[..., 0], expected[place])
-
-
-@pytest.mark.parametrize("border", PAD)
-@pytest.mark.parametrize("size", [(1, 1), (7, 300), (531, 290)])
-@pytest.mark.parametrize("angle", [30.0, -45.0])
-def test_a_line_of_few_weights_is_added_up_exactly(
-    border: Border, size: tuple[int, int], angle: float
-) -> None:
-    weights = MotionBlur(length=61, angle=angle).fixed()
-    weights[0, :20] = -2
-    assert fits_single(weights, 15, 1 << 14)
-    pixels = image(*size, 1, 4)
-    expected = slow_sums(pixels[..., 0].astype(np.int64), weights, border)
-    found = correlated_bytes(pixels, weights, border, 15, 1 << 14)
-    assert np.array_equal(found[..., 0], np.clip((expected + (1 << 14)) >> 15, 0, 255))
 
 
 def turned_line(length: int, angle: float) -> NDArray[np.float64]:
@@ -89,6 +63,9 @@ def test_the_weights_of_motion_blur_are_a_line_that_was_turned(length: int, angl
 
 
 @given(images(), st.integers(3, 40), ANGLES)
+@example(image(200, 530, 1, 4), 101, 30.0)
+@example(image(200, 530, 4, 4), 101, 30.0)
+@example(image(7, 300, 1, 4), 61, -45.0)
 def test_motion_blur_is_its_integer_definition(pixels: Pixels, length: int, angle: float) -> None:
     weights = MotionBlur(length=length, angle=angle).fixed()
     found = run("motion_blur", pixels, length=length, angle=angle)
@@ -144,54 +121,14 @@ def test_convolve_is_opencv_s_filter2d_within_one(
 
 @pytest.mark.parametrize("border", SCIPY)
 @given(sides=st.tuples(SIDES, SIDES), channels=st.sampled_from([1, 3]), seed=st.integers(0, 99))
-def test_convolve_s_borders_are_scipy_s_under_our_names(
+def test_convolve_is_exact_for_whole_numbers_with_scipy_s_borders_and_halves_go_up(
     border: str, sides: tuple[int, int], channels: int, seed: int
 ) -> None:
     pixels = image(37, 41, channels, seed)  # SciPy itself errs where a kernel is the larger one
     kernel = np.random.default_rng(seed).integers(-9, 10, sides)
-    found = run("convolve", pixels, kernel=kernel.tolist(), bias=100, border_mode=border)
-    source = pixels.astype(np.float64)
-    expected = scipy.ndimage.correlate(source, kernel[..., None], mode=SCIPY[border]) + 100
-    assert np.array_equal(found, np.clip(expected, 0, 255))
-
-
-@given(images(channels=(1, 3)), st.integers(0, 99))
-def test_convolve_with_whole_numbers_is_exact_and_halves_go_up(pixels: Pixels, seed: int) -> None:
-    kernel = np.random.default_rng(seed).integers(-9, 10, (3, 5))
-    found = run("convolve", pixels, kernel=kernel.tolist(), divisor=2, bias=1)
-    for n in range(pixels.shape[2]):
-        sums = slow_sums(pixels[..., n].astype(np.int64), kernel, "replicate")
-        assert np.array_equal(found[..., n], np.clip((sums + 3) // 2, 0, 255))
-
-
-def test_a_kernel_may_be_text_in_a_query() -> None:
-    text = parse_one("convolve", {"kernel": "0,-1,0;-1,5.5,-1;0,-1,0"})
-    kernel = [[0, -1, 0], [-1, 5.5, -1], [0, -1, 0]]
-    assert text == parse_chain([{"name": "convolve", "kernel": kernel}])[0]
-
-
-def test_a_wrong_kernel_is_refused_with_what_is_needed() -> None:
-    for kernel in [
-        [],
-        [[]],
-        [1, 2],
-        [[1, 2], [3]],
-        [[1] * 32],
-        [[1]] * 32,
-        [[1001]],
-        [[float("nan")]],
-        [["1"]],
-        [[True]],
-        "1,2;3",
-        "1;;2",
-        "x",
-        3,
-        None,
-    ]:
-        with pytest.raises(
-            InvalidParameter, match="a list of 1 to 31 equally long rows of 1 to 31 numbers"
-        ):
-            parse_chain([{"name": "convolve", "kernel": kernel}])
+    parameters = {"kernel": kernel.tolist(), "divisor": 2, "bias": 100, "border_mode": border}
+    sums = scipy.ndimage.correlate(pixels.astype(int), kernel[..., None], mode=SCIPY[border])
+    assert np.array_equal(run("convolve", pixels, **parameters), np.clip((sums + 201) // 2, 0, 255))
 
 
 @given(images(), st.sampled_from([0.0, 1.0, 2.0, 10.0]))

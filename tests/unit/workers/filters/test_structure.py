@@ -1,13 +1,11 @@
 """Filters of structure, place and light against OpenCV, Pillow and their definitions."""
 
-import itertools
-
 import cv2
 import numpy as np
 import pytest
 import scipy.ndimage
 import scipy.stats
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -17,7 +15,6 @@ from tests.unit.workers.filters.images import image, images, run
 from workers.filters import morphological as module
 from workers.filters.arithmetic.colour import luma
 from workers.filters.effects import halves, philox
-from workers.filters.morphological import by_tiles
 from workers.filters.registry import parse_chain
 
 
@@ -56,19 +53,6 @@ def test_pixelate_weighs_colours_by_their_alpha() -> None:
     found = run("pixelate", pixels, size=2)
     assert (found == (150, 75, 23, 85)).all()
     assert not run("pixelate", np.full((3, 3, 4), (9, 9, 9, 0), np.uint8)).any()
-
-
-def test_morphology_is_opencv_s() -> None:
-    for shape, op in itertools.product(
-        ["rect", "cross", "ellipse"], ["open", "close", "gradient", "tophat", "blackhat"]
-    ):
-        pixels = np.asarray(drawing(61, 43))
-        kernel = cv2.getStructuringElement(getattr(cv2, f"MORPH_{shape.upper()}"), (5, 5))
-        expected = cv2.morphologyEx(
-            pixels, getattr(cv2, f"MORPH_{op.upper()}"), kernel, iterations=2
-        )
-        found = run("morphology", pixels, op=op, shape=shape, size=5, iterations=2)
-        assert np.array_equal(found, expected)
 
 
 def test_a_difference_leaves_alpha_as_it_is() -> None:
@@ -148,6 +132,7 @@ def test_numbers_of_a_seed_are_the_words_in_order_low_halves_first() -> None:
 
 
 @given(images(), st.floats(0, 128), st.integers(0, 2**53 - 1))
+@example(np.full((300, 301, 3), 128, np.uint8), 40.0, 9)  # of several pieces
 def test_noise_adds_the_quantile_that_the_generator_names(
     pixels: Pixels, amount: float, seed: int
 ) -> None:
@@ -156,14 +141,6 @@ def test_noise_adds_the_quantile_that_the_generator_names(
     added = np.floor(scipy.stats.norm.ppf((u + 0.5) / 65536) * amount + 0.5)
     found = run("noise", pixels, amount=amount, seed=seed)[:, :, :3]
     assert np.array_equal(found, np.clip(colour + added, 0, 255))
-
-
-def test_noise_of_a_large_image_goes_on_where_the_last_piece_ended() -> None:
-    flat = np.full((300, 301, 3), 128, np.uint8)
-    found = run("noise", flat, amount=40, seed=9).ravel()
-    u = halves(0, flat.size, 9)
-    added = np.floor(scipy.stats.norm.ppf((u + 0.5) / 65536) * 40 + 0.5)
-    assert np.array_equal(found, np.clip(128 + added, 0, 255))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 6), (7, 1), (40, 51), (129, 1000)])
@@ -210,7 +187,7 @@ def test_tiles_of_any_size_give_the_bytes_of_opencv(
         for pixels in (noise(40, 70, 3), noise(1, 90, 1), noise(90, 1, 4)):
             before = pixels.copy()
             expected = cv2.morphologyEx(pixels, _OPERATIONS[op], kernel, iterations=iterations)
-            found = by_tiles(pixels, op, kernel, iterations)
+            found = module.by_tiles(pixels, op, kernel, iterations)
             assert np.array_equal(found, expected.reshape(pixels.shape))
             assert np.array_equal(pixels, before)
 
