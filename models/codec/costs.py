@@ -132,12 +132,13 @@ def claimed_pixels(start: bytes) -> int | None:
     return width * height or None
 
 
-# CPU seconds of encoding by pixels, format and options, measured per megapixel of photos on a core
-# of 2.x GHz (noise takes two to three times as long): AVIF 43 s at speed 0, 4 s at 4, 0.55 s at 6,
-# 0.06 s from 9; PNG 1.2 s at level 9, 0.25 s at 6, 0.057 s at 0; WebP 0.05 s; progressive JPEG
-# 0.02 s; baseline JPEG 0.003 s.
+# CPU seconds of encoding by pixels, format and options, measured for a megapixel of photos on a
+# core of 2.x GHz: PNG 1.2 s at level 9, 0.25 s at 6, 0.057 s at 0; WebP 0.05 s; progressive JPEG
+# 0.02 s; baseline JPEG 0.003 s. AVIF takes 53 s at speed 0, 5.2 s at 4, 0.7 s at 6, 0.08 s from 9
+# for photos that were made smaller and have more detail in a pixel; photos as they were taken
+# need 0.7 to 0.85 of that, and noise 1.5 to 2 times as long.
 
-_AVIF_SECONDS = [each * 1e-6 for each in (43, 17, 14, 7.5, 4, 1.5, 0.6, 0.2, 0.1, 0.07, 0.07)]
+_AVIF_SECONDS = [each * 1e-6 for each in (53, 20, 16, 10, 5.2, 4, 0.7, 0.4, 0.3, 0.08, 0.08)]
 _PNG_SECONDS = [each * 1e-6 for each in (0.057, 0.07, 0.08, 0.1, 0.12, 0.18, 0.25, 0.35, 0.8, 1.2)]
 _WEBP_SECONDS, _PROGRESSIVE_SECONDS, _BASELINE_SECONDS = 0.05e-6, 0.02e-6, 0.003e-6
 _USUAL_SPEED, _USUAL_LEVEL = 9, 1
