@@ -12,7 +12,7 @@ CUDA = $(wildcard workers/kernels/*.cu workers/kernels/headers/*.cuh workers/fil
 # PyTorch's wheels without CUDA, which the package index does not have for x86-64.
 TORCH_INDEX = https://download.pytorch.org/whl/cpu
 
-.PHONY: install serve test test-slow test-all coverage lint format clients bench test-gpu test-browser docs site image lock
+.PHONY: install serve test test-slow test-all coverage lint format clients bench test-gpu docs site image lock
 
 install: .venv/.installed
 
@@ -53,8 +53,8 @@ TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu clients
 test: install
 	$(BIN)/pytest $(PARALLEL) $(TESTS)
 
-# What takes longer: kernels compiled for each GPU, every page of docs/, every byte of an archive, and
-# ten times as many examples for each property.
+# What takes longer: kernels compiled for each GPU, every page of docs/, the page in Chromium, every
+# byte of an archive, and ten times as many examples for each property.
 test-slow: install
 	$(BIN)/pytest $(PARALLEL) -m "(slow or hypothesis) and not gpu" --hypothesis-profile thorough $(TESTS)
 
@@ -92,11 +92,6 @@ bench: install
 
 test-gpu: install
 	$(BIN)/pytest -m gpu tests/gpu tests/contract
-
-# Playwright is in no lock, because its driver has 160 MB; Chromium comes from the system.
-test-browser: install
-	$(BIN)/python -m pip install -q "playwright>=1.50"
-	$(BIN)/pytest tests/e2e/test_page_in_browser.py tests/e2e/test_site.py
 
 docs: install
 	$(BIN)/python -m tools.filters_page

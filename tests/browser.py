@@ -21,7 +21,7 @@ def chromium() -> Iterator[Any]:
     if program is None:
         pytest.skip("Chromium is not installed (on Debian: apt-get install chromium)")
     driver = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed (pip install playwright)"
+        "playwright.sync_api", reason="Playwright is not installed; run `make install`"
     )
     with driver.sync_playwright() as playwright:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []

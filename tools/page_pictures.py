@@ -1,7 +1,7 @@
 """Take the pictures of the page in `docs/page/`: `python -m tools.page_pictures`.
 
 It starts a server with the bundled network, gives the page pictures that the tests draw, and saves
-what Chromium shows as WebP. Playwright and Chromium are needed (`make test-browser`).
+what Chromium shows as WebP. Chromium is needed.
 """
 
 import io

@@ -22,6 +22,8 @@ from tests.e2e.conftest import Running
 from tests.pictures import drawing, encoded, jpeg
 from workers.filters.registry import FILTERS
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[..., AbstractContextManager[Any]]
 Schema = dict[str, Any]
 
@@ -306,6 +308,7 @@ def test_the_gallery_finds_filters_and_adds_only_what_is_chosen(open_page: Open)
     with open_page() as page:
         page.get_by_role("button", name="Add a filter").click()
         cards = page.locator("#gallery-list button:visible")
+        cards.first.wait_for()
         assert cards.count() == len(FILTERS)
         page.get_by_text("Geometry", exact=True).first.click()
         assert {"Add Crop", "Add Flip"} <= {
@@ -361,7 +364,6 @@ def test_a_small_copy_is_filtered_while_a_slider_moves(open_page: Open) -> None:
         large = drawing().resize((2400, 1600))
         give(page, file("large.jpg", encoded(large)))
         shows(page.locator("#summary"), "1 of 1 labelled")
-        add_filter(page, "gaussian_blur")
         add_filter(page, "gaussian_blur")
         shows(page.locator("#facts"), "JPEG")
         sent = captured(page)
