@@ -64,7 +64,7 @@ class FairSemaphore:
 
     def set_total(self, total: int, per_key: int = 0) -> None:
         """Change the number of units from now on; those that are taken already are kept."""
-        self.total, self._per_key = total, per_key
+        self.total, self._per_key = total, per_key or self._per_key
         self._queue.wake()
 
     @asynccontextmanager

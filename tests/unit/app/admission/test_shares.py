@@ -17,6 +17,8 @@ from models.domain.job import Lane
 from models.settings import Settings
 from tests.unit.app.admission.simulation import Seen, Simulation, admitted, held, simulated
 
+BULK = (Lane.BULK, True)
+
 
 def door(images: int = 64, **limits: int) -> Admission:
     return Admission(Limits(images, 1 << 30, 1 << 29, **limits))
@@ -32,16 +34,13 @@ def hold(admission: Admission, client: str, most: int) -> int:
     return most
 
 
-def test_a_request_alone_may_hold_everything_and_a_client_leaves_a_part() -> None:
-    assert hold(door(), "a", 100) == 60
+def test_a_request_alone_may_hold_everything_and_a_client_leaves_room_for_one_more() -> None:
     with admitted(door(), 64, 0, "a") as permit:
         assert permit.standing() == (Lane.BULK, False)
     with door().enter("a") as permit:
         permit.grow(1, 0)
         permit.grow(63, 0)
-
-
-def test_beside_others_one_client_leaves_room_for_one_more() -> None:
+    assert hold(door(), "a", 100) == 60
     admission = door()
     admitted(admission, 1, 0, "b")
     assert hold(admission, "a", 100) == 60
@@ -50,8 +49,7 @@ def test_beside_others_one_client_leaves_room_for_one_more() -> None:
 
 def test_a_cap_for_each_client_holds_although_nobody_else_is_there() -> None:
     admission = door(client_images=3)
-    assert hold(admission, "a", 10) == 3
-    assert hold(admission, "b", 10) == 3
+    assert [hold(admission, client, 10) for client in "ab"] == [3, 3]
     with pytest.raises(TooLarge, match="DARKROOM_MAX_IMAGES_PER_CLIENT"):
         admitted(door(client_images=3), 4, 0, "a")
 
@@ -73,8 +71,7 @@ def test_clients_never_hold_more_than_the_limit_and_a_newcomer_mostly_gets_a_par
 def test_limits_are_changed_while_the_server_runs() -> None:
     admission = door(images=2)
     admission.set_limits(Settings(max_images_in_flight=5, rate_limit="1/2"))
-    assert admission.limits.images == 5
-    assert admission.rate is not None
+    assert (admission.limits.images, admission.rate) == (5, Rate(1, 2))
 
 
 def test_the_larger_of_two_clients_is_bulk() -> None:
@@ -82,8 +79,7 @@ def test_the_larger_of_two_clients_is_bulk() -> None:
     large = [admitted(admission, 1, 0, "a") for _ in range(8)]
     assert large[0].standing() == (Lane.INTERACTIVE, False)
     small = admitted(admission, 1, 0, "b")
-    assert large[0].standing() == (Lane.BULK, True)
-    assert small.standing() == (Lane.INTERACTIVE, True)
+    assert (large[0].standing(), small.standing()) == (BULK, (Lane.INTERACTIVE, True))
 
 
 async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
@@ -169,7 +165,7 @@ def test_a_draining_server_admits_no_request() -> None:
     admission = door()
     admission.draining = True
     with pytest.raises(Draining):
-        admitted(admission, 1, 0)
+        admission.enter()
 
 
 def test_retry_after_is_the_wait_of_the_client_and_not_that_of_a_client_with_all_places() -> None:

@@ -56,15 +56,8 @@ async def test_an_image_that_never_fits_or_waits_too_long_or_while_the_server_st
                 await permits.complete(permit, n_bytes)
 
 
-async def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None:
-    admission = Admission(LIMITS, rate=Rate(per_second=1000.0, burst=1.0))
-    admission.enter("a").release()
-    permits = StreamPermits(admission, "a", 60)
-    (await permits.enter()).release()
-    (await permits.enter()).release()  # waits a millisecond
-
-
 async def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> None:
+    """The first image was charged with the request."""
     rate = Rate(per_second=0.001, burst=10.0)
     admission = Admission(LIMITS, rate=rate)
     permits = StreamPermits(admission, "a", 0.2)
