@@ -65,15 +65,6 @@ async def test_a_client_that_is_alone_leaves_its_part_free(total: int, most: int
     await crowd.end()
 
 
-async def test_however_much_some_clients_want_the_next_one_finds_a_turn() -> None:
-    crowd = Crowd(FairSemaphore(64))
-    for client in "abc":
-        await crowd.come(*(f"{client}{n}" for n in range(100)))
-        assert any(name[0] == client for name in crowd.holding)
-    assert len(crowd.holding) < 64
-    await crowd.end()
-
-
 async def test_with_fewer_turns_than_are_held_none_is_given_until_enough_came_back() -> None:
     crowd = Crowd(FairSemaphore(3))
     await crowd.come("-1", "-2", "-3", "b1")
@@ -127,25 +118,6 @@ async def test_fetches_of_two_front_ends_take_turns_at_one_limit(
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
     assert most == 1
-
-
-async def test_a_client_of_one_front_end_gets_a_turn_beside_a_backlog_of_another_one(
-    several: list[Counters],
-) -> None:
-    busy, idle = (FairSemaphore(1, counters, per_key=9) for counters in several)
-
-    async def again_and_again() -> None:
-        while True:
-            async with busy.hold("one", "a"):
-                await asyncio.sleep(0)
-
-    tasks = [asyncio.create_task(again_and_again()) for _ in range(3)]
-    await settle()
-    async with asyncio.timeout(PATIENCE), idle.hold("two", "b"):
-        assert idle.used == 1
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_client_that_lacks_only_its_share_keeps_no_turn_from_another_front_end(
