@@ -248,7 +248,7 @@ def compared(parts: dict[str, Found]) -> dict[str, float]:
                 ratios[f"{images}_by_{name.split('_')[0]}"] = round(rate / alone, 3)
     for form, found in parts.get("filtered", {}).items():
         limit = min(engines.get("hardware_subsampled", 0.0), engines.get("encode", 0.0))
-        if limit and "best" in found:
+        if limit and isinstance(found, dict) and "best" in found:
             rate = found["best"]["images_per_second"]
             ratios[f"{form}_by_decode_and_encode"] = round(rate / limit, 3)
     peers = {name: each for name, each in parts.items() if name.startswith("naive")}
