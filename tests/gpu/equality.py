@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.domain.errors import InvalidParameter
-from models.domain.image import Image, Source
+from models.domain.image import Image, Pixels, Source
 from models.domain.job import Job, Operation
 from tests.emulation.staging import noise
 from tests.fakes import run_batch
@@ -46,6 +46,13 @@ def runner(engine: Engine[SlotT]) -> Run:
         return run_batch(engine, [Job(operation, source) for source in sources])
 
     return run
+
+
+def specified(chain: FilterChain, pixels: Pixels) -> Pixels:
+    """Return what the filters of a chain make of an image, one after the other."""
+    for each in chain.filters:
+        pixels = each.apply(pixels)
+    return pixels
 
 
 def compared(run: Run, name: str) -> Compared:

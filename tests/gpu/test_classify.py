@@ -15,8 +15,10 @@ from models.networks.registry import RESNET18, RESNET50
 from models.settings import Precision
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg, photos
 from tests.gpu.equality import MAX_PIXELS, Run, runner
+from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.model import State, random_state
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
@@ -99,19 +101,12 @@ def test_a_mixed_batch_gives_each_image_what_it_gets_alone(run: Run) -> None:
 
 @pytest.mark.parametrize("function", FunctionToApply)
 def test_scores_are_those_of_the_cpu(run: Run, state: State, function: FunctionToApply) -> None:
-    from workers.engines.cpu.engine import CpuEngine
-
     source = as_jpeg(photos()[0])
     operation = Classify(top_k=3, function_to_apply=function)
     (found,) = run(operation, [source]).values
     assert isinstance(found, Labels)
     cpu = CpuEngine([CpuNetwork(state, Precision.FP32, RESNET18)], 1, 2)
-    slot = cpu.acquire()
-    assert slot is not None
-    from models.domain.job import Job
-
-    cpu.launch(slot, [Job(operation, source)])
-    (expected,) = cpu.collect(slot).values
+    (expected,) = runner(cpu)(operation, [source]).values
     assert isinstance(expected, Labels)
     assert found.class_ids[0] == expected.class_ids[0]
     assert found.scores == pytest.approx(expected.scores, abs=0.05)
@@ -143,8 +138,6 @@ def test_the_same_batch_gives_the_same_vectors_again(run: Run, output: NetworkOu
 
 
 def test_two_networks_share_a_gpu_and_each_gets_its_own_crops() -> None:
-    from workers.engines.cuda.network import GraphedNetwork
-
     states = {spec.name: random_state(0, 10, spec) for spec in (RESNET18, RESNET50)}
     networks = [
         GraphedNetwork(states[spec.name], Precision.FP32, spec, 4, "cuda:0")

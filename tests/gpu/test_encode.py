@@ -5,10 +5,10 @@ import pytest
 
 from models.codec import Encoding, ImageFormat, decode, encode, finished, pixels_of
 from models.codec.encoder import Chroma
-from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
+from models.domain.image import Image, Jpeg, Source, Subsampling
 from tests.emulation.staging import noise
 from tests.gpu.conftest import as_jpeg, photos
-from tests.gpu.equality import Run
+from tests.gpu.equality import Run, specified
 from workers.filters.registry import parse_chain
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -22,9 +22,7 @@ CHROMA: dict[Subsampling, Chroma] = {
 
 def file_of(source: Source, asked: DeviceJpeg) -> bytes:
     """Return the file of a filtered image as the CPU makes it."""
-    pixels: Pixels = pixels_of(source).pixels
-    for each in FILTERS:
-        pixels = each.apply(pixels)
+    pixels = specified(FilterChain(FILTERS), pixels_of(source).pixels)
     chroma = CHROMA[asked.subsampling]
     return encode(Image(pixels), ImageFormat.JPEG, Encoding(asked.quality, chroma=chroma))
 
@@ -53,10 +51,7 @@ def test_odd_sizes_share_a_batch_and_alpha_and_narrow_images_stay_pixels(run: Ru
             narrow = min(image.height, image.width) < 16
             large = len(file_of(image, asked)) >= image.n_pixels * image.channels
             assert image.channels == 4 or narrow or large
-            expected = image.pixels
-            for each in FILTERS:
-                expected = each.apply(expected)
-            assert np.array_equal(found.pixels, expected)
+            assert np.array_equal(found.pixels, specified(FilterChain(FILTERS), image.pixels))
 
 
 def test_a_copyright_is_put_into_a_file_made_there(run: Run) -> None:

@@ -44,20 +44,12 @@ def test_the_device_has_the_same_input(run: Run, engine: CudaEngine) -> None:
     assert torch.equal(network.input[: len(batch)], made)
 
 
-@pytest.mark.parametrize("output", [NetworkOutput.LABELS, NetworkOutput.LOGITS])
-def test_scores_are_those_of_the_images(run: Run, output: NetworkOutput) -> None:
+@pytest.mark.parametrize("output", NetworkOutput)
+def test_answers_are_those_of_the_images(run: Run, output: NetworkOutput) -> None:
     batch = images()
     asked = Classify(10, FunctionToApply.SOFTMAX, output=output)
     given = Classify(10, FunctionToApply.SOFTMAX, output=output, preprocessed=True)
     of_images = run(asked, batch).values
-    of_inputs = run(given, [preprocessed(each) for each in batch]).values
-    assert [shown(each) for each in of_inputs] == [shown(each) for each in of_images]
-
-
-def test_embeddings_are_those_of_the_images(run: Run) -> None:
-    batch = images()[:4]
-    of_images = run(Classify(output=NetworkOutput.EMBEDDING), batch).values
-    given = Classify(output=NetworkOutput.EMBEDDING, preprocessed=True)
     of_inputs = run(given, [preprocessed(each) for each in batch]).values
     assert [shown(each) for each in of_inputs] == [shown(each) for each in of_images]
 

@@ -102,13 +102,20 @@ def connect(monkeypatch: pytest.MonkeyPatch, handler: Handler) -> None:
     monkeypatch.setattr(sender, "connected", connected)
 
 
+@pytest.fixture
+def counts() -> list[int]:
+    """Return the numbers of images of all requests."""
+    return []
+
+
 @pytest.fixture(autouse=True)
-def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
+def serve(monkeypatch: pytest.MonkeyPatch, counts: list[int]) -> Serve:
     """Return what lets all servers answer as a handler says, one connection at a time."""
 
     def answer_by(handler: Handler) -> None:
         def answered(host: str, images: int) -> Response:
             if images:
+                counts.append(images)
                 return handler(host, images)
             return Response(200, instant.NETWORKS.decode(), {})
 
@@ -176,12 +183,9 @@ def test_a_saturated_server_is_asked_again_when_it_says(
     ],
 )
 def test_only_images_without_an_answer_are_sent_again(
-    rest: str, serve: Serve, tmp_path: Path
+    rest: str, serve: Serve, counts: list[int], tmp_path: Path
 ) -> None:
-    counts: list[int] = []
-
     def partly(host: str, images: int) -> Response:
-        counts.append(images)
         if len(counts) > 1:
             return good(host, images)
         return lines({"index": 1, **OK}, {"index": 0, **OK}, rest=rest)
@@ -212,12 +216,9 @@ def test_a_request_that_is_refused_as_a_whole_is_taken_apart(serve: Serve, tmp_p
 
 @pytest.mark.parametrize("status", [400, 422, 500])
 def test_an_image_that_makes_its_request_fail_has_the_error_alone(
-    status: int, serve: Serve, tmp_path: Path
+    status: int, serve: Serve, counts: list[int], tmp_path: Path
 ) -> None:
-    counts: list[int] = []
-
     def one_fails(host: str, images: int) -> Response:
-        counts.append(images)
         bad = images > 1 or len(counts) == 3
         return problem(status, "broken") if bad else good(host, images)
 
@@ -250,15 +251,8 @@ def test_an_answer_of_another_program_is_asked_for_again_and_then_fails_its_imag
 
 
 def test_large_files_go_alone(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    counts: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts: list[int] = []
-
-    def counted(host: str, images: int) -> Response:
-        counts.append(images)
-        return good(host, images)
-
-    serve(counted)
     monkeypatch.setattr(sender, "BYTES", 2 * len(b"image"))
     assert len(records_of(tmp_path)) == 3
     assert counts == [2, 1]
@@ -538,23 +532,3 @@ def test_processes_send_images_in_order_and_their_end_is_an_error(
         for _ in made_of_two.answers(tasks_of(iter(sources))):
             pass
     made_of_two.close()
-
-
-def test_a_process_that_ends_while_the_server_starts_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    opened = list[int]()
-
-    def ended(_pipes: list[int]) -> object:
-        opened.append(len(os.listdir("/proc/self/fd")))
-        return SimpleNamespace(wait=lambda _seconds: None, poll=lambda: 1, kill=lambda: None)
-
-    monkeypatch.setattr(engine, "start_sender", ended)
-    monkeypatch.setattr(engine, "CONNECTIONS", 256)
-    before = len(os.listdir("/proc/self/fd"))
-    started = Engine(Classification({}), ["http://one", "http://two"], None, 1 << 20, processes=4)
-    assert max(opened) - before < 800  # of the usual 1,024
-    (tmp_path / "a.jpg").touch()
-    sources = Sources([str(tmp_path / "a.jpg")])
-    with pytest.raises(EngineLost, match="sends images has ended with exit code 1"):
-        next(started.answers(tasks_of(iter(sources))))

@@ -20,7 +20,6 @@ from app.bulk.journal import (
 from app.bulk.report import readable
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
-OPTIONS = {"top_k": 5}
 
 
 def line(name: str, status: str = "ok") -> bytes:

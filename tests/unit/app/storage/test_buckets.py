@@ -109,17 +109,10 @@ async def test_more_than_a_page_is_listed(root: str, monkeypatch: pytest.MonkeyP
         assert [each.name async for each in storage.list(folder)] == names
 
 
-def test_a_missing_bucket_is_an_error_of_its_item(root: str) -> None:
-    async def scenario(storage: Storage) -> None:
+async def test_a_missing_bucket_is_an_error_of_its_item(root: str) -> None:
+    async with storage_of(f"{root}2") as storage:
         with pytest.raises((NotFound, OriginFailed)):
             await read(storage, storage.readable(f"{root}2/a"), 100)
-
-    async def main() -> None:
-        storage = Storage.from_settings(Settings(storage_allow=(f"{root}2",)))
-        await scenario(storage)
-        storage.close()
-
-    asyncio.run(main())
 
 
 def test_a_bucket_without_the_extra_ends_the_start_with_its_name(

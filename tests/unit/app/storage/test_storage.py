@@ -233,19 +233,17 @@ def test_a_wrong_prefix_ends_the_start(prefix: str) -> None:
 
 @pytest.mark.parametrize("setting", ["storage_allow", "storage_allow_write"])
 @pytest.mark.parametrize("allowed", ["", "data", "data/jobs", "link"])
-def test_the_folder_of_jobs_cannot_be_allowed(tmp_path: Path, setting: str, allowed: str) -> None:
+def test_the_folder_of_jobs_cannot_be_allowed_and_a_folder_beside_it_can(
+    tmp_path: Path, setting: str, allowed: str
+) -> None:
     """A client could read the images and results of others, by a link as well."""
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
     given = {setting: ((tmp_path / allowed).as_uri(),), "data_folder": tmp_path / "data"}
     with pytest.raises(ValueError, match=f"DARKROOM_{setting.upper()}: .* overlaps"):
         Storage.from_settings(Settings.model_validate(given))
-
-
-def test_a_folder_beside_that_of_jobs_can_be_allowed(tmp_path: Path) -> None:
-    allowed = ((tmp_path / "data2").as_uri(),)
-    settings = Settings(storage_allow=allowed, data_folder=tmp_path / "data")
-    Storage.from_settings(settings).close()
+    given[setting] = ((tmp_path / "data2").as_uri(),)
+    Storage.from_settings(Settings.model_validate(given)).close()
 
 
 @pytest.mark.parametrize("name", [b"a file", b"no text \xff"])

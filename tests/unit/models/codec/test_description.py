@@ -60,17 +60,6 @@ def test_the_colour_is_found_without_another_copy_of_the_picture(
     assert largest <= max(stripe, 75 * 50)  # 75 × 50 are the means of squares of 16 pixels
 
 
-@pytest.mark.parametrize("format_", ["WEBP", "AVIF", "PNG"])
-@pytest.mark.parametrize("stripe", [1, 700, 5000])
-def test_the_colour_of_stripes_is_that_of_the_whole(
-    format_: str, stripe: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = encoded(drawing(300, 200), format_)
-    whole = described(file).colour
-    monkeypatch.setattr("models.codec.description.STRIPE", stripe)
-    assert described(file).colour == whole
-
-
 def test_transparent_colours_of_a_palette_do_not_count() -> None:
     picture = picture_in("P")
     picture.info["transparency"] = picture.getpixel((299, 199))
