@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,11 +33,10 @@ CUT = 123_457
 
 
 @dataclass
-class Origin:
+class Origin(httpx.BaseTransport):
     """A file server; the next requests use up `breaks` and `statuses`, an entry each."""
 
     body: bytes = BODY
-    url: str = ""
     asked: int = 0
     breaks: list[int] = field(default_factory=list)
     """Hang up after this many bytes of the answer's body."""
@@ -46,44 +44,30 @@ class Origin:
     """Answer with this status and no file."""
     before_answer: Callable[[], object] = lambda: None
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host == "nowhere":
+            raise httpx.ConnectError("refused")
         self.asked += 1
         self.before_answer()
         if self.statuses:
-            handler.send_error(self.statuses.pop(0))
-            return
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(self.body)))
-        handler.end_headers()
-        handler.wfile.write(self.body[: self.breaks.pop(0)] if self.breaks else self.body)
+            return httpx.Response(self.statuses.pop(0))
+        return httpx.Response(200, content=self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
+        yield self.body[: self.breaks[0] if self.breaks else None]
+        if self.breaks:
+            raise httpx.ReadError(f"it ended after {self.breaks.pop(0)} bytes")
 
 
 @pytest.fixture
-def server() -> Iterator[Origin]:
-    origin = Origin()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            origin.answer(self)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Write no log."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        origin.url = f"http://127.0.0.1:{running.server_port}/file"
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield origin
-        running.shutdown()
-        thread.join()
+def server() -> Origin:
+    return Origin()
 
 
 @pytest.fixture
-def published(server: Origin) -> PublishedWeights:
-    digest = hashlib.sha256(BODY).hexdigest()
-    return PublishedWeights(
-        "resnet18", "tiny", server.url, "tiny.pth", len(BODY), digest, "imagenet1k"
-    )
+def published() -> PublishedWeights:
+    url, digest = "https://example.org/file", hashlib.sha256(BODY).hexdigest()
+    return PublishedWeights("resnet18", "tiny", url, "tiny.pth", len(BODY), digest, "imagenet1k")
 
 
 @pytest.fixture(autouse=True)
@@ -95,14 +79,9 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WeightsStore:
-    monkeypatch.setattr(weights_store, "new_client", direct)
+def store(tmp_path: Path, server: Origin, monkeypatch: pytest.MonkeyPatch) -> WeightsStore:
+    monkeypatch.setattr(weights_store, "new_client", lambda: httpx.Client(transport=server))
     return WeightsStore(tmp_path / "cache")
-
-
-def direct() -> httpx.Client:
-    """Return a client that ignores the proxies of the environment."""
-    return httpx.Client(trust_env=False, timeout=100, follow_redirects=True)
 
 
 def files(store: WeightsStore) -> list[str]:
@@ -175,7 +154,7 @@ def test_a_server_in_trouble_is_asked_again(
 def test_a_server_that_cannot_be_reached_is_given_up_at_once_with_what_to_do(
     store: WeightsStore, published: PublishedWeights, pauses: list[float]
 ) -> None:
-    nowhere = replace(published, url="http://127.0.0.1:9/file")
+    nowhere = replace(published, url="https://nowhere/file")
     with pytest.raises(WeightsUnavailable) as refused:
         store.fetch(nowhere)
     assert pauses == []

@@ -6,7 +6,7 @@ import pytest
 
 from app.bulk.errors import WrongUsage
 from app.cli.image_flags import given_chain
-from app.cli.parser import COMMANDS, complete_parser, run
+from app.cli.parser import COMMANDS, run
 from models.exit_codes import ExitCode
 from models.settings import SECTIONS, Settings
 
@@ -106,18 +106,6 @@ def test_a_wrong_value_is_named_by_where_it_was_given(
     error = refused(capsys, "serve", "--port", "x")
     assert "darkroom: --port: " in error
     assert "darkroom: DARKROOM_GRACE: " in error
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_values_are_named_by_their_kind_and_not_by_the_flag(name: str) -> None:
-    parser = complete_parser()
-    (commands,) = (each for each in parser._actions if each.dest == "command")
-    assert isinstance(commands.choices, dict)
-    for action in commands.choices[name]._actions:
-        flags = {each.lstrip("-").replace("-", "_").upper() for each in action.option_strings}
-        if action.nargs != 0 and action.option_strings and not action.choices:
-            assert action.metavar, flags
-            assert action.metavar not in flags
 
 
 def test_a_file_for_output_points_to_out(

@@ -180,23 +180,21 @@ def test_a_wrong_secret_is_refused_without_being_repeated(secret: str) -> None:
     assert secret == "whsec_" or secret not in str(error.value)
 
 
-def sent(answer: Answer, addresses: tuple[str, ...] = ("8.8.8.8",)) -> tuple[Try, list[Received]]:
+async def sent(
+    answer: Answer, addresses: tuple[str, ...] = ("8.8.8.8",)
+) -> tuple[Try, list[Received]]:
     """Return the end of one try at a receiver that gives an answer, and what it received."""
-
-    async def main() -> tuple[Try, list[Received]]:
-        async with origin() as receiver:
-            receiver.answers["/hook"] = answer
-            names = Names({"hook.example": [addresses]})
-            sender = WebhookSender(LIMITS, (SECRET,), names, Wires(), clock=lambda: 1234.5)
-            tried = await sender.send(receiver.url("/hook", host="hook.example"), "msg_1", "{}")
-            await sender.aclose()
-            return tried, receiver.requests
-
-    return asyncio.run(main())
+    async with origin() as receiver:
+        receiver.answers["/hook"] = answer
+        names = Names({"hook.example": [addresses]})
+        sender = WebhookSender(LIMITS, (SECRET,), names, Wires(), clock=lambda: 1234.5)
+        tried = await sender.send(receiver.url("/hook", host="hook.example"), "msg_1", "{}")
+        await sender.aclose()
+        return tried, receiver.requests
 
 
-def test_a_message_is_sent_with_its_signature() -> None:
-    tried, [request] = sent(body(b"thanks"))
+async def test_a_message_is_sent_with_its_signature() -> None:
+    tried, [request] = await sent(body(b"thanks"))
     assert tried.state == DONE
     expected = signed((SECRET,), "msg_1", 1234, "{}")
     assert expected.items() <= request.headers.items()
@@ -215,17 +213,17 @@ def test_a_message_is_sent_with_its_signature() -> None:
         (silent(), Try(TO_DO, "no connection, or it broke (ReadTimeout)")),
     ],
 )
-def test_the_status_decides_and_a_silent_receiver_is_tried_again(
+async def test_the_status_decides_and_a_silent_receiver_is_tried_again(
     answer: Answer, expected: Try
 ) -> None:
-    tried, requests = sent(answer)
+    tried, requests = await sent(answer)
     assert tried == expected
     assert len(requests) == 1
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
-def test_an_address_that_is_not_public_is_never_connected_to(address: str) -> None:
-    tried, requests = sent(body(b""), ("8.8.8.8", address))
+async def test_an_address_that_is_not_public_is_never_connected_to(address: str) -> None:
+    tried, requests = await sent(body(b""), ("8.8.8.8", address))
     assert tried.state == TO_DO
     assert "not public" in tried.reason
     assert requests == []
@@ -245,18 +243,15 @@ async def test_addresses_are_checked_before_a_job_is_taken() -> None:
     await without.aclose()
 
 
-def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
+async def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
     clients: list[str] = []
 
     async def resolve(_host: str, _port: int) -> Sequence[Address]:
         clients.append(asking.get())
         raise OSError("unknown")
 
-    async def main() -> None:
-        sender = WebhookSender(LIMITS, (SECRET,), resolve, Wires())
-        tried = await sender.send("http://hook.example/", "msg_1", "{}", "a")
-        assert tried.state == TO_DO
-        await sender.aclose()
-
-    asyncio.run(main())
+    sender = WebhookSender(LIMITS, (SECRET,), resolve, Wires())
+    tried = await sender.send("http://hook.example/", "msg_1", "{}", "a")
+    await sender.aclose()
+    assert tried.state == TO_DO
     assert clients == ["a"]

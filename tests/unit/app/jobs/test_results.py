@@ -169,12 +169,10 @@ async def three_images() -> Records:
 
 
 @pytest.mark.parametrize("images", [True, False])
-def test_images_are_files_of_a_zip_which_the_records_name(images: bool) -> None:
-    async def main() -> bytes:
-        pieces = results_zip(three_images, lambda records: records, images=images)
-        return b"".join([bytes(each) async for each in pieces])
-
-    with zipfile.ZipFile(io.BytesIO(asyncio.run(main()))) as archive:
+async def test_images_are_files_of_a_zip_which_the_records_name(images: bool) -> None:
+    pieces = results_zip(three_images, lambda records: records, images=images)
+    content = b"".join([bytes(each) async for each in pieces])
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
         records = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
         files = {each: archive.read(each) for each in archive.namelist()[:-1]}
@@ -220,7 +218,7 @@ async def test_records_are_rows_of_a_parquet_file_in_groups(
     assert [each["image"]["data"] for each in found] == [*CONTENT.values()]
 
 
-def test_records_that_failed_are_sent_whole_and_looked_at_once(
+async def test_records_that_failed_are_sent_whole_and_looked_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each look copies what has come: a record with images has hundreds of pieces."""
@@ -240,9 +238,6 @@ def test_records_that_failed_are_sent_whole_and_looked_at_once(
         yield b'"}\n{"index": 1, "status": "ok"}\n{"index": 2, "status": "par'
         yield b'tial"}\n'
 
-    async def main() -> bytes:
-        return b"".join([bytes(piece) async for piece in failed_records(records())])
-
-    found = [json.loads(line)["index"] for line in asyncio.run(main()).splitlines()]
-    assert found == [0, 2]
+    sent = b"".join([bytes(piece) async for piece in failed_records(records())])
+    assert [json.loads(line)["index"] for line in sent.splitlines()] == [0, 2]
     assert len(looks) == 2

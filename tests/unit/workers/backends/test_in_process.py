@@ -25,20 +25,15 @@ def started(engine: FakeEngine) -> Worker[FakeSlot]:
     return worker
 
 
-def test_a_job_goes_on_when_the_requests_of_its_server_are_given_up() -> None:
+async def test_a_job_goes_on_when_the_requests_of_its_server_are_given_up() -> None:
     gate = Gate()
     worker = started(FakeEngine(slots=1, on_collect=gate))
-    backend = LocalBackend(worker)
-
-    async def scenario() -> None:
-        deadline = Deadline(time.monotonic() + 600)
-        running = asyncio.create_task(backend.run(fake_job(deadline=deadline)))
-        await asyncio.to_thread(gate.wait_reached)
-        alarms().end()
-        gate.open()
-        assert isinstance((await running).result, Labels)
-
-    asyncio.run(scenario())
+    deadline = Deadline(time.monotonic() + 600)
+    running = asyncio.create_task(LocalBackend(worker).run(fake_job(deadline=deadline)))
+    await asyncio.to_thread(gate.wait_reached)
+    alarms().end()
+    gate.open()
+    assert isinstance((await running).result, Labels)
     worker.stop()
 
 

@@ -159,34 +159,21 @@ def test_vignette_is_half_up_in_whole_numbers(size: tuple[int, int], amount: flo
         assert np.array_equal(found, (pixels * light + (1 << 15)) >> 16)
 
 
-_OPERATIONS = {
-    "erode": cv2.MORPH_ERODE,
-    "dilate": cv2.MORPH_DILATE,
-    "open": cv2.MORPH_OPEN,
-    "close": cv2.MORPH_CLOSE,
-    "gradient": cv2.MORPH_GRADIENT,
-    "tophat": cv2.MORPH_TOPHAT,
-    "blackhat": cv2.MORPH_BLACKHAT,
-}
-_SHAPES = (cv2.MORPH_CROSS, cv2.MORPH_ELLIPSE, cv2.MORPH_RECT)
-
-
-def noise(height: int, width: int, channels: int) -> np.ndarray:
-    return np.random.default_rng(1).integers(0, 256, (height, width, channels), np.uint8)
-
-
 @pytest.mark.parametrize("work", [1, 50_000, module.WORK])
 @pytest.mark.parametrize(("size", "iterations"), [(3, 4), (4, 2), (9, 1), (12, 3), (31, 2)])
-@pytest.mark.parametrize("op", _OPERATIONS)
+@pytest.mark.parametrize(
+    "op", ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
+)
 def test_tiles_of_any_size_give_the_bytes_of_opencv(
     monkeypatch: pytest.MonkeyPatch, op: str, size: int, iterations: int, work: int
 ) -> None:
     monkeypatch.setattr(module, "WORK", work)
-    for shape in _SHAPES:
+    operation = getattr(cv2, f"MORPH_{op.upper()}")
+    for shape in (cv2.MORPH_CROSS, cv2.MORPH_ELLIPSE, cv2.MORPH_RECT):
         kernel = np.asarray(cv2.getStructuringElement(shape, (size, size)), np.uint8)
-        for pixels in (noise(40, 70, 3), noise(1, 90, 1), noise(90, 1, 4)):
+        for pixels in (image(40, 70, 3, 1), image(1, 90, 1, 1), image(90, 1, 4, 1)):
             before = pixels.copy()
-            expected = cv2.morphologyEx(pixels, _OPERATIONS[op], kernel, iterations=iterations)
+            expected = cv2.morphologyEx(pixels, operation, kernel, iterations=iterations)
             found = module.by_tiles(pixels, op, kernel, iterations)
             assert np.array_equal(found, expected.reshape(pixels.shape))
             assert np.array_equal(pixels, before)
@@ -200,5 +187,5 @@ def test_the_filter_looks_at_the_deadline_in_each_repetition(
     monkeypatch.setattr(module, "stop_if_late", lambda: looks.append(1))
     options = {"op": "open", "shape": shape, "size": 31, "iterations": 16}
     (step,) = parse_chain([{"name": "morphology", **options}])
-    step.apply(noise(20, 20, 3))
+    step.apply(image(20, 20, 3, 1))
     assert len(looks) == 32
