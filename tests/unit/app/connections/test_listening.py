@@ -67,20 +67,6 @@ async def test_every_front_end_that_is_alive_gets_as_many_connections(
         each.close()
 
 
-async def test_a_front_end_counts_from_the_first_connection_that_it_can_take_to_the_last(
-    front_ends: list[FrontEnd], listening: socket.socket
-) -> None:
-    ours, other = front_ends[:2]
-    ours.counters.add(Total.CONNECTIONS, 1)
-    acceptor = ours.opened(listening.dup())
-    assert ours.counters.fewest(Total.CONNECTIONS, 0)  # the other front end starts
-    there = other.opened(listening.dup())
-    assert not ours.counters.fewest(Total.CONNECTIONS, 0)
-    there.close()
-    assert ours.counters.fewest(Total.CONNECTIONS, 0)
-    acceptor.close()
-
-
 async def test_who_could_not_accept_tries_again(
     front_ends: list[FrontEnd], listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,9 +111,7 @@ def test_a_client_has_a_second_to_read_its_answer_before_its_connection_makes_ro
 
 def test_a_clients_own_idle_connection_makes_room_for_its_next_one() -> None:
     few = House()
-    for client in (2, 2, 1, 1):
-        few.come(client, Phase.IDLE)
-    assert few.come(1) == ""
+    assert [few.come(client, Phase.IDLE) for client in (2, 2, 1, 1, 1)] == [""] * 5
     assert few.evicted() == [2]
     assert few.come(3) == ""
     assert few.evicted() == [0, 2]

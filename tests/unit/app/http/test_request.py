@@ -4,38 +4,29 @@ import asyncio
 import time
 
 import pytest
-from starlette.requests import Request
 
-from app.http.request import (
-    DEPARTURE,
-    Departure,
-    before,
-    deadline_of,
-    departure_of,
-)
+from app.http.request import Departure, before, deadline_of
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, DeadlineExceeded, InvalidParameter
 from models.settings import Settings
 
 
-def request(headers: dict[str, str]) -> Request:
-    raw = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
-    return Request({"type": "http", "headers": raw})
+def deadline(text: str) -> Deadline:
+    scope = {"type": "http", "headers": [(b"x-deadline-ms", text.encode())]}
+    return deadline_of(scope, Settings(max_deadline=10))
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "1.5", "soon", "", "١", "9" * 400, "9" * 5000])
 def test_a_deadline_that_is_no_positive_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameter):
-        deadline_of(request({"X-Deadline-Ms": text}).scope, Settings())
+        deadline(text)
 
 
 def test_the_client_s_deadline_is_capped_by_the_server() -> None:
-    settings = Settings(max_deadline=10)
     for text, seconds in (("250", 0.25), ("999999999", 10)):
         before = time.monotonic()
-        deadline = deadline_of(request({"X-Deadline-Ms": text}).scope, settings)
-        after = time.monotonic()
-        assert deadline.remaining(after) <= seconds <= deadline.remaining(before)
+        found = deadline(text)
+        assert found.remaining(time.monotonic()) <= seconds <= found.remaining(before)
 
 
 async def test_work_past_its_deadline_is_a_deadline_error() -> None:
@@ -48,12 +39,6 @@ async def test_nothing_begins_for_a_client_that_has_left_already() -> None:
     departure.happen()
     with pytest.raises(Cancelled), departure:
         raise AssertionError
-
-
-def test_a_request_has_the_departure_of_its_server() -> None:
-    departure = Departure()
-    assert departure_of({DEPARTURE: departure}) is departure
-    assert departure_of({}) is not departure
 
 
 @pytest.mark.parametrize("by_others", [False, True])

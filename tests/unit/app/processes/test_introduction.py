@@ -19,11 +19,9 @@ from tests.in_process import served
 @pytest.mark.parametrize(
     ("host", "with_keys", "warned"),
     [
-        ("127.0.0.1", False, False),
         ("::1", False, False),
         ("localhost", False, False),
         ("0.0.0.0", False, True),
-        ("::", False, True),
         ("192.0.2.7", False, True),
         ("0.0.0.0", True, False),
     ],

@@ -2,6 +2,8 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,16 +16,6 @@ PATIENCE = 100.0
 BUSY = Load("fake", 0, 0, 1, 0.0, alive=True)
 IDLE = replace(BUSY, running_jobs=0)
 WORKING = [replace(BUSY, progress=n) for n in range(900)]
-
-
-class FakeWorker:
-    """A worker whose loads a test gives; the last one stays."""
-
-    def __init__(self, *loads: Load) -> None:
-        self._loads = [*loads]
-
-    def load(self) -> Load:
-        return self._loads.pop(0) if len(self._loads) > 1 else self._loads[0]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +36,8 @@ async def test_a_worker_is_given_up_whose_threads_end_or_get_no_work_done(
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda _seconds: sleep(0))
     monkeypatch.setattr(member, "LOOK", 1.0)
-    worker: Any = FakeWorker(*loads)
+    left = chain(loads, repeat(loads[-1]))
+    worker: Any = SimpleNamespace(load=lambda: next(left))
     death = asyncio.ensure_future(member._death(worker, PATIENCE))
     for _ in range(1000):
         await sleep(0)
