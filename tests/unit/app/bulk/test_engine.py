@@ -340,33 +340,6 @@ def test_a_temporary_folder_whose_name_is_too_long_for_a_socket_is_named(
         start(Settings(), Classification({}), [], 1)
 
 
-@pytest.mark.parametrize(
-    ("cores", "images", "servers", "gpus", "processes"),
-    [
-        (16, 1999, ["http://one"], 0, 0),
-        (16, 2000, ["http://one"], 0, 4),
-        (64, 2000, ["http://one"], 0, 4),
-        (11, 2000, ["http://one"], 0, 2),
-        (3, 2000, ["http://one"], 0, 0),
-        (16, 2000, [], 0, 0),
-        (16, 2000, [], 1, 4),
-        (16, 1999, [], 1, 0),
-    ],
-)
-def test_processes_send_many_images_on_many_cores_to_a_server_or_gpus(
-    cores: int,
-    images: int,
-    servers: list[str],
-    gpus: int,
-    processes: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(engine, "usable_cores", lambda: cores)
-    monkeypatch.setattr(engine, "PrivateServer", lambda *_, **__: SimpleNamespace(gpus=gpus))
-    monkeypatch.setattr(engine, "Engine", lambda *given: given[-1])
-    assert cast(object, start(Settings(), Classification({}), servers, images)) == processes
-
-
 def test_a_connection_that_the_server_closes_is_opened_anew_with_its_time_limit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

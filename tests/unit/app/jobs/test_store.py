@@ -166,17 +166,6 @@ async def test_claims_of_many_processes_at_once_are_of_different_chunks(store: S
     assert [each.row for each in rows] == [*range(20)]
 
 
-async def test_results_of_a_job_that_has_failed_change_no_more(store: Store) -> None:
-    """Its results may be in storage, and its webhook sent, when another process ends its chunk."""
-    await store.one.add(job(), SPANS)
-    first, second = await claimed(store.one), await claimed(store.other)
-    assert await store.one.commit(stored(first))
-    await store.one.fail("1", {"detail": "the archive is missing"})
-    assert not await store.other.commit(stored(second))
-    found = await store.job()
-    assert (found.state, found.done) == (State.FAILED, 10)
-
-
 # Jobs.
 
 

@@ -1,4 +1,4 @@
-"""What `codec.jpeg` lets through to the engines, and that nothing doubtful passes."""
+"""Which JPEGs are left encoded for the engines: nothing doubtful, and described as by decoding."""
 
 import io
 import itertools
@@ -14,8 +14,10 @@ import simplejpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
+from PIL import ImageCms
 
-from models.codec import jpeg
+from models.codec import decode, jpeg, open_plain
+from models.codec import encoded as left_encoded
 from models.codec.jpeg import (
     MAX_SEGMENTS,
     BaselineJpeg,
@@ -23,9 +25,11 @@ from models.codec.jpeg import (
     may_be_baseline,
     scan_end,
 )
-from models.domain.image import Subsampling
+from models.domain.errors import TooManyPixels
+from models.domain.image import Jpeg, Subsampling
 from tests.memory import traced
-from tests.pictures import drawing, encoded
+from tests.pictures import as_image, drawing, encoded, exif, png
+from tests.shared import ODD, PHOTOS
 
 APP0, APP14, COM, DHT, DQT, DRI, SOF0, SOS = 0xE0, 0xEE, 0xFE, 0xC4, 0xDB, 0xDD, 0xC0, 0xDA
 EOI = b"\xff\xd9"
@@ -345,3 +349,69 @@ def test_no_scan_takes_much_memory() -> None:
         with traced() as peak:
             scan_end(data, 0, 1, mcus, 2)
             assert peak() < 8 << 20
+
+
+LIMIT = 10_000_000
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+def test_a_baseline_jpeg_is_left_as_it_is_without_what_follows_and_described_as_by_decoding() -> (
+    None
+):
+    for data in [
+        encoded(drawing(40, 30)),
+        encoded(drawing(40, 30), subsampling=0),
+        encoded(drawing(40, 30, mode="L")),
+        encoded(drawing(40, 30), exif=exif(x274=6, x33432="us")),
+        encoded(drawing(40, 30), comment=b"hello"),
+        encoded(drawing(40, 30), icc_profile=SRGB),
+    ]:
+        behind = data + b"a phone's video"
+        found, decoded = left_encoded(behind, max_pixels=LIMIT), decode(data, max_pixels=LIMIT)
+        assert found is not None
+        assert isinstance(found.image, Jpeg)
+        assert (found.info, found.copyright) == (decoded.info, decoded.copyright)
+        assert found.image.data.tobytes() == data
+        assert (found.image.height, found.image.width) == as_image(decoded.image).pixels.shape[:2]
+
+
+def test_what_no_engine_takes_is_left_to_decoding() -> None:
+    for data in (
+        png(),
+        encoded(drawing(), progressive=True),
+        encoded(drawing(40, 30), icc_profile=swapped_srgb()),
+        encoded(drawing(40, 30), icc_profile=SRGB.replace(b"cprt", b"A2B0")),
+        b"",
+        b"nothing",
+    ):
+        assert left_encoded(data, max_pixels=LIMIT) is None
+
+
+def swapped_srgb() -> bytes:
+    """Return sRGB with red and blue exchanged: a valid profile of quite other colours."""
+    profile = bytearray(SRGB)
+    red, blue = profile.index(b"rXYZ"), profile.index(b"bXYZ")
+    profile[red : red + 4], profile[blue : blue + 4] = b"bXYZ", b"rXYZ"
+    return bytes(profile)
+
+
+def test_too_many_pixels_are_refused_as_by_decoding() -> None:
+    with pytest.raises(TooManyPixels):
+        left_encoded(encoded(drawing(40, 30)), max_pixels=1199)
+
+
+@pytest.mark.skipif(not PHOTOS.exists(), reason=f"{PHOTOS} is not there")
+def test_photos_and_odd_files_are_described_as_by_decoding() -> None:
+    for path in [*sorted(PHOTOS.iterdir())[:60], *sorted(ODD.glob("*.jp*g"))]:
+        data = path.read_bytes()
+        found = left_encoded(data, max_pixels=LIMIT)
+        if found is not None:
+            assert found.info == decode(data, max_pixels=LIMIT).info, path
+
+
+def test_restart_markers_are_a_doubt_that_libjpeg_settles() -> None:
+    for name, count in (("restart_marker_blocks", 2), ("restart_marker_rows", 1)):
+        options: dict[str, Any] = {name: count}
+        data = encoded(drawing(80, 60), **options)
+        assert left_encoded(data, max_pixels=LIMIT) is None
+        assert open_plain(data, max_pixels=LIMIT) is not None  # a thread decodes it, exactly

@@ -1,6 +1,5 @@
 """What is compiled at a start: what is missing, in parallel, and once for all processes."""
 
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,21 +38,6 @@ def test_the_second_start_compiles_nothing(tmp_path: Path) -> None:
     assert compiled(MODULES, "sm_90", compiler, store) == BOTH
     assert compiled(MODULES, "sm_90", compiler, store) == BOTH
     assert sorted(compiler.names) == [each.name for each in MODULES]
-
-
-def test_modules_are_compiled_at_the_same_time_on_each_core(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2})
-    compiler = Recorder()
-    compiler.go.clear()
-    with ThreadPoolExecutor(1) as starter:
-        started = starter.submit(compiled, MODULES, "sm_90", compiler, CubinStore(()))
-        for _ in range(3):
-            assert compiler.entered.acquire(timeout=60)
-        assert not compiler.entered.acquire(blocking=False)
-        compiler.go.set()
-        assert started.result(60) == BOTH
 
 
 def test_a_process_that_comes_while_another_compiles_waits_and_loads(tmp_path: Path) -> None:

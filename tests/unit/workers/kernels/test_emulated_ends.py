@@ -87,7 +87,34 @@ def kernels() -> Iterator[Chosen]:
     yield from ({"kernel": [[weight] * 31] * 31, "divisor": 0.01} for weight in (1000.0, -1000.0))
 
 
+SCALES = [0, 0.003, 0.25, 1, 99.9]
+METHODS = ["nearest", "bilinear", "bicubic", "lanczos"]
+PRESETS = ["blur", "contour", "detail", "edge_enhance", "emboss", "smooth", "smooth_more"]
+RESIZED = [(1, 1), (7, 300), (149, 3), (40, 30), (70, 131)]
+
+OF_SHAPES: dict[str, Iterable[Chosen]] = {
+    "autocontrast": every(cutoff=[0, 0.013, 1, 3.7, 25, 49.9], preserve_tone=[False, True]),
+    "adaptive_threshold": every(
+        method=["mean", "gaussian"], block=[3, 5, 7, 9, 11, 101, 255], c=[-1.5]
+    ),
+    "clahe": every(tiles=[1, 2, 3, 32], clip_limit=[0.1, 40]),
+    "resize": (
+        {**each, "width": width, "height": height}
+        for each in every(fit=["fill", "cover", "contain"], method=METHODS)
+        for width, height in RESIZED
+    ),
+    "bilateral": every(diameter=[1, 2, 9, 33], sigma_color=[1, 60, 255], sigma_space=[0.1, 4, 100]),
+    "preset": every(kernel=PRESETS),
+    "scharr": every(axis=["x", "y", "mag"], scale=SCALES),
+    "prewitt": every(axis=["x", "y", "mag"], scale=SCALES),
+    "laplacian": every(ksize=[1, 3, 5, 7], scale=SCALES),
+    "dog": every(sigma1=[0.1, 1, 30], sigma2=[1.6, 2.2, 100], scale=[7.3]),
+    "unsharp_mask": every(sigma=[0.3, 2, 4], amount=[0.7, 10], threshold=[0, 9, 255]),
+}
+"""Filters that take images of SHAPES."""
+
 CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
+    *((name, drawn(*SHAPES), chosen) for name, chosen in OF_SHAPES.items()),
     ("pixelate", drawn(*TILES), every(size=[2, 3, 33, 63, 64, 65, 130, 1000])),
     (
         "morphology",
@@ -107,24 +134,13 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
         every(op=["erode", "close", "gradient"], size=[3, 5, 8, 17, 25, 26], iterations=[1, 8]),
     ),
     *((name, plain, [{}]) for name in ("otsu", "equalize", "autocontrast")),
-    (
-        "autocontrast",
-        drawn(*SHAPES),
-        every(cutoff=[0, 0.013, 1, 3.7, 25, 49.9], preserve_tone=[False, True]),
-    ),
     ("rotate90", drawn((64, 128, 3), (65, 200, 4), (130, 64, 1)), every(turns=range(4))),
-    (
-        "adaptive_threshold",
-        drawn(*SHAPES),
-        every(method=["mean", "gaussian"], block=[3, 5, 7, 9, 11, 101, 255], c=[-1.5]),
-    ),
     ("canny", drawn((50, 90, 1), (50, 90, 4)), every(sigma=[0, 0.8, 1.4, 30], low=[10, 90, 400])),
     (
         "canny",
         lambda: [np.random.default_rng(2).integers(0, 256, (70, 530, 1), np.uint8)],
         every(sigma=[0, 1, 3], low=[5], high=[30, 150, 700]),
     ),
-    ("clahe", drawn(*SHAPES), every(tiles=[1, 2, 3, 32], clip_limit=[0.1, 40])),
     (
         "pad",
         drawn((1, 1, 3), (1, 2, 1), (2, 3, 4), (5, 40, 3), (37, 17, 4), (16, 16, 3)),
@@ -149,36 +165,7 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
         lambda: [np.full(s, 255, np.uint8) for s in ((1, 900, 1), (180, 200, 3), (77, 60, 4))],
         every(amount=[0, 0.37, 1], radius=[0, 0.81, 0.99]),
     ),
-    (
-        "resize",
-        drawn(*SHAPES),
-        (
-            {**each, "width": width, "height": height}
-            for each in every(
-                fit=["fill", "cover", "contain"],
-                method=["nearest", "bilinear", "bicubic", "lanczos"],
-            )
-            for width, height in ((1, 1), (7, 300), (149, 3), (40, 30), (70, 131))
-        ),
-    ),
-    (
-        "bilateral",
-        drawn(*SHAPES),
-        every(diameter=[1, 2, 9, 33], sigma_color=[1, 60, 255], sigma_space=[0.1, 4, 100]),
-    ),
     ("convolve", drawn((37, 300, 3), (70, 272, 4), (20, 33, 1), (3, 2, 4), (1, 1, 3)), kernels()),
-    (
-        "preset",
-        drawn(*SHAPES),
-        every(
-            kernel=["blur", "contour", "detail", "edge_enhance", "emboss", "smooth", "smooth_more"]
-        ),
-    ),
-    *(
-        (name, drawn(*SHAPES), every(axis=["x", "y", "mag"], scale=[0, 0.003, 0.25, 1, 99.9]))
-        for name in ("scharr", "prewitt")
-    ),
-    ("laplacian", drawn(*SHAPES), every(ksize=[1, 3, 5, 7], scale=[0, 0.003, 0.25, 1, 99.9])),
     *(
         (name, lambda: contrasts()[:1], [{"scale": 255 / longest}])
         for name, longest in (("sobel", 1442), ("scharr", 5770), ("prewitt", 1082))
@@ -188,7 +175,6 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
         drawn((37, 131, 3), (20, 33, 1), (31, 40, 4)),
         every(length=[3, 4, 31, 255], angle=[-180, -45, 0, 12.5, 90]),
     ),
-    ("dog", drawn(*SHAPES), every(sigma1=[0.1, 1, 30], sigma2=[1.6, 2.2, 100], scale=[7.3])),
     ("median", drawn((20, 37, 3), (9, 50, 1)), every(size=range(3, 102, 2))),
     (
         "rank",
@@ -213,11 +199,6 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
         every(
             sigma=[0.1, 0.24, 0.25, 1, 2.12, 2.13, 6.12, 6.13, 26.1, 26.2, 100], sigma_y=[0.7, 75]
         ),
-    ),
-    (
-        "unsharp_mask",
-        drawn(*SHAPES),
-        every(sigma=[0.3, 2, 4], amount=[0.7, 10], threshold=[0, 9, 255]),
     ),
     (
         "box_blur",

@@ -37,15 +37,6 @@ def test_includes_are_resolved_as_a_compiler_resolves_them() -> None:
     assert found == preprocessed(loader.root())
 
 
-def test_a_file_is_expanded_once_and_lines_keep_their_numbers(tmp_path: Path) -> None:
-    (tmp_path / "a.cuh").write_text("#pragma once\nint a;\n")
-    (tmp_path / "b.cuh").write_text('#pragma once\n#include "a.cuh"\nint b;\n')
-    text = loader.expanded('#include "a.cuh"\n#include "b.cuh"\nint c;\n', tmp_path)
-    assert text.count("int a;") == 1
-    assert '#line 1 "a.cuh"\n\nint a;\n#line 2 "kernels.cu"\n' in text
-    assert '#line 1 "b.cuh"\n\n\nint b;\n#line 3 "kernels.cu"\nint c;\n' in text
-
-
 def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.cu").write_text('#include "missing.cuh"\n')
     with pytest.raises(FileNotFoundError, match=r"missing\.cuh"):
