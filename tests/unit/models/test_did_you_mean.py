@@ -10,12 +10,9 @@ def test_the_closest_name_is_found() -> None:
         ("sepai", "sepia"),
         ("xylophone", None),
         ("", None),
+        ("sepia" + "x" * 10_000_000, None),  # of which only the beginning is compared
     ]:
         assert closest(given, ["gaussian_blur", "sepia", "sobel"]) == expected
-
-
-def test_only_the_beginning_of_a_long_name_is_compared() -> None:
-    assert closest("sepia" + "x" * 10_000_000, ["sepia"]) is None
 
 
 def test_a_hint_is_empty_without_a_similar_name() -> None:

@@ -144,20 +144,3 @@ def test_a_large_image_is_resized_in_stripes_to_the_same_crop(
     whole = preprocess.crop(Image(pixels), RESNET18.preprocessing)
     monkeypatch.setattr(preprocess, "STRIPE", 5000)
     assert np.array_equal(preprocess.crop(Image(pixels), RESNET18.preprocessing), whole)
-
-
-@pytest.mark.parametrize("size", [(300, 400), (1200, 300)])
-def test_alpha_of_a_large_image_is_flattened_in_stripes(
-    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-
-    def noted(image: Image) -> Image:
-        seen.append(image.n_pixels)
-        return codec.flatten(image)
-
-    monkeypatch.setattr(preprocess, "flatten", noted)
-    monkeypatch.setattr(preprocess, "STRIPE", 5000)
-    preprocess.crop(Image(np.zeros((*size, 4), np.uint8)), RESNET18.preprocessing)
-    assert max(seen) <= 5000
-    assert sum(seen) == size[0] * size[1]

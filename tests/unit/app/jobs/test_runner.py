@@ -391,28 +391,25 @@ class FakeStore:
         self.failed.append(problem)
 
 
-def faults(*errors: Exception, n: int, done: int = 0) -> FakeStore:
+async def faults(*errors: Exception, n: int, done: int = 0) -> FakeStore:
     """Return what became of a job after `n` rests, 1,000 seconds apart; `done` grows each time."""
     store, clock = FakeStore(), FakeClock(1000.0)
     nothing: Any = None
     parts = cast(JobStore, store), nothing, nothing, nothing
     known = Runner(*parts, 1, lambda: False, lambda _: None, clock)
 
-    async def main() -> None:
-        for number in range(n):
-            group = ExceptionGroup("", [ExceptionGroup("", [*errors])])
-            await known._take_fault(job(done=done * number), group)
-            resting = known._resting.get("1")
-            assert store.failed or (resting and resting.until == clock() + PAUSE)
-            clock.advance(1000)
-
-    asyncio.run(main())
+    for number in range(n):
+        group = ExceptionGroup("", [ExceptionGroup("", [*errors])])
+        await known._take_fault(job(done=done * number), group)
+        resting = known._resting.get("1")
+        assert store.failed or (resting and resting.until == clock() + PAUSE)
+        clock.advance(1000)
     return store
 
 
-def test_an_error_that_lasts_is_found_among_those_of_a_group() -> None:
-    (failed,) = faults(OSError(errno.EIO, "disk"), InvalidParameter("wrong"), n=1).failed
-    assert failed["detail"] == "wrong"
+async def test_an_error_that_lasts_is_found_among_those_of_a_group() -> None:
+    found = await faults(OSError(errno.EIO, "disk"), InvalidParameter("wrong"), n=1)
+    assert [each["detail"] for each in found.failed] == ["wrong"]
 
 
 @pytest.mark.parametrize(
@@ -425,18 +422,18 @@ def test_an_error_that_lasts_is_found_among_those_of_a_group() -> None:
         ZeroDivisionError(),
     ],
 )
-def test_a_job_that_makes_no_progress_fails_in_the_end(error: Exception) -> None:
+async def test_a_job_that_makes_no_progress_fails_in_the_end(error: Exception) -> None:
     n = int(PATIENCE // 1000) + 1
-    waited = faults(error, n=n)
+    waited = await faults(error, n=n)
     assert waited.failed == []
     assert len(waited.waits) == n
-    assert faults(error, n=n + 1).failed[0]["status"] >= 404
-    assert faults(error, n=2 * n, done=1).failed == [], "it makes progress"
+    assert (await faults(error, n=n + 1)).failed[0]["status"] >= 404
+    assert (await faults(error, n=2 * n, done=1)).failed == [], "it makes progress"
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), LOST])
-def test_a_job_waits_without_end_for_room_and_for_the_database(error: Exception) -> None:
-    assert faults(error, n=20).failed == []
+async def test_a_job_waits_without_end_for_room_and_for_the_database(error: Exception) -> None:
+    assert (await faults(error, n=20)).failed == []
 
 
 class Failing:

@@ -366,12 +366,6 @@ def test_interlaced_pngs_are_whole_with_all_their_passes() -> None:
                     decode(data, max_pixels=LIMIT)
 
 
-def test_black_pictures_of_pillow_are_whole() -> None:
-    for colour in [(0, 0, 0), (7, 8, 9)]:
-        for picture in (PillowImage.new("RGB", (700, 900), colour), PillowImage.new("1", (9, 70))):
-            assert pixels(encoded(picture, "PNG")).shape[:2] == (picture.height, picture.width)
-
-
 def raw_file(*entries: tuple[int, int, int, int], order: str = "<", magic: bytes = b"") -> bytes:
     """Return a TIFF of one grey pixel with these further entries, and a maker at offset 200."""
     own = [

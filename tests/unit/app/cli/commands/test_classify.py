@@ -211,11 +211,3 @@ def test_removed_images_and_other_options_are_refused_and_force_begins_anew(tmp_
     assert grown.out.read_bytes() == before
     assert grown.run("acd", force=True) == ExitCode.OK
     assert grown.names() == "acd"
-
-
-def test_a_file_that_no_command_made_is_not_continued(tmp_path: Path) -> None:
-    grown = Grown(tmp_path)
-    grown.out.write_text("mine")
-    with pytest.raises(WrongUsage, match="exists already; add --force"):
-        grown.run("a")
-    assert grown.out.read_text() == "mine"
