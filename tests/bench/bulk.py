@@ -14,7 +14,6 @@ Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--
 """
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
@@ -27,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from models.settings import Precision
+from tests.bench.report import report
 
 DARKROOM = [sys.executable, "-m", "app.cli"]
 
@@ -128,13 +128,7 @@ def main() -> None:
     parser.add_argument("--flags", default="", help="further flags of the command")
     given = parser.parse_args()
     flags = ["--weights", "random", "--precision", given.precision, *shlex.split(given.flags)]
-    result: dict[str, Any] = {
-        "benchmark": "bulk",
-        "command": f"python -m tests.bench.bulk {shlex.join(sys.argv[1:])}",
-        "cores": len(os.sched_getaffinity(0)),
-        "count": given.count,
-        "few": given.few,
-    }
+    result: dict[str, Any] = {"count": given.count, "few": given.few}
     with TemporaryDirectory() as name:
         folder = Path(name)
         many = listed(given.photos, given.count, folder / "many")
@@ -155,7 +149,7 @@ def main() -> None:
         result["plain_loop"] = {**best.figures(), "images_per_second": round(rate, 1)}
         result["rate_ratio"] = round(cost.images / cost.seconds / rate, 3)
         result["cpu_ratio"] = round((best.cpu / best.images) / (cost.cpu / cost.images), 3)
-    print(json.dumps(result))
+    report("bulk", **result)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from urllib.request import Request, urlopen
 import numpy as np
 from PIL import Image
 
-from tests.bench.gpu_samples import cuda_stack
 from tests.bench.images import jpegs
+from tests.bench.report import report
 from tests.bench.subject import darkroom
 from tests.emulation.staging import noise
 from tests.gpu.equality import NAMES, extremes
@@ -99,18 +99,15 @@ def main() -> int:
         requests = [(query(chance), image(chance, photos)) for _ in range(options.count)]
         found = list(pool.map(compared, requests))
     different = [path for path, *_, alike in found if not alike]
-    result = {
-        "benchmark": "chains_equal",
-        "command": " ".join(["python -m tests.bench.chains_equal", *sys.argv[1:]]),
-        "stack": cuda_stack(),
-        "images": source,
-        "requests": len(found),
-        "answered_200": sum(status == 200 for _, status, *_ in found),
-        "jpegs": sum(kind == "image/jpeg" for _, _, kind, _ in found),
-        "different": len(different),
-        "first_different": different[:20],
-    }
-    print(json.dumps(result))
+    report(
+        "chains_equal",
+        images=source,
+        requests=len(found),
+        answered_200=sum(status == 200 for _, status, *_ in found),
+        jpegs=sum(kind == "image/jpeg" for _, _, kind, _ in found),
+        different=len(different),
+        first_different=different[:20],
+    )
     return bool(different)
 
 

@@ -17,7 +17,6 @@ Run: python -m tests.bench.checkouts --old FOLDER [--pairs 5] [--seconds 4] [--c
 
 import argparse
 import io
-import json
 import os
 import shlex
 import statistics
@@ -33,9 +32,9 @@ from typing import Any
 from PIL import Image
 
 from tests.bench import wrk
-from tests.bench.gpu_samples import cuda_stack, describe
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import forms, raw_post
+from tests.bench.report import report
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
 
@@ -202,18 +201,8 @@ def main() -> None:
             shown = found[kind.name]
             ratios = (f"{name} {shown[f'{name}_ratio']}" for name in ("rate", "p50", "cpu"))
             print(f"{kind.name:10} {', '.join(ratios)}", flush=True)
-    report = {
-        "benchmark": "checkouts",
-        "command": shlex.join(["python", "-m", "tests.bench.checkouts", *sys.argv[1:]]),
-        "old": options.old_revision or _revision(options.old),
-        "new": _revision(ROOT),
-        "gpu": describe(),
-        "stack": cuda_stack(),
-        "cores": len(os.sched_getaffinity(0)),
-        "seconds_each": options.seconds,
-        "kinds": found,
-    }
-    print(json.dumps(report))
+    old_revision = options.old_revision or _revision(options.old)
+    report("checkouts", old=old_revision, new=_revision(ROOT), kinds=found)
     slower = [name for name, each in found.items() if each["rate_ratio"] < options.least]
     if slower:
         sys.exit(f"slower than {options.least} of the old rate: {', '.join(slower)}")

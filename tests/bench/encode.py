@@ -7,11 +7,8 @@ process. `time` and `bytes` are ratios to the default of `models.codec.encode`, 
 JPEG at quality 90 and 4:2:0, WebP at 80, AVIF at 75. Run: python -m tests.bench.encode
 """
 
-import json
-import platform
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -25,6 +22,7 @@ from PIL import features
 from models.codec import Encoding, ImageFormat, encode
 from models.domain.image import Image, Pixels
 from tests.bench.images import jpegs
+from tests.bench.report import report
 from workers.filters.registry import parse_chain
 
 IMAGES, ROUNDS = 12, 3
@@ -150,17 +148,8 @@ def main() -> None:
             print(f"\n{format_}, {kind}: time and bytes by the default's, ms a megapixel")
             for name, row in found.items():
                 print(f"  {name:32}", *(f"{value:9.3f}" for value in row.values()))
-    report = {
-        "benchmark": "encode",
-        "command": "python -m tests.bench.encode",
-        "date": datetime.now(UTC).date().isoformat(),
-        "python": platform.python_version(),
-        "pillow": PIL.__version__,
-        "opencv": cv2.__version__,
-        "images": source,
-        "results": results,
-    }
-    print(json.dumps(report))
+    versions = {"pillow": PIL.__version__, "opencv": cv2.__version__}
+    report("encode", **versions, images=source, results=results)
 
 
 if __name__ == "__main__":

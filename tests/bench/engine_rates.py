@@ -4,7 +4,6 @@ Each rate is images per second over at least `SECONDS`, after a warm-up, with al
 before the host waits once; three batches are in flight where the service would have three.
 """
 
-import json
 import os
 import sys
 import time
@@ -18,6 +17,7 @@ from models.domain.image import Image, Jpeg, Source
 from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Optimize, Precision
 from tests.bench.images import jpegs, subsampled
+from tests.bench.report import report
 from workers.engines.cuda.classifying import Cropper
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.cuda.kernels import Kernels
@@ -168,7 +168,7 @@ def main() -> None:
     }
     if "--max" in sys.argv:
         rates["model_optimize_max"] = model_rate("max")
-    print(json.dumps({"bench": "engine_rates", **{k: int(v) for k, v in rates.items()}}))
+    report("engine_rates", **{name: int(rate) for name, rate in rates.items()})
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 
 from tests.bench.load import Connections, Reply, closed_loop, forms, open_loop, percentile, raw_post
+from tests.bench.report import report
 from tests.bench.subject import darkroom
 from tests.pictures import jpeg
 
@@ -112,7 +113,8 @@ def main() -> None:
         photo.write_bytes(jpeg(1, 200, 150))
         flags = ("--data-folder", f"{name}/data", "--storage-allow", photo.parent.as_uri())
         with darkroom(*FLAGS, *flags, "--front-ends", given.front_ends) as server:
-            print(json.dumps(asyncio.run(measure(server.port, photo, given.seconds))))
+            found = asyncio.run(measure(server.port, photo, given.seconds))
+    report("fairness", **found)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ for its roundings, which are nine tenths of those tried; 1.5 and 2 are among the
 """
 
 import argparse
-import json
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +29,7 @@ from PIL import __version__ as pillow_version
 
 from models.malloc import keep_freed_memory
 from tests.bench.filter_peers import PEERS, Peer, Pixels
+from tests.bench.report import report
 from tests.pictures import drawing
 from workers.filters.registry import parse_chain
 
@@ -77,16 +76,8 @@ def main() -> None:
         row |= {"peer_milliseconds": round(1e3 * theirs, 2), "ratio": round(ours / theirs, 2)}
         rows.append(row)
         print(f"{name:20} {1e3 * ours:9.2f} ms {1e3 * theirs:9.2f} ms {ours / theirs:6.2f}")
-    result = {
-        "benchmark": "filters_cpu",
-        "command": f"python -m tests.bench.filters_cpu --seconds {given.seconds:g}",
-        "cores": os.cpu_count(),
-        "opencv": cv2.__version__,
-        "numpy": np.__version__,
-        "pillow": pillow_version,
-        "filters": rows,
-    }
-    print(json.dumps(result))
+    versions = {"opencv": cv2.__version__, "numpy": np.__version__, "pillow": pillow_version}
+    report("filters_cpu", **versions, filters=rows)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,9 @@ how many levels at most.
 Run: python -m tests.bench.filters_equal
 """
 
-import json
 from dataclasses import asdict
 
-import torch
-
-from tests.bench.gpu_samples import cuda_stack
+from tests.bench.report import report
 from tests.gpu.equality import MAX_PIXELS, NAMES, SIZES, compared, runner
 from workers.engines.cuda.engine import CudaEngine
 
@@ -27,15 +24,7 @@ def main() -> None:
         rows.append({"filter": name, **asdict(found)})
         print(f"{name:20} {found.parameters:4} parameters {found.samples:12,} samples", end=" ")
         print(f"{found.different:6} different, {found.most_off} at most")
-    result = {
-        "benchmark": "filters_equal",
-        "command": "python -m tests.bench.filters_equal",
-        "gpu": torch.cuda.get_device_name(),
-        "stack": cuda_stack(),
-        "sizes": SIZES,
-        "filters": rows,
-    }
-    print(json.dumps(result))
+    report("filters_equal", sizes=SIZES, filters=rows)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ the same clock. Uploads, downloads and tables are not counted.
 Run: python -m tests.bench.filters_gpu
 """
 
-import json
 import math
-import os
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.bench.gpu_samples import cuda_stack
+from tests.bench.report import report
 from workers.engines.cuda.kernels import Kernels
 from workers.filters.base import Filter
 from workers.filters.registry import FILTERS, parse_one
@@ -127,16 +125,7 @@ def main() -> None:
         row |= {"share_off_by_one": off, "most_off": int(distance.max())}
         rows.append(row)
         print(f"{name:16} {parameters!s:18} {rate:10,.0f} img/s {rate / copy:6.3f} {off == 0}")
-    result = {
-        "benchmark": "filters_gpu",
-        "command": "python -m tests.bench.filters_gpu",
-        "gpu": torch.cuda.get_device_name(),
-        "stack": cuda_stack(),
-        "cores": os.cpu_count(),
-        "copy_images_per_second": int(copy),
-        "filters": rows,
-    }
-    print(json.dumps(result))
+    report("filters_gpu", copy_images_per_second=int(copy), filters=rows)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
-import shlex
 import statistics
 import sys
 import tempfile
@@ -25,9 +23,9 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from tests.bench.gpu_samples import describe
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import Connections, Reply, closed_loop, raw_post
+from tests.bench.report import report
 from tests.bench.subject import answers as answered
 from tests.bench.subject import started
 from tests.ports import free_port
@@ -132,17 +130,8 @@ def main() -> None:
             print(json.dumps({k: v for k, v in found.items() if k != "seconds"}), flush=True)
             for number, each in enumerate(found["seconds"]):
                 print(f"second {number + 1:2}: {each}", flush=True)
-    words = ["python", "-m", "tests.bench.first_seconds", *sys.argv[1:]]
-    head = {
-        "benchmark": "first_seconds",
-        "command": shlex.join(words),
-        "commit": options.commit,
-        "gpu": describe(),
-        "cores": len(os.sched_getaffinity(0)),
-        "images": f"{len(photos)} {source} of {sum(map(len, photos)) / len(photos) / 1e3:.0f} kB",
-        "connections": options.connections,
-    }
-    print(json.dumps(head | found))
+    images = f"{len(photos)} {source} of {sum(map(len, photos)) / len(photos) / 1e3:.0f} kB"
+    report("first_seconds", commit=options.commit, images=images, **found)
 
 
 if __name__ == "__main__":

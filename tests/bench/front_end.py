@@ -21,7 +21,6 @@ Run: python -m tests.bench.front_end [--old FOLDER] [--pairs 15] [--count 640] [
 
 import argparse
 import asyncio
-import json
 import os
 import secrets
 import signal
@@ -33,7 +32,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +51,7 @@ from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled
+from tests.bench.report import report
 from tests.bench.subject import answers
 from tests.fakes import FakeEngine
 from workers.ipc.frames import Welcome
@@ -240,14 +239,7 @@ def main() -> None:
                 found[name] = {"us_per_image": round(statistics.median(values), 1)}
             else:
                 found[name] = compared(old, new, kind, options.pairs, options.count)
-    report = {
-        "benchmark": "front_end",
-        "command": " ".join(["python -m tests.bench.front_end", *sys.argv[1:]]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "cores": len(os.sched_getaffinity(0)),
-        "images": source,
-    }
-    print(json.dumps(report | found))
+    report("front_end", images=source, **found)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from models.domain.image import Image
 from models.networks.registry import RESNET18
 from tests.bench import load
 from tests.bench.images import jpegs
+from tests.bench.report import report
 from tests.bench.subject import Subject, darkroom
 from workers.preprocess import crop
 
@@ -51,7 +52,13 @@ def main() -> None:
                 if number >= 0:
                     measured[name].append(found)
                     print(name, found, file=sys.stderr)
-    print(json.dumps(_result(options, forms, measured)))
+    medians: dict[str, dict[str, float]] = {}
+    for name, rounds in measured.items():
+        requests, images = forms[name]
+        medians[name] = {
+            key: round(statistics.median(each[key] for each in rounds), 3) for key in rounds[0]
+        } | {"bytes_per_image": round(statistics.mean(map(len, requests)) / images)}
+    report("inference_protocol", forms=medians)
 
 
 def _options() -> argparse.Namespace:
@@ -128,28 +135,6 @@ def _request(name: str, datatype: str, shape: list[int], raw: bytes) -> bytes:
     head = json.dumps({"inputs": [tensor], "outputs": outputs}).encode()
     length = f"Inference-Header-Content-Length: {len(head)}\r\n"
     return load.raw_post(PATH, head + raw, "application/octet-stream", length)
-
-
-def _result(
-    options: argparse.Namespace,
-    forms: dict[str, tuple[list[bytes], int]],
-    measured: dict[str, list[dict[str, float]]],
-) -> dict[str, object]:
-    found: dict[str, dict[str, float]] = {}
-    for name, rounds in measured.items():
-        requests, images = forms[name]
-        found[name] = {
-            key: round(statistics.median(each[key] for each in rounds), 3) for key in rounds[0]
-        } | {"bytes_per_image": round(statistics.mean(map(len, requests)) / images)}
-    return {
-        "benchmark": "inference_protocol",
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "images_of_a_request": options.each,
-        "connections": options.connections,
-        "flags": options.flags,
-        "forms": found,
-    }
 
 
 if __name__ == "__main__":

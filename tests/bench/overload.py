@@ -13,13 +13,13 @@ All clients have one address. Run: python -m tests.bench.overload [--seconds 10]
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections import Counter
 from typing import Any
 
 from tests.bench.load import Connections, Reply, closed_loop, open_loop, percentile, raw_post
+from tests.bench.report import report
 from tests.bench.subject import Subject, darkroom
 from tests.chaos.harness.processes import usage
 from tests.pictures import jpeg
@@ -120,7 +120,8 @@ def main() -> None:
     parser.add_argument("--front-ends", default="0")
     given = parser.parse_args()
     with darkroom(*FLAGS, "--front-ends", given.front_ends) as subject:
-        print(json.dumps(asyncio.run(measure(subject, given.seconds, given.loads))))
+        found = asyncio.run(measure(subject, given.seconds, given.loads))
+    report("overload", **found)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,8 @@ Run: python -m tests.bench.ray_serve [--windows 5] [--seconds 4]
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -31,6 +29,7 @@ from models.domain.backend import Backend
 from models.domain.image import Jpeg
 from models.domain.job import Job, Operation
 from models.settings import Settings
+from tests.bench.report import report
 from tests.bench.subject import TICKS
 from tests.chaos.harness.processes import tree
 from tests.pictures import drawing, encoded
@@ -140,7 +139,7 @@ async def measured(given: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def main() -> int:
+def main() -> None:
     """Measure; print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", type=int, default=5)
@@ -150,16 +149,9 @@ def main() -> int:
     os.environ |= ONE_LOOP  # before Ray is imported, as in the processes of front ends
     with asyncio.Runner() as runner, running_ray(cpus=4):
         found = runner.run(measured(given))  # the loop is still open when Serve ends
-    report = {
-        "benchmark": "ray_serve",
-        "command": "python -m tests.bench.ray_serve " + " ".join(sys.argv[1:]),
-        "bytes": sum(each.data.size for each in photos()) // PHOTOS,
-        "load": [round(each, 1) for each in os.getloadavg()],
-        **found,
-    }
-    print(json.dumps(report))
-    return 0
+    size = sum(each.data.size for each in photos()) // PHOTOS
+    report("ray_serve", bytes=size, load=[round(each, 1) for each in os.getloadavg()], **found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,6 @@ each counts, so that a slow moment of the machine does not hit one side only. We
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.bench import load
 from tests.bench.images import jpegs
+from tests.bench.report import report
 from tests.pictures import as_image
 from tests.server import serving
 from workers.engines.cpu.network import CpuNetwork
@@ -114,28 +114,22 @@ def main() -> None:
         with serving(*flags, "--log-level", "warning") as server:
             load.run(server.port, requests, 8, 2.0)
             for concurrency in CONCURRENCIES:
-                report = load.run(server.port, requests, concurrency, options.seconds)
-                if concurrency not in best or report.per_second > best[concurrency].per_second:
-                    best[concurrency] = report
+                found = load.run(server.port, requests, concurrency, options.seconds)
+                if concurrency not in best or found.per_second > best[concurrency].per_second:
+                    best[concurrency] = found
     print(f"plain loop, batch {BATCH}: {plain:.1f} img/s; one image: {single:.2f} ms")
-    for concurrency, report in best.items():
-        print(f"HTTP, concurrency {concurrency}: {report}")
-    print(
-        json.dumps(
-            {
-                "benchmark": "serve_cpu",
-                "command": f"python -m tests.bench.serve_cpu --precision {options.precision}",
-                "images": source,
-                "cores": len(os.sched_getaffinity(0)),
-                "precision": loop.network.precision,
-                "plain_loop_per_second": round(plain, 1),
-                "plain_single_ms": round(single, 2),
-                "http": {str(c): asdict(r) for c, r in best.items()},
-                "ratio_8": round(best[8].per_second / plain, 3),
-                "ratio_32": round(best[32].per_second / plain, 3),
-                "p50_ratio_1": round(best[1].p50_ms / single, 3),
-            }
-        )
+    for concurrency, each in best.items():
+        print(f"HTTP, concurrency {concurrency}: {each}")
+    report(
+        "serve_cpu",
+        images=source,
+        precision=loop.network.precision,
+        plain_loop_per_second=round(plain, 1),
+        plain_single_ms=round(single, 2),
+        http={str(connections): asdict(each) for connections, each in best.items()},
+        ratio_8=round(best[8].per_second / plain, 3),
+        ratio_32=round(best[32].per_second / plain, 3),
+        p50_ratio_1=round(best[1].p50_ms / single, 3),
     )
 
 

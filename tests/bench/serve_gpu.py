@@ -25,8 +25,6 @@ Without a GPU everything but the device's own rates runs on the CPU, to try the 
 import argparse
 import asyncio
 import json
-import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -35,7 +33,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -46,6 +43,7 @@ from models.networks.registry import BUNDLED
 from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import Connections, Reply, forms, open_loop, percentile, raw_post
+from tests.bench.report import report
 from tests.bench.subject import Subject, answers, says, started
 from tests.ports import free_port
 
@@ -112,10 +110,10 @@ class Bench:
                     subject.port, lambda _: {"class_id": 0}, DRAINING
                 )  # the last run's rest
                 before, start = subject.cpu_seconds(), time.monotonic()
-                report = wrk.run(self.wrk, subject.port, requests, n, self.options.seconds)
+                run = wrk.run(self.wrk, subject.port, requests, n, self.options.seconds)
                 cores = _cores(before, subject.cpu_seconds(), time.monotonic() - start)
-                rate = round(report.per_second * each, 1)
-                point = {"images_per_second": rate, **asdict(report), "server_cores": cores}
+                rate = round(run.per_second * each, 1)
+                point = {"images_per_second": rate, **asdict(run), "server_cores": cores}
                 points.append(point)
                 print(requests.name, point, flush=True)
         clean = [point for point in points if not point["errors"]] or points
@@ -282,7 +280,7 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--out", type=Path, help="a file that takes the result after each part")
     options = parser.parse_args()
-    start, parts = time.monotonic(), dict[str, Found]()
+    parts = dict[str, Found]()
     with tempfile.TemporaryDirectory(prefix="serve-gpu-") as folder:
         bench = Bench(options, Path(folder))
         for name in options.part:
@@ -294,23 +292,14 @@ def main() -> None:
             if options.out:
                 options.out.write_text(json.dumps(parts))
     sizes = {f"{n}_kB": round(sum(map(len, f)) / len(f) / 1e3, 1) for n, f in bench.sets.items()}
-    report = {
-        "benchmark": "serve_gpu",
-        "command": shlex.join(["python", "-m", "tests.bench.serve_gpu", *sys.argv[1:]]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "gpu": gpu_samples.describe(),
-        "stack": gpu_samples.cuda_stack(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("torch", "litserve", "uvicorn")},
-        "wrk": wrk.version(bench.wrk),
-        "images": {"source": bench.source, "count": len(bench.sets["mixed"]), **sizes},
-        "seconds_each": options.seconds,
-        "ratios": compared(parts),
-        "parts": parts,
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    print(json.dumps(report))
+    report(
+        "serve_gpu",
+        versions={name: _version(name) for name in ("torch", "litserve", "uvicorn")},
+        wrk=wrk.version(bench.wrk),
+        images={"source": bench.source, "count": len(bench.sets["mixed"]), **sizes},
+        ratios=compared(parts),
+        parts=parts,
+    )
 
 
 if __name__ == "__main__":
