@@ -131,7 +131,7 @@ def _median(values: list[float]) -> float:
     return round(statistics.median(values), 2)
 
 
-def _served(checkout: Path, python: str, flags: list[str], stack: ExitStack) -> Subject:
+def _served(checkout: Path, flags: list[str], stack: ExitStack) -> Subject:
     """Start a server of a checkout, imported from there and from nowhere else, and wait until it is
     ready.
 
@@ -140,7 +140,7 @@ def _served(checkout: Path, python: str, flags: list[str], stack: ExitStack) -> 
     port = free_port()
     log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
     path = os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [python, "-P", "-m", "app.cli", "serve", "--port", str(port), *flags]
+    command = [sys.executable, "-P", "-m", "app.cli", "serve", "--port", str(port), *flags]
     environment = {"PYTHONPATH": path, "DARKROOM_LOG_LEVEL": "warning"}
     return stack.enter_context(
         started(command, port, log, answers("/readyz"), READY_WITHIN, environment, checkout)
@@ -168,8 +168,6 @@ def _revision(checkout: Path) -> str | None:
 def _arguments() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--old", type=Path, required=True, help="the checkout to compare with")
-    arguments.add_argument("--old-python", default=sys.executable, help="its interpreter")
-    arguments.add_argument("--old-revision", help="its commit, where it is not a git checkout")
     arguments.add_argument("--pairs", type=int, default=5)
     arguments.add_argument("--seconds", type=float, default=4, help="of each run")
     arguments.add_argument("--connections", type=int, default=8)
@@ -190,8 +188,7 @@ def main() -> None:
     flags = ["--weights", "bundled", *shlex.split(options.flags)]
     found: dict[str, Any] = {}
     with ExitStack() as stack:
-        old = _served(options.old.resolve(), options.old_python, flags, stack)
-        new = _served(ROOT, sys.executable, flags, stack)
+        old, new = (_served(each, flags, stack) for each in (options.old.resolve(), ROOT))
         for subject in (old, new):
             _wait_until_quiet(subject)
         for kind in kinds(min(options.photos, len(jpegs(options.photos)[1]))):
@@ -201,8 +198,7 @@ def main() -> None:
             shown = found[kind.name]
             ratios = (f"{name} {shown[f'{name}_ratio']}" for name in ("rate", "p50", "cpu"))
             print(f"{kind.name:10} {', '.join(ratios)}", flush=True)
-    old_revision = options.old_revision or _revision(options.old)
-    report("checkouts", old=old_revision, new=_revision(ROOT), kinds=found)
+    report("checkouts", old=_revision(options.old), new=_revision(ROOT), kinds=found)
     slower = [name for name, each in found.items() if each["rate_ratio"] < options.least]
     if slower:
         sys.exit(f"slower than {options.least} of the old rate: {', '.join(slower)}")

@@ -43,17 +43,14 @@ from app.processes import uvicorn_server
 from app.system.process_family import own_folder
 from app.telemetry import logs
 from app.telemetry.metrics import FOLDER_PREFIX, METRICS_FOLDER
-from models.api.schemas import ModelRecord
 from models.domain.image import Image
 from models.domain.job import Job, Labels
-from models.labels import LabelSet
-from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled
 from tests.bench.report import report
 from tests.bench.subject import answers
-from tests.fakes import FakeEngine
+from tests.fakes import FakeEngine, fake_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.operations import Classify
@@ -68,25 +65,14 @@ WARM_UP = 640
 IMAGES = 64
 EACH = 16
 CLASSES = 1000
-MODEL = ModelRecord(
-    network="resnet18",
-    name="fake",
-    sha256="0" * 64,
-    label_set="fake",
-    n_classes=CLASSES,
-    random=True,
-    preprocessing=1,
-    precision="fp16",
-    device="fake",
-)
 
 
 def worker(listener: socket.socket) -> None:
     """Answer at once, until the process is killed."""
     found = Labels(tuple(range(5)), (0.5, 0.2, 0.1, 0.05, 0.01))
     filtered = Image(np.zeros((1, 1, 3), np.uint8))
-    wnids: list[str | None] = [None] * CLASSES
-    labels = LabelSet("fake", tuple(f"label {n}" for n in range(CLASSES)), tuple(wnids))
+    labels = [f"label {n}" for n in range(CLASSES)]
+    network = fake_network(*labels, network="resnet18", sha256="0" * 64, precision="fp16")
 
     def answer(job: Job) -> Labels | Image:
         """Answer the filters too that a front end asks for before it is ready."""
@@ -96,8 +82,7 @@ def worker(listener: socket.socket) -> None:
         engine = FakeEngine(slots=3, answer=answer, takes_jpegs=True)
         made = Worker(engine, BatchLimits(64, 1 << 40))
         made.start()
-        welcome = Welcome("fake", (ServedNetwork("resnet18", Model(MODEL, labels)),))
-        await WorkerServer().serve(listener, made, welcome)
+        await WorkerServer().serve(listener, made, Welcome("fake", (network,)))
 
     uvloop.run(serve())
 
