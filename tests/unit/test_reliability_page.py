@@ -1,7 +1,10 @@
-"""The page of attacks shows the measured figures; `docs/reliability.md` names tests that exist."""
+"""Attacks: their page shows the measured figures, `docs/reliability.md` lists their promises, and
+fuzzers mutate the same files in every run.
+"""
 
 import re
 
+from tests.chaos import fuzz_codec
 from tests.chaos.attacks.catalogue import ATTACKS
 from tests.chaos.report import PAGE, RESULTS, ROOT, load, page
 
@@ -23,3 +26,7 @@ def test_every_attack_says_what_it_does() -> None:
         about = ATTACKS[name].about
         assert about.endswith(".")
         assert len(about) < 100
+
+
+def test_the_files_that_fuzzers_mutate_are_the_same_in_every_run() -> None:
+    assert fuzz_codec.drawn() == fuzz_codec.drawn()

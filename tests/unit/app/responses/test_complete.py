@@ -1,10 +1,14 @@
 """How answers leave: in pieces that a slow client has time for, and ended with their client."""
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
@@ -16,6 +20,8 @@ from app.pipeline.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.outcomes import Answer, EncodedImage, Timings
 from app.pipeline.pipeline import run
 from app.responses.answers import PIECE, Rendering, StreamedBody, render
+from app.responses.records import PIECE as INLINE_PIECE
+from app.responses.records import InlineImages
 from models.codec import ImageFormat
 from models.domain.errors import Cancelled
 
@@ -141,3 +147,19 @@ async def test_a_stream_whose_client_has_left_is_not_ended_as_if_it_were_complet
         await StreamedBody(content(), {}, "text/plain")({"type": "http"}, never, send)
     bodies = [(each.get("body"), each.get("more_body")) for each in sent]
     assert bodies == [(None, None), (b"one", True)]
+
+
+@given(st.lists(st.binary(max_size=100), max_size=4), st.text())
+def test_the_text_is_what_it_would_be_with_base64_in_it(images: list[bytes], text: str) -> None:
+    inline = InlineImages()
+    marked = json.dumps([text, *(inline.add(EncodedFile(each)) for each in images)]).encode()
+    expected = json.dumps([text, *(base64.b64encode(each).decode() for each in images)]).encode()
+    assert b"".join(inline.pieces(marked)) == expected
+    assert inline.size(marked) == len(expected)
+
+
+def test_a_large_image_is_encoded_in_pieces() -> None:
+    inline, data = InlineImages(), bytes(range(256)) * (INLINE_PIECE // 64)
+    pieces = list(inline.pieces(inline.add(EncodedFile(data)).encode()))
+    assert max(map(len, pieces)) == INLINE_PIECE // 3 * 4
+    assert base64.b64decode(b"".join(pieces)) == data

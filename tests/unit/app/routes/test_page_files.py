@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.routes.page import FOLDER, INDEX
+from app.routes.page import FOLDER, INDEX, forms
 
 MOST_BYTES = 200_000
 
@@ -114,3 +114,11 @@ def test_text_and_edges_have_the_contrast_of_wcag_aa(dark: bool) -> None:
         for pair in pairs:
             front, back = pair.split(" on ")
             assert contrast(of[front], of[back]) >= least, pair
+
+
+def test_names_and_values_in_the_forms_without_scripts_are_text_and_never_markup() -> None:
+    fields = {"files": {"type": "array"}, "<i>": {"default": '"><b>'}}
+    content = {"multipart/form-data": {"schema": {"properties": fields}}}
+    text = forms({"paths": {"/<a>": {"post": {"requestBody": {"content": content}}}}})
+    assert text.startswith("<section>")
+    assert not re.search(r"<(a|b|i)>", text)
