@@ -169,7 +169,8 @@ class DecoderProcess:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._packet: asyncio.Future[bytes] | None = None
-        self._closed = False
+        self.alive = True
+        """Whether the connection is open."""
         self.area = area
         self.pid = 0
         self.images = 0
@@ -182,23 +183,21 @@ class DecoderProcess:
         The end of the fork server ends all its decoders by SIGKILL.
         """
         self._packet = self._loop.create_future()
-        packet = await self._packet
+        packet = await self._packet if self.alive else b""
         return messages.decode(packet) if packet else Exited(signal.SIGKILL)
 
     def send(self, frame: Frame) -> None:
         """Send a frame; the socket has room, as each is answered before the next is sent.
 
-        Raises Broken where the process has ended.
+        Where the process has ended, `receive` returns Exited.
         """
-        try:
+        with contextlib.suppress(OSError):
             self._connection.send(messages.encode(frame))
-        except OSError as error:
-            raise Broken("the process has ended") from error
 
     def close(self) -> None:
         """Close the connection, which kills the process; further calls have no effect."""
-        if not self._closed:
-            self._closed = True
+        if self.alive:
+            self.alive = False
             self._loop.remove_reader(self._connection.fileno())
             self._connection.close()
 
@@ -370,9 +369,10 @@ class DecoderPool:
                 self.busy -= 1
 
     async def _in_process(self, task: Task, file: File | Bytes, more: bytes) -> Found:
-        decoder = await self._ready(task, file, more)
+        decoder = await self._free_process()
         answer: Frame | None = None
         try:
+            await _hand_over(decoder, task, file, more)
             answer = await decoder.receive()
             if not isinstance(answer, Exited | ImageFailed):
                 found = await read(decoder, task, answer)
@@ -380,7 +380,7 @@ class DecoderPool:
                 return found
         except (Broken, ValueError):
             answer = None
-        except BaseException:  # a thread may still read the area
+        except BaseException:  # a thread may still use the area
             self._end(decoder, "cancelled")
             raise
         if isinstance(answer, ImageFailed):
@@ -391,22 +391,15 @@ class DecoderPool:
         self._end(decoder, reason)
         raise _error_of(reason, task)
 
-    async def _ready(self, task: Task, file: File | Bytes, more: bytes) -> DecoderProcess:
-        """Return a process that has been handed the file; raises Unavailable."""
-        while True:
+    async def _free_process(self) -> DecoderProcess:
+        """Return an idle process or a new one; raises Unavailable."""
+        while self._idle:
             # The process that was used last is taken first: its memory is in the caches.
-            decoder = self._idle.pop() if self._idle else await self._new()
-            try:
-                await _hand_over(decoder, task, file, more)
-            except Broken:  # it ended while it waited, not because of this file
-                self._end(decoder, "crash")
-                if isinstance(task, Encode):  # its pixels may be gone
-                    raise Killed from None
-            except BaseException:  # a thread may still write into the area
-                self._end(decoder, "cancelled")
-                raise
-            else:
+            decoder = self._idle.pop()
+            if decoder.alive:
                 return decoder
+            self._end(decoder, "crash")  # it ended while it waited
+        return await self._new()
 
     async def _new(self) -> DecoderProcess:
         """Return a new process, of a new fork server if there is none; raises Unavailable."""
@@ -474,10 +467,7 @@ def _error_of(reason: str, task: Task) -> ServiceError:
 
 
 async def _hand_over(decoder: DecoderProcess, task: Task, file: File | Bytes, more: bytes) -> None:
-    """Put a file, or pixels and the bytes `more` behind them, into the area, and send the task.
-
-    Raises Broken where the process has ended.
-    """
+    """Put a file, or pixels and the bytes `more` behind them, into the area, and send the task."""
     area = decoder.area
     if isinstance(file, int):
         assert isinstance(task, DecodeTask)
