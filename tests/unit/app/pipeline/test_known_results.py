@@ -1,7 +1,6 @@
 """Results by content: equal images in flight, and the bounded memory of recent results."""
 
 import asyncio
-import tempfile
 from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from app.intake.spool import Blob
 from app.intake.wanted import Parts, Wanted
-from app.pipeline.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.known_results import OVERHEAD, KnownResults
 from app.pipeline.outcomes import AnswerOutcome, EncodedImage, Processed, Timings, VersionAnswer
 from app.telemetry.metrics import Metrics
@@ -97,17 +96,14 @@ async def test_equal_images_in_flight_are_computed_once() -> None:
         {"client": "other"},
     ],
 )
-def test_other_bytes_parameters_lanes_and_clients_are_computed_for_themselves(
+async def test_other_bytes_parameters_lanes_and_clients_are_computed_for_themselves(
     other: dict[str, Any],
 ) -> None:
-    async def scenario() -> int:
-        here = Fixture()
-        tasks = await started(here.ask(), here.ask(**other))
-        here.go.set()
-        await asyncio.gather(*tasks)
-        return here.computed
-
-    assert asyncio.run(scenario()) == 2
+    here = Fixture()
+    tasks = await started(here.ask(), here.ask(**other))
+    here.go.set()
+    await asyncio.gather(*tasks)
+    assert here.computed == 2
 
 
 async def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest() -> None:
@@ -202,43 +198,22 @@ async def test_images_and_versions_are_answered_with_files_of_their_own() -> Non
     assert again.outcome.file.read() is file.read()
 
 
-def large_image(files: EncodedFiles) -> EncodedImage:
-    return EncodedImage(files.shared(bytes(100_000)), ImageFormat.PNG, 2, 1)
-
-
-def in_file(image: EncodedImage) -> EncodedImage:
-    """Move the file of an image to disk."""
-    on_disk = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (the file of the image owns it)
-    on_disk.write(image.file.data)
-    on_disk.flush()
-    image.file.move(on_disk)
-    return image
-
-
-@pytest.mark.parametrize(("limit", "disk"), [(100_000, False), (1 << 20, True)])
-def test_a_file_that_is_not_kept_is_not_read(
-    monkeypatch: pytest.MonkeyPatch, limit: int, disk: bool
-) -> None:
-    async def scenario() -> None:
-        here = Fixture(limit)
-        here.go.set()
-        image = large_image(here.files)
-        if disk:
-            in_file(image)
-        found, _ = await here.ask(work=here.work(image))
-        assert found is image
-        assert here.results.bytes == 0
-
-    def read(*_: object) -> bytes:
-        raise AssertionError("the file was read")
-
-    monkeypatch.setattr(EncodedFile, "read", read)
-    asyncio.run(scenario())
+@pytest.mark.parametrize(("limit", "in_memory"), [(100_000, 1 << 20), (1 << 20, 0)])
+async def test_a_file_that_is_large_or_on_disk_is_not_kept(limit: int, in_memory: int) -> None:
+    here = Fixture(limit)
+    here.go.set()
+    file = await EncodedFiles(1 << 30, in_memory).keep(bytes(100_000))
+    assert file.in_memory == bool(in_memory)
+    image = EncodedImage(file, ImageFormat.PNG, 2, 1)
+    assert (await here.ask(work=here.work(image)))[0] is image
+    assert here.results.bytes == 0
 
 
 async def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:
     here = Fixture()
-    dropped, image = large_image(here.files), large_image(here.files)
+    dropped, image = (
+        EncodedImage(here.files.shared(bytes(100_000)), ImageFormat.PNG, 2, 1) for _ in range(2)
+    )
     dropped.file.drop()
     first, second = await started(
         here.ask(work=here.work(dropped)), here.ask(work=here.work(image))

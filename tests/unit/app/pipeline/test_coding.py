@@ -1,21 +1,36 @@
-"""What an image holds before it is decoded, and what decoder processes are asked for."""
+"""What an image holds before it is decoded, and what threads and decoder processes do for it."""
 
 import asyncio
+import mmap
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image as Pillow
 
-from app.decoders import LARGE_FILE, SMALL, Bounds, Seen, opening_bytes
+from app.decoders import LARGE_FILE, SMALL, Bounds, DecoderLimits, Seen, opening_bytes
 from app.intake.spool import Blob
 from app.intake.wanted import OutputFormat, Version
-from app.pipeline.coding import AHEAD, DECODING, SPARE, TYPICAL, CodecThreads, IdleCores
+from app.pipeline.coding import (
+    AHEAD,
+    DECODING,
+    SPARE,
+    TYPICAL,
+    CodecThreads,
+    HeldImage,
+    IdleCores,
+    ImageCodec,
+)
 from app.pipeline.memory import to_filter
 from models import codec
-from models.codec import Encoding, ImageFormat
+from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.backend import Load
+from models.domain.image import Image
+from tests.decoder_pool import pool_of
 from tests.fake_decoders import MOST, Context, Pool, decode, decoder_of
 from tests.pictures import damaged_jpeg, drawing, encoded, jpeg, png
 from workers.filters.registry import parse_chain
@@ -56,6 +71,55 @@ def described(data: bytes, *, colour: bool) -> list[int]:
 def padded(data: bytes, size: int = LARGE_FILE) -> bytes:
     """Return an image file with zeros behind it."""
     return data + bytes(size - len(data))
+
+
+class Gate:
+    """Work that has `begun` on a thread and ends when a test lets it `go_on`."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.begun, self.go_on, self.ended = Event(), Event(), Event()
+        self._error = error
+
+    def __call__(self) -> None:
+        self.begun.set()
+        self.go_on.wait()
+        self.ended.set()
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [None, ValueError()], ids=["result", "error"])
+async def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended(
+    error: Exception | None,
+) -> None:
+    work, threads = Gate(error), CodecThreads(1)
+    caller = asyncio.create_task(threads.run(work))
+    await asyncio.to_thread(work.begun.wait)
+    for _ in range(3):  # as a deadline, a client that leaves and a shutdown may
+        caller.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert not caller.done()
+    work.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert work.ended.is_set()
+    threads.close()
+
+
+async def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
+    work, threads, done = Gate(), CodecThreads(1), list[int]()
+    busy = asyncio.create_task(threads.run(work))
+    await asyncio.to_thread(work.begun.wait)
+    waiting = asyncio.create_task(threads.run(done.append, 1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    work.go_on.set()
+    await busy
+    threads.close()
+    assert not done
 
 
 @pytest.mark.parametrize(
@@ -141,22 +205,18 @@ def test_images_of_jobs_leave_a_process_to_others(in_background: bool) -> None:
     assert pool.slow == [in_background]
 
 
-@pytest.mark.parametrize("colour", [False, True])
-def test_a_large_file_is_described_while_the_memory_to_open_it_is_held(colour: bool) -> None:
-    assert described(padded(png()), colour=colour) == [OPENING, -OPENING]
-
-
-def test_a_small_file_is_described_at_once_and_a_large_image_with_its_memory() -> None:
-    assert described(png(), colour=True) == [0] * 0
-    large = encoded(Image.new("RGB", (2400, 2400)), "PNG")
+def test_an_image_is_described_with_the_memory_that_it_needs() -> None:
+    for colour in (False, True):
+        assert described(padded(png()), colour=colour) == [OPENING, -OPENING]
+    assert described(png(), colour=True) == []
+    large = encoded(Pillow.new("RGB", (2400, 2400)), "PNG")
     first, last = described(large, colour=True)
     assert first == -last > SMALL
     assert described(large, colour=False) == []
 
 
 async def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> None:
-    blocked = Event()
-    threads = CodecThreads(1)
+    blocked, threads = Event(), CodecThreads(1)
     decoder = decoder_of(Pool(), threads)
     behind = asyncio.create_task(threads.run(blocked.wait, 60.0, background=True))
     async with asyncio.timeout(30):
@@ -203,3 +263,55 @@ def test_idle_cores_are_measured_between_two_looks(tmp_path: Path) -> None:
     cores.LOOK = 0.0
     assert cores.share() == 0.75
     assert IdleCores(tmp_path / "none").share() == 0.0
+
+
+SLOW = Encoding(png_level=6)
+"""Options that take over `LONG_ENCODING` for the large image below: a process encodes it."""
+
+
+def large() -> Image:
+    return Image(np.broadcast_to(np.arange(2000, dtype=np.uint8)[:, None, None], (2000, 2000, 3)))
+
+
+def held(image: Image) -> HeldImage:
+    info = ImageInfo(ImageFormat.PNG, 2000, 2000, 1, 1, "RGB", fast_jpeg=False)
+    return HeldImage(Decoded(image, info, "the copyright"))
+
+
+async def filtered(processes: int, source: HeldImage) -> bytes:
+    """Return the file of an image that is encoded with this number of processes."""
+    async with pool_of(DecoderLimits(processes, MOST, 1 << 20, 10.0)) as pool:
+        codec_ = ImageCodec(pool, CodecThreads(1), MOST)
+        return await codec_.encode(source, ImageFormat.PNG, SLOW, 1.0)
+
+
+async def test_a_process_makes_the_same_file_as_a_thread() -> None:
+    expected = codec.encode(large(), ImageFormat.PNG, SLOW, copyright="the copyright")
+    for processes in (0, 1):
+        assert await filtered(processes, held(large())) == expected
+
+
+def test_a_result_has_the_metadata_of_its_source_and_pixels_of_its_own() -> None:
+    source = held(large())
+    result = source.result(Image(np.zeros((2, 3, 1), np.uint8)))
+    assert result.shape == (2, 3, 1)
+    assert result.copyright == "the copyright"
+    assert source.image().n_pixels == 4_000_000
+
+
+async def test_large_pixels_lose_their_memory_when_the_process_has_them() -> None:
+    pixels = np.ones((2000, 2000, 3), np.uint8)
+    assert await filtered(1, held(Image(pixels)))
+    assert np.count_nonzero(pixels) < 4 * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize(
+    ("cost", "background", "slow"), [(0.5, True, True), (0.5, False, False), (5.0, False, True)]
+)
+async def test_images_that_are_expensive_or_of_jobs_are_encoded_beside_others(
+    cost: float, background: bool, slow: bool
+) -> None:
+    pool: Any = SimpleNamespace(running=True, encode=AsyncMock())
+    codec_ = ImageCodec(pool, CodecThreads(1), MOST)
+    await codec_.encode(held(large()), ImageFormat.PNG, SLOW, cost, background=background)
+    assert pool.encode.await_args.kwargs == {"slow": slow}

@@ -1,0 +1,279 @@
+"""What is expected of an image before its header was read; images of a request side by side."""
+
+import asyncio
+import gc
+import struct
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from app.admission import Permit
+from app.http.request import StreamWindow
+from app.intake.spool import Blob
+from app.intake.wanted import (
+    AS_SOURCE,
+    MOST_WORK,
+    TYPICAL_PIXELS,
+    Describe,
+    OutputFormat,
+    Parts,
+    Version,
+    work_on,
+)
+from app.pipeline.coding import CodecThreads, HeldImage
+from app.pipeline.memory import Memory
+from app.pipeline.pipeline import Pipeline, run, run_window, timeout_of
+from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
+from models.domain.alarms import Alarm, alarms
+from models.domain.backend import Load
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import Cancelled
+from models.domain.image import Image
+from tests.pictures import png
+from workers.filters.registry import parse_chain
+from workers.operations import Classify, FilterChain
+
+
+def claiming(width: int, height: int) -> bytes:
+    """Return a PNG whose header claims a size that its data do not have."""
+    file = bytearray(png(1, 8, 8))
+    file[16:24] = struct.pack(">II", width, height)
+    return bytes(file)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "counts"),
+    [(1000, 500, 500_000), (0xFFFFFFFF, 0xFFFFFFFF, None), (1000, 2001, None), (8, 8, 1 << 16)],
+)
+def test_work_follows_the_header_but_no_size_that_will_be_refused(
+    width: int, height: int, counts: int | None
+) -> None:
+    work = work_on(Blob.of(claiming(width, height)), Describe(), 2_000_000)
+    assert work == 1000 + (counts or TYPICAL_PIXELS) // 50
+
+
+@pytest.mark.parametrize(
+    ("format_", "options", "ops", "encoding"),
+    [
+        (OutputFormat(ImageFormat.JPEG), {}, [], 3_000),
+        (OutputFormat(ImageFormat.WEBP), {}, [], 50_000),
+        (AS_SOURCE, {}, [], 70_000),
+        (AS_SOURCE, {"png_level": 0}, [], 57_000),
+        (OutputFormat(ImageFormat.AVIF), {"avif_speed": 0}, [], MOST_WORK),
+        (OutputFormat(None), {}, [], 0),
+        (AS_SOURCE, {}, [{"name": "resize", "width": 100, "height": 100}], 70_000),
+    ],
+)
+def test_work_follows_the_format_of_each_version_and_has_a_bound(
+    format_: OutputFormat, options: dict[str, Any], ops: list[Any], encoding: int
+) -> None:
+    chain = FilterChain(parse_chain(ops)) if ops else FilterChain(())
+    version = Version(chain, format_, Encoding(**options))
+    file, decoding, each = claiming(2000, 500), 21_000, 5_000 * len(ops) + encoding
+    expected = [min(MOST_WORK, decoding + count * each) for count in (1, 2)]
+    parts = Parts(None, (version, version))
+    found = [work_on(Blob.of(file), wanted, 2_000_000) for wanted in (version, parts)]
+    assert found == pytest.approx(expected, abs=1)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the alarm of an image needs of its permit."""
+
+    in_background: bool
+    deadline: Deadline
+
+
+@pytest.mark.parametrize("in_background", [True, False])
+def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(in_background: bool) -> None:
+    async def scenario() -> None:
+        deadline = Deadline.after(100, asyncio.get_running_loop().time())
+        with timeout_of(cast(Permit, Held(in_background, deadline))):
+            alarms().end()
+            await asyncio.sleep(0)
+
+    with nullcontext() if in_background else pytest.raises(TimeoutError):
+        asyncio.run(scenario())
+
+
+async def test_cancelled_work_ends_after_all_parts_of_its_image_and_lets_the_pixels_go() -> None:
+    pixels, threads, go_on = np.zeros((8, 8, 3), np.uint8), CodecThreads(1), threading.Event()
+    there, info = weakref.ref(pixels), ImageInfo(ImageFormat.PNG, 8, 8, 1, 1, "RGB", False)
+    decoded = [HeldImage(Decoded(Image(pixels), info, None))]
+    pipeline: Any = SimpleNamespace(
+        _backend=SimpleNamespace(load=lambda: Load("cpu", 0, 0, 0, 0.0, alive=True)),
+        _codec=SimpleNamespace(decoded=lambda *_: asyncio.sleep(0, decoded.pop())),
+        _memory=Memory(1 << 30),
+        _max_pixels=64,
+        _encoded=lambda *_, **__: threads.run(go_on.wait),
+        _labels=lambda *_: asyncio.Event().wait(),
+    )
+    permit = cast(Permit, Held(in_background=False, deadline=NEVER))
+    image: Any = SimpleNamespace(item=None, permit=permit, alarm=Alarm(lambda: None))
+    parts = Parts(Classify(), (Version(FilterChain(()), AS_SOURCE, Encoding()),))
+    gc.disable()
+    try:
+        work = asyncio.create_task(Pipeline._processed(pipeline, Blob.of(b""), parts, image))
+        del pixels
+        while not threads.busy and not work.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        work.cancel()
+        await asyncio.wait((work,), timeout=0.01)
+        assert not work.done()
+        go_on.set()
+        await asyncio.wait((work,))
+        assert work.cancelled()
+        del work
+        assert there() is None
+    finally:
+        gc.enable()
+        go_on.set()
+        threads.close()
+
+
+class Works:
+    """Work on items that finishes when a test says so; `ended` lists what has ended, in order."""
+
+    def __init__(self, *names: str) -> None:
+        self.gates = {name: asyncio.Event() for name in names}
+        self.started: list[str] = []
+        self.all_started = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def __call__(self, name: str) -> str:
+        self.started.append(name)
+        if len(self.started) == len(self.gates):
+            self.all_started.set()
+        try:
+            await self.gates[name].wait()
+            return name
+        finally:
+            self.ended.append(name)
+
+
+async def test_answers_that_are_asked_for_come_in_the_order_in_which_they_finish() -> None:
+    works, found = Works("a", "b", "c"), []
+    works.gates["b"].set()
+    async with aclosing(run(works, ["a", "b", "c"])) as answers:
+        await asyncio.sleep(0)
+        assert works.started == []
+        async for answer in answers:
+            found.append(answer)
+            works.gates["c" if answer == "b" else "a"].set()
+    assert found == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
+async def test_all_work_has_ended_when_the_request_has(names: list[str]) -> None:
+    works = Works(*names)
+    answers = run(works, names)
+    waiting = asyncio.ensure_future(anext(answers))
+    await works.all_started.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert sorted(works.ended) == names
+    works = Works(*names)
+    works.gates["a"].set()
+    answers = run(works, names)
+    assert await anext(answers) == "a"
+    await answers.aclose()
+    assert sorted(works.ended) == names
+
+
+class Stream:
+    """Items of a stream; `read` lists those that were asked for."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.read: list[str] = []
+        self.closed = False
+
+    async def items(self) -> AsyncGenerator[str, None]:
+        try:
+            for name in self.names:
+                self.read.append(name)
+                yield name
+        finally:
+            self.closed = True
+
+
+async def test_a_stream_is_read_when_its_window_has_room_and_its_answers_are_taken() -> None:
+    works, stream, ended = Works("a", "b", "c", "d"), Stream("a", "b", "c", "d"), list[str]()
+    window = StreamWindow(2)
+    async with aclosing(run_window(works, stream.items(), window, ended.append)) as answers:
+        works.gates["b"].set()
+        assert await anext(answers) == "b"
+        assert (stream.read, window.in_flight) == (["a", "b"], 2)
+        works.gates["c"].set()
+        assert await anext(answers) == "c"
+        assert stream.read == ["a", "b", "c"]
+        works.gates["a"].set()
+        works.gates["d"].set()
+        assert {await anext(answers), await anext(answers)} == {"a", "d"}
+        assert [each async for each in answers] == []
+    assert sorted(ended) == ["a", "b", "c", "d"]
+    assert (window.in_flight, stream.closed) == (0, True)
+
+
+async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> None:
+    works, stream, ended = Works("a", "b"), Stream("a", "b", "c"), list[str]()
+    window, before = StreamWindow(2), asyncio.all_tasks()
+    answers = run_window(works, stream.items(), window, ended.append)
+    asking = asyncio.ensure_future(anext(answers))
+    await works.all_started.wait()
+    tasks = weakref.WeakSet(asyncio.all_tasks() - before)
+    asking.cancel()
+    gc.disable()
+    try:
+        await asyncio.wait((asking,))
+        assert asking.cancelled()
+        del asking, answers
+        assert not tasks, "no task waits for the garbage collector with its image"
+    finally:
+        gc.enable()
+    assert sorted(works.ended) == sorted(ended) == ["a", "b"]
+    assert stream.closed
+
+
+async def test_a_stream_that_ends_with_its_client_logs_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reading, body_ended = asyncio.Event(), asyncio.Event()
+
+    async def items() -> AsyncGenerator[str, None]:
+        reading.set()
+        await body_ended.wait()
+        raise Cancelled("the client left")
+        yield ""
+
+    answers = run_window(Works("a"), items(), StreamWindow(1), lambda _item: None)
+    asking = asyncio.ensure_future(anext(answers))
+    await reading.wait()
+    body_ended.set()  # so the reader ends in the same turn as the request
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    gc.collect()
+    assert not caplog.records
+
+
+async def test_an_item_whose_work_never_began_has_ended_too() -> None:
+    works, ended = Works("a"), list[str]()
+
+    async def items() -> AsyncGenerator[str, None]:
+        asking.cancel()  # so the answers end before the work on the item has its first turn
+        yield "a"
+
+    answers = run_window(works, items(), StreamWindow(1), ended.append)
+    asking = asyncio.ensure_future(anext(answers))
+    await asyncio.gather(asking, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert (works.started, ended) == ([], ["a"])
