@@ -48,6 +48,7 @@ _MOVED = 8 << 20
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 Bytes = NDArray[np.uint8]
+Taken = Callable[[Bytes], None]
 
 
 def opening_bytes(file: int) -> int:
@@ -64,10 +65,6 @@ def new_area(max_pixels: int, max_file: int) -> int:
     return descriptor
 
 
-def _keep(_piece: Bytes) -> None:
-    """Leave bytes that were moved where they are."""
-
-
 class SharedArea:
     """One end of the area whose descriptor is given; the descriptor is not needed afterwards."""
 
@@ -77,9 +74,7 @@ class SharedArea:
         self.used = 0
         """Bytes from the start that this end has seen in use, and that may be other than 0."""
 
-    def put(
-        self, *parts: bytes | memoryview | Bytes, taken: Callable[[Bytes], None] = _keep
-    ) -> None:
+    def put(self, *parts: bytes | Bytes, taken: Taken | None = None) -> None:
         """Write `parts` one after the other, and zeros over what was used behind them.
 
         `taken` is called with pieces that were written. A part that lies at its place already is
@@ -137,11 +132,12 @@ class SharedArea:
         self.used = start
 
 
-def _move(source: Bytes, target: Bytes, taken: Callable[[Bytes], None]) -> None:
+def _move(source: Bytes, target: Bytes, taken: Taken | None) -> None:
     for start in range(0, len(source), _MOVED):
         piece = source[start : start + _MOVED]
         target[start : start + _MOVED] = piece
-        taken(piece)
+        if taken is not None:
+            taken(piece)
 
 
 def release(piece: Bytes) -> None:

@@ -157,11 +157,6 @@ class DecoderLimits:
         return cls(processes, settings.max_pixels, settings.max_image_bytes)
 
 
-def supported() -> bool:
-    """Return whether this system has what the processes need; elsewhere threads decode."""
-    return sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
-
-
 class DecoderProcess:
     """Handle of a decoder process, which serves one image at a time, and of its shared area."""
 
@@ -287,7 +282,8 @@ class DecoderPool:
     def __init__(
         self, limits: DecoderLimits, observe: Callable[[str], None] = lambda _reason: None
     ) -> None:
-        self.running = limits.processes > 0 and supported()
+        supported = hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")  # Linux has both
+        self.running = limits.processes > 0 and supported
         """Whether this pool decodes images; if not, the caller's threads do."""
         self.limits = limits
         self.busy = 0

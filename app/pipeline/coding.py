@@ -277,7 +277,7 @@ class ImageCodec:
 
         Raises TooManyPixels for an image whose decoding would take more memory than is allowed.
         """
-        found = await self._plain(content, image, need) if self._may_be_plain(content) else None
+        found = await self._plain(content, image, need)
         if found is None:
             pixels = await self._in_process(content, image, need, Of.PIXELS)
             assert isinstance(pixels, Decoded)
@@ -362,17 +362,16 @@ class ImageCodec:
         del image
         return await self._decoders.encode(task, pixels, exif, slow=slow)
 
-    def _may_be_plain(self, content: Blob) -> bool:
-        """Return whether a file may be a plain baseline JPEG; one on disk is only read later."""
-        if not self._decoders.running or identify(content.start(MAGIC)) is not ImageFormat.JPEG:
-            return False
-        return content.on_disk or codec.may_be_baseline(content.read())
-
     async def _plain(self, content: Blob, image: ImageContext, need: Need) -> Decoded | None:
         """Decode a plain baseline JPEG on a thread; return None for any other file.
 
-        Only decoding shows damage, and no thread decodes a damaged JPEG twice.
+        Only decoding shows damage, and no thread decodes a damaged JPEG twice. A file on disk is
+        read on the thread only.
         """
+        if not self._decoders.running or identify(content.start(MAGIC)) is not ImageFormat.JPEG:
+            return None
+        if not content.on_disk and not codec.may_be_baseline(content.read()):
+            return None
 
         def work() -> Decoded | Seen | None:
             opened = codec.open_plain(content.read(), max_pixels=self._max_pixels)

@@ -35,12 +35,6 @@ class Timings:
         """Return a context manager that adds its block's duration to `stage`."""
         return Measuring(self, stage)
 
-    def note(self, stage: str, start: float) -> None:
-        """Add the time since `start` to `stage`."""
-        end = time.monotonic()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + end - start
-        self.marks.append((stage, start, end))
-
     def add(self, trace: Trace) -> None:
         """Add what the worker measured, which may include decoding."""
         self.trace, seconds = trace, self.seconds
@@ -94,7 +88,10 @@ class Measuring:
         self._start = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        self._timings.note(self._stage, self._start)
+        stage, start, end = self._stage, self._start, time.monotonic()
+        seconds = self._timings.seconds
+        seconds[stage] = seconds.get(stage, 0.0) + end - start
+        self._timings.marks.append((stage, start, end))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ of a worker, so images with the same id were computed together.
 """
 
 import time
-from collections.abc import Mapping
 
 from opentelemetry.trace import Span, StatusCode, Tracer, TracerProvider, set_span_in_context
 
@@ -43,9 +42,13 @@ class Spans:
         """Make the spans of an image that began at the moment `began` and is done now."""
         epoch = time.time_ns() - time.monotonic_ns()
         start = epoch + int(began * 1e9)
-        span = self._tracer.start_span(
-            "image", attributes=_about(operation, answer), start_time=start
-        )
+        about: dict[str, Value] = {
+            "darkroom.operation": operation,
+            "darkroom.image.index": answer.item.index,
+        }
+        if answer.stages.reused:
+            about["darkroom.result"] = answer.stages.reused
+        span = self._tracer.start_span("image", attributes=about, start_time=start)
         outcome = answer.outcome
         if isinstance(outcome, ServiceError):
             _fail(span, outcome)
@@ -53,25 +56,17 @@ class Spans:
         for number, each in enumerate(outcome.versions if isinstance(outcome, Processed) else ()):
             below = set_span_in_context(span)
             first = min((mark[1] for mark in each.stages.all_marks), default=began)
-            about: Mapping[str, Value] = {"darkroom.version.index": number}
             version = self._tracer.start_span(
-                "version", below, attributes=about, start_time=epoch + int(first * 1e9)
+                "version",
+                below,
+                attributes={"darkroom.version.index": number},
+                start_time=epoch + int(first * 1e9),
             )
             if isinstance(each.outcome, ServiceError):
                 _fail(version, each.outcome)
             self.stages(each.stages, version)
             version.end()
         span.end()
-
-
-def _about(operation: str, answer: Answer) -> dict[str, Value]:
-    about: dict[str, Value] = {
-        "darkroom.operation": operation,
-        "darkroom.image.index": answer.item.index,
-    }
-    if answer.stages.reused:
-        about["darkroom.result"] = answer.stages.reused
-    return about
 
 
 def _fail(span: Span, error: ServiceError) -> None:
