@@ -1,15 +1,14 @@
 """Write a ZIP piece by piece, of any number of members, in constant memory.
 
 Python's zipfile keeps an object of 600 bytes for each member until the end, and a job may have ten
-million members. Here the directory is kept as bytes, beyond 1 MiB in an unnamed temporary file. The
-bytes are those that zipfile writes to a pipe.
+million members. Here each member is an archive of its own for zipfile, whose entry of the directory
+is kept as bytes, beyond 1 MiB in an unnamed temporary file.
 """
 
 import io
 import struct
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator
 from typing import Self
 from zipfile import ZIP64_LIMIT, ZipFile, ZipInfo
@@ -22,10 +21,28 @@ _IN_MEMORY, _PIECE = 1 << 20, 1 << 16
 _MOST_COUNT = 0xFFFF
 """More members need ZIP64, as larger sizes and offsets than zipfile's limit do."""
 
-_DESCRIPTOR = 0x08
-_READABLE_BY_OWNER = 0o600 << 16
 _WIDE = 45
 """Version of the format that a reader of ZIP64 must know."""
+
+
+class _Pipe(io.RawIOBase):
+    """Destination of zipfile without a way back: `data` was written last, `position` is its end."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.position = 0
+
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+        self.data += data
+        self.position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.position
+
+    def taken(self) -> bytes:
+        data, self.data = bytes(self.data), bytearray()
+        return data
 
 
 class ZipWriter:
@@ -38,56 +55,45 @@ class ZipWriter:
     def __init__(self) -> None:
         # Closed by `close`, at the end of the block.
         self._directory = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
-        self._position = self._count = 0
-        self._member: ZipInfo | None = None
-        self._wide = False
+        self._pipe = _Pipe()
+        self._count = 0
 
     def begin(self, name: str, size: int | None = None) -> bytes:
         """Return the bytes before the content of a member of `size` bytes, if it is known.
 
         A member of unknown size may have any number of bytes.
         """
-        assert self._member is None, "the last member has not ended"
-        self._wide = size is None or size * 1.05 > ZIP64_LIMIT
-        member = self._member = ZipInfo(
-            name.encode(errors="replace").decode(), time.localtime()[:6]
-        )
-        member.CRC, member.flag_bits = 0, _DESCRIPTOR
-        member.header_offset, member.external_attr = self._position, _READABLE_BY_OWNER
-        return self._counted(member.FileHeader(self._wide))
+        info = ZipInfo(name.encode(errors="replace").decode(), time.localtime()[:6])
+        info.file_size = size or 0
+        self._zip = ZipFile(self._pipe, "w")
+        self._member = self._zip.open(info, "w", force_zip64=size is None)
+        return self._pipe.taken()
 
     def add(self, piece: bytes | memoryview) -> None:
         """Count a piece of the content, which the caller sends."""
-        assert self._member is not None, "no member has begun"
-        self._member.CRC = zlib.crc32(piece, self._member.CRC)
-        self._member.file_size += len(piece)
-        self._member.compress_size += len(piece)
-        self._position += len(piece)
+        self._member.write(piece)
+        self._pipe.data.clear()
 
     def end(self) -> bytes:
         """Return the bytes after the content: its checksum and its size."""
-        assert self._member is not None, "no member has begun"
-        member, self._member = self._member, None
-        if member.compress_size > ZIP64_LIMIT and not self._wide:
-            raise ValueError(f"a member of {member.file_size} bytes was announced as smaller")
-        self._directory.write(_entry(member))
-        self._count += 1
-        form = "<4sLQQ" if self._wide else "<4sLLL"
-        sizes = (member.compress_size, member.file_size)
-        return self._counted(struct.pack(form, b"PK\x07\x08", member.CRC, *sizes))
+        self._member.close()
+        data, end = self._pipe.taken(), self._pipe.position
+        self._zip.close()
+        entry = self._pipe.taken()  # and the end of the archive of one member
+        self._directory.write(entry[: 46 + sum(struct.unpack_from("<3H", entry, 28))])
+        self._pipe.position, self._count = end, self._count + 1
+        return data
 
     def finish(self) -> Iterator[bytes]:
         """Yield the directory in pieces, then the end of the archive."""
-        assert self._member is None, "the last member has not ended"
-        size, start, count = self._directory.tell(), self._position, self._count
+        size, start, count = self._directory.tell(), self._pipe.position, self._count
         self._directory.seek(0)
         while piece := self._directory.read(_PIECE):
             yield piece
         if count > _MOST_COUNT or start > ZIP64_LIMIT or size > ZIP64_LIMIT:
-            at = start + size
             numbers = (44, _WIDE, _WIDE, 0, 0, count, count, size, start)
             yield _END64.pack(b"PK\x06\x06", *numbers)
-            yield _LOCATOR.pack(b"PK\x06\x07", 0, at, 1)
+            yield _LOCATOR.pack(b"PK\x06\x07", 0, start + size, 1)
         count, size = min(count, 0xFFFF), min(size, 0xFFFFFFFF)
         yield _END.pack(b"PK\x05\x06", 0, 0, count, count, size, min(start, 0xFFFFFFFF), 0)
 
@@ -100,15 +106,3 @@ class ZipWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _counted(self, data: bytes) -> bytes:
-        self._position += len(data)
-        return data
-
-
-def _entry(member: ZipInfo) -> bytes:
-    """Return a member's entry of the directory as zipfile writes it."""
-    sink = io.BytesIO()
-    with ZipFile(sink, "w") as directory:
-        directory.filelist.append(member)
-    return sink.getvalue()[: -_END.size]
