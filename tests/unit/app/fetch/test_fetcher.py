@@ -1,19 +1,30 @@
+"""URLs and stored images: whole bodies, redirects, tries, limits of time, size and concurrency."""
+
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.admission import clients
 from app.fetch import fetcher
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.intake import spool
+from app.intake.spool import THRESHOLD
+from app.storage.location import Location, parse
+from app.storage.storage import Storage
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import (
+    AddressRefused,
     DeadlineExceeded,
+    InvalidParameter,
+    NotFound,
     OriginFailed,
     OriginTimedOut,
+    ServiceError,
     TooLarge,
 )
 from models.settings import Settings
@@ -144,11 +155,14 @@ async def test_urls_are_not_logged(world: World, caplog: pytest.LogCaptureFixtur
     assert "secret" not in caplog.text
 
 
-async def test_a_connection_is_used_again(world: World) -> None:
+async def test_a_connection_is_used_again_until_the_fetcher_closes(world: World) -> None:
     world.origin.answers["/"] = body(b"image")
     for _ in range(3):
         await world.get()
     assert (world.origin.connections, len(world.origin.requests)) == (1, 3)
+    assert not world.origin.gone.is_set()
+    await world.fetcher.aclose()
+    await world.origin.gone.wait()
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
@@ -255,17 +269,16 @@ async def test_a_pause_beyond_the_deadline_is_not_begun(world: World) -> None:
     assert world.slept == []
 
 
-async def test_a_failed_connection_is_tried_again(world: World) -> None:
+async def test_a_failed_connection_is_tried_again_and_an_unknown_name_is_not_connected_to(
+    world: World,
+) -> None:
     world.limit(Wires(failures=2), retries=2)
     world.origin.answers["/"] = body(b"image")
     assert await world.get() == b"image"
     assert len(world.wires.connected) == 3
-
-
-async def test_an_unknown_name_is_the_origins_failure(world: World) -> None:
     with pytest.raises(OriginFailed, match=r"unknown\.example"):
         await world.fetcher.fetch("http://unknown.example/", NEVER)
-    assert world.wires.connected == []
+    assert len(world.wires.connected) == 3
 
 
 async def test_an_endless_body_is_cut_at_the_limit_and_its_connection_closed(world: World) -> None:
@@ -338,9 +351,91 @@ async def test_a_cancelled_fetch_closes_its_connection_and_gives_back_its_turn(
     assert world.outcomes == ["ok"]
 
 
-async def test_closing_the_fetcher_closes_idle_connections(world: World) -> None:
-    world.origin.answers["/"] = body(b"image")
-    await world.get()
-    assert not world.origin.gone.is_set()
-    await world.fetcher.aclose()
-    await world.origin.gone.wait()
+def stored_image(settings: Settings, url: str, *, stored: bool = True) -> tuple[bytes, bool]:
+    """Return the bytes at an address and whether they are on disk; check what was observed."""
+    outcomes: list[str] = []
+
+    async def main() -> tuple[bytes, bool]:
+        storage = Storage.from_settings(settings) if stored else None
+        limits = FetchLimits.from_settings(settings)
+        fetcher = Fetcher(limits, lambda outcome, _: outcomes.append(outcome), storage=storage)
+        try:
+            blob = await fetcher.fetch(url, NEVER)
+        finally:
+            await fetcher.aclose()
+        with blob.shown():
+            return blob.read(), blob.on_disk
+
+    try:
+        return asyncio.run(main())
+    finally:
+        assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize(("size", "on_disk"), [(10, False), (THRESHOLD + 1, True)])
+def test_an_image_is_read_from_an_allowed_folder(tmp_path: Path, size: int, on_disk: bool) -> None:
+    (tmp_path / "a.jpg").write_bytes(bytes(size))
+    settings = Settings(storage_allow=(tmp_path.as_uri(),))
+    assert stored_image(settings, (tmp_path / "a.jpg").as_uri()) == (bytes(size), on_disk)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "match"),
+    [
+        ("file:///etc/passwd", AddressRefused, "DARKROOM_STORAGE_ALLOW"),
+        ("s3://bucket/a.jpg", AddressRefused, "DARKROOM_STORAGE_ALLOW"),
+        ("{folder}/none.jpg", NotFound, "there is no such file"),
+        ("{folder}/../a.jpg", InvalidParameter, "not allowed"),
+        ("{folder}/large.jpg", TooLarge, "DARKROOM_MAX_IMAGE_BYTES"),
+    ],
+)
+def test_every_other_address_is_its_own_error(
+    tmp_path: Path, url: str, error: type[ServiceError], match: str
+) -> None:
+    (tmp_path / "large.jpg").write_bytes(bytes(1001))
+    settings = Settings(storage_allow=(tmp_path.as_uri(),), max_image_bytes=1000)
+    with pytest.raises(error, match=match):
+        stored_image(settings, url.format(folder=tmp_path.as_uri()))
+
+
+def test_without_storage_the_refusal_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(AddressRefused, match="DARKROOM_STORAGE_ALLOW"):
+        stored_image(Settings(), (tmp_path / "a.jpg").as_uri(), stored=False)
+
+
+class SlowStorage(Storage):
+    """Storage whose files come once they are `released`; `begun` has the last letters of them."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.begun = ""
+        self.released = asyncio.Event()
+
+    def readable(self, address: str) -> Location:
+        return parse(address)
+
+    async def pieces(self, location: Location, _most: int) -> AsyncGenerator[bytes, None]:
+        self.begun += str(location)[-1]
+        await self.released.wait()
+        yield b"image"
+
+
+@pytest.mark.parametrize(("client", "begun"), [("one", "abcx"), (clients.LOCAL, "abcd")])
+async def test_a_client_with_slow_files_leaves_turns_to_others_but_the_command_line_has_no_share(
+    client: str, begun: str
+) -> None:
+    storage = SlowStorage()
+    fetcher = Fetcher(FetchLimits.from_settings(Settings(fetch_concurrency=4)), storage=storage)
+    tasks = [
+        asyncio.create_task(
+            fetcher.fetch(f"file:///{name}", NEVER, "two" if name in "xy" else client)
+        )
+        for name in "abcdefxy"
+    ]
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert storage.begun == begun
+    storage.released.set()
+    for blob in await asyncio.gather(*tasks):
+        blob.close()
+    await fetcher.aclose()

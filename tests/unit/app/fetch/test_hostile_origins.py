@@ -1,7 +1,9 @@
 """Origins and names that want to cost more than an image: each ends soon, and is tried once."""
 
 import asyncio
+import gzip
 import ssl
+import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -12,10 +14,11 @@ from app.fetch.fetcher import Fetcher, FetchLimits
 from app.fetch.pinned_network import PinnedTransport, asking
 from app.urls import Address
 from models.domain.deadline import NEVER
-from models.domain.errors import AddressRefused, OriginFailed, ServiceError
+from models.domain.errors import AddressRefused, OriginFailed, ServiceError, TooLarge
 from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import Answer, Exchange, Origin, body, origin, redirect
+from tests.shared import SHARED
 
 LIMITS = FetchLimits.from_settings(
     Settings.model_validate({"fetch_ports": "1-65535", "max_image_bytes": 1_000_000})
@@ -73,11 +76,8 @@ def test_headers_without_end_are_an_error(line: bytes) -> None:
     assert asked <= 3
 
 
-def test_a_redirect_to_a_long_url_is_refused_before_it_is_parsed() -> None:
+def test_long_redirects_and_chunks_of_one_byte_are_an_error_after_some_thousands() -> None:
     fails(redirect("/" + "é" * 10_000), "redirects to a URL of more than 8192 characters")
-
-
-def test_chunks_of_one_byte_are_an_error_after_some_thousands() -> None:
     fails(raw(CHUNKED, *[b"1\r\nx\r\n" * 1000] * 100), "pieces of a few bytes")
     few = raw(CHUNKED, b"1\r\nx\r\n" * 2000, b"0\r\n\r\n")
     assert fetched(few) == (b"x" * 2000, 1)
@@ -211,3 +211,58 @@ async def test_a_client_with_many_slow_hosts_leaves_fetches_to_others() -> None:
             task.cancel()
         await asyncio.wait(tasks)
         await fetcher.aclose()
+
+
+CASES = sorted((SHARED / "cases").glob("origin_content_encoding_*.response"))
+
+
+def coded(coding: str, body: bytes) -> bytes:
+    """Return a whole answer whose header names the coding."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+NO_CODINGS = ("", "identity", "UTF-8", "binary", "none", "8bit", "image/jpeg", "utf-8, identity")
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        *((name, b"image") for name in NO_CODINGS),
+        ("gzip", gzip.compress(b"image", mtime=0)),
+        ("X-GZIP, utf-8", gzip.compress(b"im", mtime=0) + gzip.compress(b"age", mtime=0)),
+        ("deflate", zlib.compress(b"image")),
+        ("deflate", zlib.compress(b"image", wbits=-15)),
+    ],
+)
+def test_what_can_be_unpacked_is_and_a_name_of_no_compression_is_ignored(
+    name: str, body: bytes
+) -> None:
+    assert fetched(raw(coded(name, body))) == (b"image", 1)
+
+
+@pytest.mark.parametrize("name", ["br", "zstd", "compress", "gzip, br", "gzip, gzip"])
+def test_any_other_compression_is_named(name: str) -> None:
+    fails(raw(coded(name, b"image")), f"sent a body compressed by {name} although")
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate"])
+@pytest.mark.parametrize("body", [b"image", b"", gzip.compress(b"image", mtime=0)[:-1]])
+def test_a_body_that_is_not_what_its_coding_says_is_an_error(name: str, body: bytes) -> None:
+    fails(raw(coded(name, body)), name)
+
+
+def test_an_unpacked_body_has_the_limit_of_an_image() -> None:
+    found, _ = fetched(raw(coded("gzip", gzip.compress(bytes(LIMITS.max_bytes)))))
+    assert found == bytes(LIMITS.max_bytes)
+    found, _ = fetched(raw(coded("gzip", gzip.compress(bytes(LIMITS.max_bytes + 1)))))
+    assert isinstance(found, TooLarge)
+
+
+@pytest.mark.skipif(not CASES, reason="the reported answers are not beside this checkout")
+@pytest.mark.parametrize("case", [path.name for path in CASES])
+def test_the_reported_answers_are_images(case: str) -> None:
+    found, _ = fetched(raw((SHARED / "cases" / case).read_bytes()))
+    assert isinstance(found, bytes)
+    assert found[:3] == b"\xff\xd8\xff"
+    assert found[-2:] == b"\xff\xd9"

@@ -1,13 +1,15 @@
-"""URLs that must never lead to a connection: given directly, and reached by a redirect."""
+"""URLs, ports and hosts that must never lead to a connection: given directly, and by a redirect."""
 
 import dataclasses
 from contextlib import suppress
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from app.fetch.fetcher import Fetcher, FetchLimits
+from app.fetch.fetcher import Fetcher, FetchLimits, redirected
 from app.urls import MAX_URL, parse_url
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, InvalidParameter, OriginFailed
@@ -86,13 +88,16 @@ WITHOUT_HOST = [
     "/",
 ]
 
+SYSTEM = "http://localhost/?resolved=by-the-system"
+
 FORBIDDEN = " ".join((ADDRESSES, SPELLINGS, TRICKS, LEADING_NAMES, SCHEMES)).split()
 
 
-@pytest.mark.parametrize("url", [*FORBIDDEN, *WITHOUT_HOST])
+@pytest.mark.parametrize("url", [*FORBIDDEN, *WITHOUT_HOST, SYSTEM])
 async def test_a_forbidden_url_is_refused_before_any_connection(url: str) -> None:
     wires, outcomes = Wires(), list[str]()
-    fetcher = Fetcher(LIMITS, lambda outcome, _: outcomes.append(outcome), Names(NAMES), wires)
+    names = None if url == SYSTEM else Names(NAMES)
+    fetcher = Fetcher(LIMITS, lambda outcome, _: outcomes.append(outcome), names, wires)
     with pytest.raises((AddressRefused, InvalidParameter)) as refusal:
         await fetcher.fetch(url, NEVER)
     assert refusal.value.status == 422
@@ -127,15 +132,6 @@ async def test_a_public_url_is_connected_to_at_the_address_that_was_judged() -> 
         await fetcher.aclose()
 
 
-async def test_the_systems_resolver_is_judged_too() -> None:
-    wires = Wires()
-    fetcher = Fetcher(LIMITS, network=wires)
-    with pytest.raises(AddressRefused):
-        await fetcher.fetch("http://localhost/", NEVER)
-    assert wires.connected == []
-    await fetcher.aclose()
-
-
 async def test_a_setting_allows_named_networks() -> None:
     async with origin() as local:
         local.answers["/"] = body(b"image")
@@ -149,26 +145,36 @@ async def test_a_setting_allows_named_networks() -> None:
         await fetcher.aclose()
 
 
-def test_a_refusal_says_what_is_wrong_and_names_the_field() -> None:
-    with pytest.raises(InvalidParameter, match="http and https") as refusal:
-        parse_url("ftp://public.example/")
+START = "http://public.example/"
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("ftp://public.example/", "http and https"),
+        (START + "a" * (MAX_URL - len(START) + 1), "8192"),
+    ],
+    ids=["scheme", "length"],
+)
+def test_a_refusal_says_what_is_wrong_and_names_the_field(url: str, match: str) -> None:
+    with pytest.raises(InvalidParameter, match=match) as refusal:
+        parse_url(url)
     assert [error.path for error in refusal.value.errors] == ["url"]
 
 
-def test_a_url_is_at_most_8192_characters_long() -> None:
-    start = "http://public.example/"
-    parse_url(start + "a" * (MAX_URL - len(start)))
-    with pytest.raises(InvalidParameter, match="8192"):
-        parse_url(start + "a" * (MAX_URL - len(start) + 1))
-
-
-def test_a_fragment_stays_here() -> None:
-    assert str(parse_url("http://public.example/cat?a=1#top")) == "http://public.example/cat?a=1"
-
-
-def test_an_international_name_is_fetched_in_either_spelling() -> None:
-    for host in ("bücher.example", "xn--bcher-kva.example"):
-        assert parse_url(f"http://{host}/").raw_host == b"xn--bcher-kva.example"
+@pytest.mark.parametrize(
+    ("url", "fetched"),
+    [
+        (START + "a" * (MAX_URL - len(START)), START + "a" * (MAX_URL - len(START))),
+        (f"{START}cat?a=1#top", f"{START}cat?a=1"),
+        ("http://bücher.example/", "http://xn--bcher-kva.example/"),
+        ("http://xn--bcher-kva.example/", "http://xn--bcher-kva.example/"),
+    ],
+    ids=["length", "fragment", "international", "encoded"],
+)
+def test_a_url_is_fetched_in_one_spelling_without_its_fragment(url: str, fetched: str) -> None:
+    parsed = parse_url(url)
+    assert f"http://{parsed.raw_host.decode()}{parsed.raw_path.decode()}" == fetched
 
 
 @given(st.one_of(st.text(), st.text().map("http://{}".format), st.text().map("http://[{}".format)))
@@ -178,3 +184,80 @@ def test_any_text_is_a_url_or_refused(text: str) -> None:
         assert url.raw_host.isascii()
         assert not url.userinfo
         assert not url.fragment
+
+
+def check(url: str, **settings: object) -> None:
+    FetchLimits.from_settings(Settings.model_validate(settings)).check(parse_url(url))
+
+
+PORTS = {"fetch_ports": "8080, 9000-9100"}
+HOSTS = {"fetch_allowed_hosts": "Images.example.org, *.cdn.example, 93.184.216.34"}
+
+OF_THE_WEB = [f"{scheme}://a.org{port}/" for scheme in ("http", "https") for port in ("", ":80")]
+LISTED = ["images.example.org", "IMAGES.example.org.", "a.cdn.example", "a.b.cdn.example"]
+UNLISTED = ["example.org", "a.images.example.org", "cdn.example", "evilcdn.example"]
+UNLISTED += ["93.184.216.35", "a.cdn.example.evil.example", "localhost"]
+
+
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [
+        *[(url, {}) for url in [*OF_THE_WEB, "https://a.org:443/"]],
+        *[(f"http://a.org:{port}/", PORTS) for port in (8080, 9000, 9100)],
+        *[(f"http://{host}/", HOSTS) for host in [*LISTED, "93.184.216.34"]],
+        *[(f"http://{host}/", {}) for host in UNLISTED],
+    ],
+)
+def test_ports_and_hosts_of_the_settings_are_allowed(url: str, settings: dict[str, str]) -> None:
+    check(url, **settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "match"),
+    [
+        *[
+            (f"http://a.org:{port}/", {}, rf"port {port} .* 80,443 \(DARKROOM_FETCH_PORTS\)")
+            for port in (1, 21, 22, 25, 79, 81, 6379, 8080, 9200, 11211, 65535)
+        ],
+        *[(f"http://a.org:{n}/", PORTS, "DARKROOM_FETCH_PORTS") for n in (80, 8081, 8999, 9101)],
+        *[(f"http://{host}/", HOSTS, "DARKROOM_FETCH_ALLOWED_HOSTS") for host in UNLISTED],
+    ],
+)
+def test_other_ports_and_hosts_are_refused(url: str, settings: dict[str, str], match: str) -> None:
+    with pytest.raises(AddressRefused, match=match):
+        check(url, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("fetch_ports", ["", "0", "65536", "90-80", "80,,443", "http", "-1", "٣", "8_0"]),
+        ("fetch_allowed_hosts", ["*", "*.", "a*.example", "http://a", "a b", "a/b"]),
+    ],
+)
+def test_a_list_that_is_none_is_an_error_of_the_settings(name: str, values: list[str]) -> None:
+    for value in values:
+        with pytest.raises(ValidationError):
+            Settings.model_validate({name: value})
+
+
+@pytest.mark.parametrize(
+    ("start", "location", "expected"),
+    [
+        ("http://one.example/", "http://two.example/cat", "http://two.example/cat"),
+        ("http://one.example/", "https://one.example/cat", "https://one.example/cat"),
+        ("https://one.example/", "https://two.example/cat", "https://two.example/cat"),
+        ("https://one.example/a/b", "//two.example/c", "https://two.example/c"),
+        ("https://one.example/a/b", "c", "https://one.example/a/c"),
+    ],
+)
+def test_a_redirect_leads_to_any_host_and_up_to_https(
+    start: str, location: str, expected: str
+) -> None:
+    assert str(redirected(httpx.URL(start), location)) == expected
+
+
+@pytest.mark.parametrize("location", ["http://one.example/", "http://two.example:443/"])
+def test_a_redirect_from_https_down_to_http_is_not_followed(location: str) -> None:
+    with pytest.raises(OriginFailed, match="https to http"):
+        redirected(httpx.URL("https://one.example/"), location)
