@@ -9,7 +9,6 @@ not serve: it keeps every header, reads extended headers of any size into memory
 expressions, and ends silently at a damaged header.
 """
 
-import asyncio
 import gzip
 import io
 import lzma
@@ -22,17 +21,14 @@ from _compression import DecompressReader
 from abc import ABC, abstractmethod
 from bz2 import BZ2File
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, BinaryIO, Self, TypeVar, cast
+from typing import Any, BinaryIO, Self, cast
 
 from models.domain.errors import BadArchive, TooLarge
-
-T = TypeVar("T")
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 """Ends of the names of files that probably are archives, in lower case."""
@@ -226,26 +222,6 @@ def unpacked(path: Path, limits: ArchiveLimits) -> Iterator[bytes]:
                     yield piece
 
 
-async def on_thread(threads: ThreadPoolExecutor, work: Callable[[], T], stop: Event) -> T:
-    """Return what `work` returns on one of `threads`.
-
-    If the caller is cancelled, `stop` is set, and this waits until the work has ended: the files
-    that it reads may be closed afterwards. The threads are not the threads of `asyncio`, because a
-    compressed TAR of some megabytes can take minutes to read.
-    """
-    running = threads.submit(work)
-    ending = asyncio.wrap_future(running)
-    try:
-        await asyncio.wait([ending])
-    except asyncio.CancelledError:
-        stop.set()
-        if not running.cancel():
-            await asyncio.wait([ending])
-            ending.exception()  # it is retrieved, or asyncio would log it
-        raise
-    return ending.result()
-
-
 def safe_name(name: str) -> str:
     """Return a name as a relative path with `/`: no `..`, no drive, no control characters.
 
@@ -371,14 +347,6 @@ def _is_regular(name: str, info: zipfile.ZipInfo) -> bool:
     )
 
 
-@dataclass(slots=True)
-class _Extended:
-    """Name and size in extended headers, which belong to the member that follows them."""
-
-    name: str | None = None
-    size: int | None = None
-
-
 class _TarArchive(Archive):
     """A TAR; members before a damaged header can be read, the rest cannot be found."""
 
@@ -389,26 +357,25 @@ class _TarArchive(Archive):
 
     def members(self) -> Iterator[Member]:
         index = headers = position = 0
-        extended = _Extended()
+        extended: dict[str, Any] = {}  # name and size of the member behind extended headers
         while (header := _header(self._read_at(position, _BLOCK), position)) is not None:
             headers += 1
             self._limits.check_count(headers // _HEADERS_PER_MEMBER)
             start, size = position + _BLOCK, header.size
             if header.type in _EXTENSIONS:
-                self._extend(extended, header, start)
+                extended |= self._extended(header, start)
             else:
-                size = header.size if extended.size is None else extended.size
+                size = extended.get("size", header.size)
                 if size >= _LARGEST:
                     raise BadArchive(f"the TAR is damaged at byte {position}: a size is {size}")
-                name = safe_name(
-                    extended.name or _decoded(header.name.encode("latin-1"), "latin-1")
-                )
+                raw = extended.get("name") or header.name.encode("latin-1")
+                name = safe_name(_decoded(raw, "latin-1"))
                 if header.isreg() and not header.issparse() and not is_hidden(name):
                     yield Member(index, name, size, start)
                     index += 1
                     self._limits.check_count(index)
                 size = size if header.isreg() or header.type not in tarfile.SUPPORTED_TYPES else 0
-                extended = _Extended()
+                extended = {}
             position = start + -(-size // _BLOCK) * _BLOCK
 
     def _content(self, member: Member) -> bytes:
@@ -430,22 +397,23 @@ class _TarArchive(Archive):
             file.seek(position)
             return file.read(size)
 
-    def _extend(self, extended: _Extended, header: tarfile.TarInfo, start: int) -> None:
-        """Take the name and the size from an extended header; raises BadArchive if it is long."""
+    def _extended(self, header: tarfile.TarInfo, start: int) -> dict[str, Any]:
+        """Return the name and the size in an extended header; raises BadArchive if it is long."""
         if header.size > LONGEST_EXTENSION:
             raise BadArchive(
                 f"the TAR has an extended header of {header.size} bytes; "
                 f"one has at most {LONGEST_EXTENSION}"
             )
-        data = self._read_at(start, header.size)
+        data, found = self._read_at(start, header.size), dict[str, Any]()
         if header.type == tarfile.GNUTYPE_LONGNAME:
-            extended.name = _decoded(data.split(b"\0", 1)[0], "latin-1")
+            found["name"] = data.split(b"\0", 1)[0]
         elif header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
             for key, value in _pax(data):
                 if key == b"path":
-                    extended.name = _decoded(value, "latin-1")
+                    found["name"] = value
                 elif key == b"size" and value.isdigit() and len(value) < 20:
-                    extended.size = int(value)
+                    found["size"] = int(value)
+        return found
 
 
 def _header(block: bytes, position: int) -> tarfile.TarInfo | None:

@@ -32,7 +32,6 @@ from app.archives.reading import (
     Archive,
     ArchiveLimits,
     Member,
-    on_thread,
     open_archive,
 )
 from app.http.request import content_type, media_type
@@ -50,6 +49,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.settings import Settings
+from models.threads import run_to_end
 
 MOST_OPTIONS = 100
 """Largest number of options of one request, more than twice as many as exist."""
@@ -70,7 +70,8 @@ ENTRIES = 100
 """Largest number of entries beside one for each image: folders, hidden files, texts."""
 
 THREADS = 4
-"""Archives of requests that one process reads at the same time."""
+"""Archives of requests that one process reads at the same time, on threads of their own: to
+read a compressed TAR of some megabytes can take minutes."""
 
 REQUESTS = ThreadPoolExecutor(THREADS, "archives")
 
@@ -144,7 +145,7 @@ async def images_of(
     found: list[Found] = []
     most = settings.max_images_per_request
     limits = ArchiveLimits(members=most + ENTRIES, memory=XZ_MEMORY_OF_REQUESTS)
-    on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
+    on_archive_thread = partial(run_to_end, REQUESTS, stop=limits.stop.set)
     try:
         async with PLACES.hold(permit.client):
             with (

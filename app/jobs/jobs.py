@@ -31,7 +31,7 @@ from multipart import MultipartSegment
 
 from app.admission.counters import ByKey, Counters
 from app.admission.semaphore import FairSemaphore
-from app.archives.reading import ArchiveLimits, on_thread, open_archive, unpacked
+from app.archives.reading import ArchiveLimits, open_archive, unpacked
 from app.http.request import departure_of
 from app.intake.request_items import MEDIA_TYPES as ARCHIVES
 from app.intake.request_items import filename_of, segments
@@ -73,6 +73,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.settings import Settings
+from models.threads import run_to_end
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -401,7 +402,7 @@ class Jobs:
     async def _in_turn(self, client: str, folder: Path) -> ManifestWriter:
         limits = ArchiveLimits(members=min(MOST_MEMBERS, self._settings.max_job_items))
         async with TURNS.hold(client):
-            return await on_thread(BODIES, lambda: self._read(folder, limits), limits.stop)
+            return await run_to_end(BODIES, self._read, folder, limits, stop=limits.stop.set)
 
     def _read(self, folder: Path, limits: ArchiveLimits) -> ManifestWriter:
         """Make the manifest of the saved body; its items may be members of the archive."""

@@ -88,7 +88,7 @@ EXPECTED = (ServiceError, OSError)
 
 BEHIND = 10
 """Times as long that an image may take on threads of low priority. Linux gives each such thread a
-third of what each other thread on its core gets (`models/thread_priority.py`); where requests
+third of what each other thread on its core gets (`models/threads.py`); where requests
 decode and compute on all cores, and the job too, that is an eighth of the core."""
 
 OUTPUT_PIECE = 1 << 20

@@ -6,14 +6,12 @@ waits for the memory that it needs by its header, and is decoded. Nothing here d
 operation or a backend.
 """
 
-import asyncio
 import math
 import operator
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -48,7 +46,7 @@ from models.domain.backend import Load
 from models.domain.errors import InvalidParameter
 from models.domain.image import Image, Jpeg, NetworkInput, Source
 from models.settings import Settings
-from models.thread_priority import lower_priority
+from models.threads import lower_priority, run_to_end
 
 T = TypeVar("T")
 
@@ -98,28 +96,12 @@ class CodecThreads:
         self._behind = ThreadPoolExecutor(most, "codec-behind", lower_priority)
 
     async def run(self, function: Callable[..., T], *args: object, background: bool = False) -> T:
-        """Run a function on a thread and return its result.
-
-        Work that was cancelled before it began is never done. Work that has begun cannot be
-        stopped, and uses memory that its caller holds: the caller is cancelled when it has ended.
-        """
-        pool = self._behind if background else self._front
+        """Run a function on a thread and return its result; see `run_to_end`."""
         self.busy += not background
-        call = pool.submit(function, *args)
-        ended = asyncio.wrap_future(call)
         try:
-            return await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            call.cancel()
-            while not ended.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait((ended,))
-            if not ended.cancelled():
-                ended.exception()  # asyncio would log an error that nothing has asked for
-            raise
+            return await run_to_end(self._behind if background else self._front, function, *args)
         finally:
             self.busy -= not background
-            del call, ended  # the traceback of an error refers to this frame, and they to the error
 
     def close(self) -> None:
         """End the threads; nothing may be submitted any more."""

@@ -18,7 +18,7 @@ from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.domain.image import Pixels
 from models.domain.job import Failed, Job, Lane, ReleaseReason
-from models.thread_priority import lower_priority
+from models.threads import lower_priority
 from workers.scheduling.batch import Batch, Observer, new_id
 from workers.scheduling.batcher import ALL, BatchLimits, MicroBatcher, Picked
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT

@@ -14,7 +14,7 @@ from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
 from models.settings import Settings
-from models.thread_priority import can_lower_priority
+from models.threads import can_lower_priority
 from models.usable_cpus import usable_cores
 from workers.engines.cpu.engine import CpuEngine, start_filter_threads
 from workers.kernels.cubins import CubinStore, folders

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from models.domain.job import Job, Lane
-from models.thread_priority import NICER, NICEST, can_lower_priority
+from models.threads import NICER, NICEST, can_lower_priority
 from tests.fakes import GUARD, FakeClock, FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

@@ -12,7 +12,7 @@ import pytest
 from models.domain.image import Image
 from models.domain.job import Job
 from models.settings import Settings
-from models.thread_priority import can_lower_priority
+from models.threads import can_lower_priority
 from tests.server import PATIENCE
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain

@@ -1,11 +1,16 @@
-"""The priority of threads: threads that compute in the background yield to all threads beside
-them.
-"""
+"""Run work on threads, and give threads that compute in the background a lower priority."""
 
+import asyncio
 import os
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
+from typing import TypeVar
+
+T = TypeVar("T")
 
 NICER = 5
 """How much nicer these threads are than others. Linux gives such a thread a third of the time of
@@ -17,6 +22,34 @@ SCHED_IDLE."""
 
 NICEST = 19
 """The lowest priority that there is."""
+
+
+async def run_to_end(
+    pool: ThreadPoolExecutor,
+    function: Callable[..., T],
+    *args: object,
+    stop: Callable[[], None] = lambda: None,
+) -> T:
+    """Run a function on a thread of a pool and return its result.
+
+    Work that was cancelled before it began is never done. Work that has begun uses what its caller
+    holds: `stop` asks the work to end, and the caller is cancelled when the work has ended.
+    """
+    call = pool.submit(function, *args)
+    ended = asyncio.wrap_future(call)
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        stop()
+        call.cancel()
+        while not ended.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((ended,))
+        if not ended.cancelled():
+            ended.exception()  # asyncio would log an error that nothing has asked for
+        raise
+    finally:
+        del call, ended  # the traceback of an error refers to this frame, and they to the error
 
 
 def lower_priority() -> bool:
