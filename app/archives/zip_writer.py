@@ -5,12 +5,11 @@ million members. Here each member is an archive of its own for zipfile, whose en
 is kept as bytes, beyond 1 MiB in an unnamed temporary file.
 """
 
-import io
 import struct
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self, cast
 from zipfile import ZIP64_LIMIT, ZipFile, ZipInfo
 
 _END64 = struct.Struct("<4sQ2H2L4Q")
@@ -25,20 +24,23 @@ _WIDE = 45
 """Version of the format that a reader of ZIP64 must know."""
 
 
-class _Pipe(io.RawIOBase):
+class _Pipe:
     """Destination of zipfile without a way back: `data` was written last, `position` is its end."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.position = 0
 
-    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+    def write(self, data: bytes) -> int:
         self.data += data
         self.position += len(data)
         return len(data)
 
     def tell(self) -> int:
         return self.position
+
+    def flush(self) -> None:
+        pass
 
     def taken(self) -> bytes:
         data, self.data = bytes(self.data), bytearray()
@@ -65,7 +67,7 @@ class ZipWriter:
         """
         info = ZipInfo(name.encode(errors="replace").decode(), time.localtime()[:6])
         info.file_size = size or 0
-        self._zip = ZipFile(self._pipe, "w")
+        self._zip = ZipFile(cast(Any, self._pipe), "w")
         self._member = self._zip.open(info, "w", force_zip64=size is None)
         return self._pipe.taken()
 
