@@ -1,4 +1,4 @@
-"""Bodies that cost a parser much: JSON, forms, archives, and bodies that begin and never end.
+"""Bodies that cost a parser much: JSON, archives, and bodies that begin and never end.
 
 Promise: each is refused while it is read, with a short answer, or answered within the deadline;
 memory stays bounded, and JSON of other clients is read meanwhile. `tests/unit/app/archives` has the
@@ -7,7 +7,6 @@ archives whose records lie.
 
 import base64
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from tests.chaos.harness.attack import Finding, Steps, Target
@@ -77,41 +76,10 @@ def unfinished_json(target: Target) -> Steps:
     yield from _held(target, _begun("application/json", body), 220)
 
 
-_FORM = "multipart/form-data; boundary=b"
-
-
-def _deep(depth: int = 5_000_000) -> bytes:
-    return b'{"images": ' + b"[" * depth + b"]" * depth + b"}"
-
-
-BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "json_urls": (
-        "Six million URLs",
-        lambda: b'{"urls": [' + b'"a",' * 5_999_999 + b'"a"]}',
-    ),
-    "json_deep": ("Lists nested five million deep", _deep),
-}
-
-
-def attack(name: str) -> Callable[[Target], Steps]:
-    """Return the attack with one kind of body, at two routes."""
-    about, build = BODIES[name]
-
-    def run(target: Target) -> Steps:
-        body = build()
-        paths = ("/classify", "/filter", "/process")
-        requests = [post(path, body, "application/json") for path in paths]
-        yield None
-        yield from ask_all(target, requests, 80.0, 3.0)
-
-    run.__name__ = name
-    run.__doc__ = f"{about}."
-    return run
-
-
-def form_parts(target: Target) -> Steps:
-    """Send a form of 500,000 empty parts."""
-    head = b'--b\r\nContent-Disposition: form-data; name="a"\r\nContent-Type: text/plain\r\n\r\n'
-    request = post("/classify", (head + b"\r\n") * 500_000 + b"--b--\r\n", _FORM)
+def json_urls(target: Target) -> Steps:
+    """Send a list of six million URLs."""
+    body = b'{"urls": [' + b'"a",' * 5_999_999 + b'"a"]}'
+    paths = ("/classify", "/filter", "/process")
+    requests = [post(path, body, "application/json") for path in paths]
     yield None
-    yield from ask_all(target, [request] * 2, 80.0)
+    yield from ask_all(target, requests, 80.0, 3.0)

@@ -7,7 +7,6 @@ mechanism that no other attack reaches, and that no test of `tests/unit` or `tes
 from tests.chaos.attacks import (
     bodies,
     bursts,
-    idle,
     images,
     impatient,
     origins,
@@ -16,21 +15,22 @@ from tests.chaos.attacks import (
 )
 from tests.chaos.harness.attack import DEADLINE, SLACK, Attack
 
-_IMAGES = dict.fromkeys(images.FILES, 5) | {"progressive_jpegs": 2, "gif_lzw": 2}
+_IMAGES = dict.fromkeys(images.FILES, 5) | {"progressive_jpegs": 2}
 """The promise that each kind of file tests."""
 
 _LISTED = (
     Attack(bursts.body_bursts, promise=1, patience=200),
     Attack(bursts.tiny_chunks, promise=1, resets_allowed=True),
-    Attack(bodies.attack("json_deep"), promise=1),
-    Attack(bodies.form_parts, promise=1),
     Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True, own_addresses=True),
     *(Attack(images.attack(name), promise) for name, promise in _IMAGES.items()),
     Attack(
-        idle.idle_connections, promise=4, ends_within=60 + SLACK, descriptors=1024, patience=150
+        slow_rates.idle_connections,
+        promise=4,
+        ends_within=60 + SLACK,
+        descriptors=1024,
+        patience=150,
     ),
     Attack(images.dear_neighbourhoods, promise=4, own_addresses=True),
-    Attack(origins.origin_slow, promise=4, flags=origins.FLAGS, patience=120),
     Attack(
         slow_rates.slow_answers,
         promise=5,
@@ -40,7 +40,7 @@ _LISTED = (
         own_addresses=True,
     ),
     Attack(images.enlarging_chains, promise=5),
-    Attack(bodies.attack("json_urls"), promise=5),
+    Attack(bodies.json_urls, promise=5),
     Attack(bodies.unfinished_json, promise=5, patience=120, resets_allowed=True),
     Attack(bodies.packed_tar_bombs, promise=5, patience=150),
     Attack(workers_killed.worker_killed, promise=6, front_ends=True),

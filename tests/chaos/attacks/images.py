@@ -38,12 +38,6 @@ FILES: dict[str, tuple[str, int, Build]] = {
     ),
     "png_text_bomb": ("PNG whose texts are 1 GB when opened", 4, hostile.png_of_text_bombs),
     "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, huge_strip),
-    "gif_lzw": ("Four flat GIFs of 7000 x 7000", 4, partial(flat, "GIF", mode="P")),
-    "webp_lossless": (
-        "Four flat lossless WebPs of 7000 x 7000",
-        4,
-        partial(flat, "WEBP", mode="RGBA", lossless=True, method=0),
-    ),
     "avif_lying_size": ("AVIF of 64 x 64 with a frame of 7000 x 7000", 4, hostile.avif_lying_size),
     "accepted_jpegs": ("Eight flat JPEGs of 7000 x 7000", 8, partial(flat, "JPEG")),
 }

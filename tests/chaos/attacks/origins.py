@@ -1,52 +1,22 @@
-"""Origins that lead a fetch to internal addresses, and origins that answer slowly or too much.
+"""Origins that lead a fetch to internal addresses.
 
 One address of this machine, 127.0.0.2, is allowed and redirects to the others, which stand for an
-internal network. Promise: no connection reaches them, by any spelling; whatever an origin answers
-is the error of its URL within the request's deadline, and neighbours are spared.
+internal network. Promise: no connection reaches them, by any spelling. `tests/unit/app/fetch` has
+further spellings, and the origins that answer slowly, without end, or with too much.
 """
 
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from tests.chaos.harness.attack import Finding, Steps, Target
-from tests.chaos.harness.http import ask, ask_all, post
+from tests.chaos.harness.http import ask, post
 
 ALLOWED = "127.0.0.2"
 FLAGS = ("--fetch-allowed-networks", f"{ALLOWED}/32", "--fetch-ports", "1-65535")
 _BATCH = 16
-
-Talk = Callable[[socket.socket], None]
-"""What the origin does with a connection from which it has read nothing yet."""
-
-
-@contextmanager
-def listening(address: str, talk: Talk) -> Iterator[int]:
-    """Call `talk` with each connection, in a thread of its own; yield the port.
-
-    An OSError of `talk`, such as that of a client that has left, ends its connection only.
-    """
-    listener = socket.create_server((address, 0), backlog=512)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                threading.Thread(target=one, args=(connection,), daemon=True).start()
-
-    def one(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            talk(connection)
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
-
 
 INTERNAL = (
     *("http://127.0.0.1:{p}/", "http://127.1:{p}/", "http://127.0.1:{p}/", "http://127.127.0.9:{p}/"),
@@ -79,16 +49,24 @@ def _moved(location: bytes, status: int = 302) -> bytes:
 
 @contextmanager
 def origin(address: str, answer: Callable[[str], bytes], seen: list[str]) -> Iterator[int]:
-    """Return an origin that notes each connection's first line and answers by its path."""
+    """Run an origin that notes each connection's first line and answers by its path."""
+    listener = socket.create_server((address, 0), backlog=512)
 
-    def talk(connection: socket.socket) -> None:
-        connection.settimeout(10)
-        words = connection.recv(65536).decode("latin-1").split()
-        seen.append(" ".join(words[:2]))
-        connection.sendall(answer(words[1] if len(words) > 1 else "/"))
+    def one(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(10)
+            words = connection.recv(65536).decode("latin-1").split()
+            seen.append(" ".join(words[:2]))
+            connection.sendall(answer(words[1] if len(words) > 1 else "/"))
 
-    with listening(address, talk) as port:
-        yield port
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with listener:
+        yield listener.getsockname()[1]
 
 
 def _asked(target: Target, urls: list[str]) -> Steps:
@@ -119,70 +97,3 @@ def origin_redirects(target: Target) -> Steps:
             yield from _asked(target, chains)
     yield Finding("internal_connections", len(inside), most=0)
     yield Finding("redirects_followed", len(outside), least=len(internal))
-
-
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
-
-
-def _trickled(start: bytes, piece: bytes) -> Talk:
-    def talk(connection: socket.socket) -> None:
-        connection.sendall(start)
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            connection.sendall(piece)
-            time.sleep(0.5)
-
-    return talk
-
-
-def _flooded(start: bytes, piece: bytes) -> Talk:
-    def talk(connection: socket.socket) -> None:
-        connection.sendall(start)
-        for _ in range(2000):
-            connection.sendall(piece)
-
-    return talk
-
-
-def _silent(connection: socket.socket) -> None:
-    connection.recv(1)  # the server ends it
-
-
-_TALKS = (
-    _silent,
-    _trickled(b"H", b"T"),
-    _trickled(b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
-    _trickled(_HEAD + b"Content-Length: 1000000\r\n\r\n", b"a"),
-    _trickled(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
-    _trickled(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;", b"a"),
-    _trickled(b"", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"),
-    _trickled(b"HTTP/1.1 302 Found\r\nLocation: /0\r\nContent-Length: 9999\r\n\r\n", b"a"),
-    _flooded(_HEAD + b"\r\n", bytes(1 << 20)),
-    _flooded(_HEAD + b"Content-Length: 5\r\n\r\n", bytes(1 << 20)),
-    _flooded(_HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n" * 5000),
-    _flooded(b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n" * 5000),
-    _flooded(b"HTTP/1.1 200 OK\r\nX: ", b"a" * 100_000),
-    _flooded(b"HTTP/1.1 200 ", b"a" * 100_000),
-    _flooded(_HEAD + b"Content-Encoding: gzip\r\n\r\n", bytes(1 << 20)),
-)
-
-
-def _slow_talk(connection: socket.socket) -> None:
-    """Answer by the number in the path."""
-    connection.settimeout(70)
-    words = connection.recv(65536).decode("latin-1").split()
-    number = words[1].strip("/").partition("-")[0] if len(words) > 1 else "0"
-    _TALKS[int(number) % len(_TALKS)](connection)
-
-
-def origin_slow(target: Target) -> Steps:
-    """Let fetched URLs be answered a byte at a time, without end, and by floods, 240 at once."""
-    with listening(ALLOWED, _slow_talk) as port:
-        base = f"http://{ALLOWED}:{port}"
-        requests = []
-        for start in range(4):
-            urls = [f"{base}/{n % len(_TALKS)}-{start}-{n}" for n in range(60)]
-            body = json.dumps({"urls": urls}).encode()
-            requests.append(post("/classify", body, "application/json"))
-        yield None
-        yield from ask_all(target, requests, 80.0)

@@ -1,8 +1,8 @@
-"""Clients just above the rates that end a slow one: bodies and answers.
+"""Clients just above the rates that end a slow one, and connections that say nothing.
 
 A connection that keeps the rate is not ended by its timeout, so only the limits of connections and
-of unread bytes bound such a flood. Promise: neighbours are answered beside it, also those that
-share the attacker's address.
+of unread bytes bound such a flood. Silent connections end after 60 s at most. Promise: neighbours
+are answered beside both, on new connections.
 """
 
 import socket
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
-from tests.chaos.harness.http import post
+from tests.chaos.harness.http import close_all, post
 from tests.pictures import jpeg
 
 _EVERY = 1.0
@@ -98,3 +98,33 @@ def slow_answers(target: Target) -> Steps:
     request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
     yield None
     yield from _flood(target, 64, request, _reads, 60.0, 4096)
+
+
+_IDLE_MOST = 60.0
+
+
+def _open(connection: socket.socket) -> bool:
+    try:
+        while piece := connection.recv(65536):
+            del piece
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    connection.close()
+    return False
+
+
+def idle_connections(target: Target) -> Steps:
+    """Hold 1,100 silent connections at a server of 1,024 descriptors."""
+    yield None
+    opened = [_opened(target, b"", 0) for _ in range(1100)]
+    held = [each for each in opened if each is not None]
+    yield Finding("opened", len(held))
+    last = time.monotonic()
+    while held and time.monotonic() - last < _IDLE_MOST + 8:
+        held = [each for each in held if _open(each)]
+        time.sleep(0.5)
+    yield Finding("still_open_after_68_s", len(held), most=0)
+    yield Outcome("never" if held else "closed", None, time.monotonic() - last)
+    close_all(held)

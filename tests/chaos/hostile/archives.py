@@ -5,59 +5,29 @@ import gzip
 import lzma
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 _LIMIT = 0xFFFFFFFF
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a ZIP as it is written, true or not; `at` is where its local header is."""
+def _zip(sizes: int, at: int, extra: bytes, end: bytes | None = None) -> bytes:
+    """Return a ZIP of `a.jpg` with these sizes, place of its header, and extra field, true or not.
 
-    name: bytes = b"a.jpg"
-    packed: bytes = b""
-    size: int | None = None
-    crc: int = 0
-    method: int = 0
-    flags: int = 0
-    extra: bytes = b""
-    attributes: int = 0
-    packed_size: int | None = None
-    at: int | None = None
-    local: bool = True
-
-
-def zip_of(
-    entries: Iterable[Entry], *, count: int | None = None, end: bytes | None = None
-) -> bytes:
-    """Return a ZIP with these entries; `count` and `end` replace what its last record has."""
-    body, directory, n = bytearray(), bytearray(), 0
-    for each in entries:
-        n += 1
-        size = len(each.packed) if each.size is None else each.size
-        packed = len(each.packed) if each.packed_size is None else each.packed_size
-        numbers = (each.flags, each.method, 0, 0, each.crc, packed, size, len(each.name))
-        at = len(body) if each.at is None else each.at
-        if each.local:
-            body += struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, *numbers, 0) + each.name
-            body += each.packed
-        directory += struct.pack(
-            "<4s6H3L5H2L",
-            b"PK\x01\x02", 20 | 3 << 8, 20, *numbers, len(each.extra), 0, 0, 0,
-            each.attributes, min(at, _LIMIT),
-        ) + each.name + each.extra  # fmt: skip
-    last = struct.pack(
-        "<4s4H2LH", b"PK\x05\x06", 0, 0, *(min(n if count is None else count, 0xFFFF),) * 2,
-        len(directory), len(body), 0,
-    )  # fmt: skip
-    return bytes(body + directory + (last if end is None else end))
+    `end` replaces its last record.
+    """
+    name, packed = b"a.jpg", b"abc"
+    numbers = (0, 0, 0, 0, 0, sizes, sizes, len(name))
+    body = struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, *numbers, 0) + name + packed
+    directory = struct.pack(
+        "<4s6H3L5H2L", b"PK\x01\x02", 20 | 3 << 8, 20, *numbers, len(extra), 0, 0, 0, 0, at
+    )
+    directory += name + extra
+    last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), len(body), 0)
+    return body + directory + (last if end is None else end)
 
 
 def wide(field: bytes) -> bytes:
     """Return a ZIP with a ZIP64 field of these bytes, where all sizes should stand."""
-    extra = struct.pack("<2H", 1, len(field)) + field
-    whole = Entry(b"a.jpg", b"abc", _LIMIT, packed_size=_LIMIT, at=_LIMIT, extra=extra)
-    return zip_of([whole])
+    return _zip(_LIMIT, _LIMIT, struct.pack("<2H", 1, len(field)) + field)
 
 
 def wide_end(count: int, size: int, offset: int, locator: int = 0) -> bytes:
@@ -65,7 +35,7 @@ def wide_end(count: int, size: int, offset: int, locator: int = 0) -> bytes:
     record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, offset)
     found = struct.pack("<4sLQL", b"PK\x06\x07", 0, locator, 1)
     last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, _LIMIT, _LIMIT, 0)
-    return zip_of([Entry(packed=b"abc")], end=record + found + last)
+    return _zip(3, 0, b"", record + found + last)
 
 
 def tar_header(name: bytes, size: int | bytes, kind: bytes = b"0", link: bytes = b"") -> bytes:
