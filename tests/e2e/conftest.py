@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, Mock, patch
 
@@ -16,6 +18,8 @@ from fastapi import FastAPI
 from app.main import create_app
 from app.processes.uvicorn_server import Server
 from models.settings import Settings
+from tests.drawn_classes import DRAWN
+from tests.pictures import encoded
 from tests.server import PATIENCE
 from workers.engines.cpu.engine import CpuEngine
 
@@ -79,9 +83,46 @@ def running(*, warm: bool = False, **settings: object) -> Iterator[Running]:
             gc.collect()  # a server that has ended holds 50 MB, most of it weights
 
 
+@contextmanager
+def origin(answer: Callable[[str, bytes], tuple[int, bytes]], **headers: str) -> Iterator[str]:
+    """Answer each path and body by a status and a body while the block runs; yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            status, body = answer(self.path, sent)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
 @pytest.fixture(scope="session")
 def start() -> Start:
     return running
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a drawing of each class of the bundled network, named by the class."""
+    folder = tmp_path_factory.mktemp("photos")
+    for label, draw in DRAWN.items():
+        (folder / f"{label.replace(' ', '_')}.jpg").write_bytes(encoded(draw(), quality=92))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`darkroom classify` and `filter` with folders, also when they are killed on the way."""
+"""`darkroom classify` with folders: the command and its server end together, and go on later."""
 
 import contextlib
 import json
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from models.exit_codes import ExitCode
+from tests.chaos.harness.processes import tree
 from tests.pictures import jpeg
-from tests.server import until
+from tests.server import PATIENCE, gone, until
 
 SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
@@ -142,3 +143,46 @@ def test_the_end_of_a_command_tells_warnings_and_the_first_failures(
     assert (len(failures), failures[-1]) == (5, "  …")
     good = json.loads(out.read_text().splitlines()[-1])
     assert (good["status"], good["warning"]) == ("ok", "random weights: the labels mean nothing")
+
+
+def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path), *SMALL]
+    words += ["--out", str(tmp_path / "out.jsonl")]
+
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
+        until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
+        started = tree(command.pid)[1:]
+        command.send_signal(signal.SIGINT)
+        assert command.wait(PATIENCE) == ExitCode.INTERRUPTED
+    until(lambda: all(map(gone, started)))
+    for each in tmp_path.glob("*.partial"):
+        each.unlink()
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as command:
+        until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
+        started = tree(command.pid)[1:]
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in started}
+        server = next(
+            pid
+            for pid, line in lines.items()
+            if b"server of a command" in line.replace(b"\0", b" ")
+        )
+        os.kill(server, signal.SIGKILL)
+        (tmp_path / "pipe.jpg").write_bytes(jpeg())
+        assert command.wait(PATIENCE) == ExitCode.FAILED
+        assert command.stderr
+        assert b"has ended with exit code -9; the same command goes on" in command.stderr.read()
+    until(lambda: all(map(gone, started)))
+
+
+def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    (tmp_path / "labels.json").write_text('["cat", "dog"]')
+    words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path / "a.jpg"), *SMALL]
+    words += ["--weights-labels", str(tmp_path / "labels.json")]
+    words += ["--out", str(tmp_path / "out.jsonl")]
+    done = subprocess.run(words, capture_output=True, timeout=PATIENCE)
+    assert done.returncode == ExitCode.WRONG_USAGE, done.stderr
+    assert done.stderr.startswith(b"darkroom: ")
+    assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}

@@ -1,15 +1,12 @@
 """ETag, If-None-Match and Cache-Control at a real server."""
 
 import re
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.e2e.conftest import Start
+from tests.e2e.conftest import Start, origin
 from tests.pictures import jpeg
 
 ASK = {"If-None-Match": '""', "Content-Type": "image/jpeg"}
@@ -18,33 +15,10 @@ ASK = {"If-None-Match": '""', "Content-Type": "image/jpeg"}
 SEPIA = "/filter?name=sepia&format=png"
 
 
-@contextmanager
-def served_files(files: Mapping[str, bytes]) -> Iterator[str]:
-    """Serve the files by their paths while the block runs; yield the address."""
-
-    class Files(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = files.get(self.path)
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def computed(client: httpx.Client) -> float:
-    """Return how many images the server has computed."""
-    lines = re.findall(r"^darkroom_images_total\{.*\} (\S+)$", client.get("/metrics").text, re.M)
-    return sum(map(float, lines))
+def counted(client: httpx.Client, metric: str) -> float:
+    """Return the sum of all series of a metric."""
+    text = client.get("/metrics").text
+    return sum(map(float, re.findall(rf"^darkroom_{metric}(?:\{{.*\}})? (\S+)$", text, re.M)))
 
 
 @pytest.mark.parametrize("path", [SEPIA, "/classify?top_k=1"])
@@ -54,20 +28,20 @@ def test_the_same_image_is_not_computed_again_for_a_client_that_has_its_answer(
     first = client.post(path, content=jpeg(), headers=ASK)
     assert first.status_code == 200
     assert first.headers["ETag"].startswith("W/")
-    before = computed(client)
+    before = counted(client, "images_total")
     again = client.post(
         path, content=jpeg(), headers=ASK | {"If-None-Match": first.headers["ETag"]}
     )
     assert (again.status_code, again.content) == (304, b"")
     assert again.headers["ETag"] == first.headers["ETag"]
     assert again.headers["Vary"] == first.headers["Vary"] == "Accept"
-    assert computed(client) == before
+    assert counted(client, "images_total") == before
 
 
 def test_the_content_behind_a_url_is_compared_after_the_fetch(client: httpx.Client) -> None:
     files = {"/a.jpg": jpeg()}
-    with served_files(files) as origin:
-        body = {"urls": [f"{origin}/a.jpg"]}
+    with origin(lambda path, _: (200, files[path]) if path in files else (404, b"")) as address:
+        body = {"urls": [f"{address}/a.jpg"]}
         first = client.post("/classify", json=body, headers={"If-None-Match": '""'})
         assert "fetch" in first.headers["Server-Timing"]
         tag = first.headers["ETag"]
@@ -103,12 +77,6 @@ def test_by_setting_good_answers_have_tag_and_cache_control_and_errors_have_neit
             server.client.post("/classify", files=broken),
         ):
             assert not {"etag", "cache-control"} & {name.lower() for name in reply.headers}
-
-
-def counted(client: httpx.Client, metric: str) -> float:
-    """Return the sum of all series of a metric."""
-    text = client.get("/metrics").text
-    return sum(map(float, re.findall(rf"^darkroom_{metric}(?:\{{.*\}})? (\S+)$", text, re.M)))
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,18 @@
 """The examples of the README and of docs/ work as they are written there, page by page."""
 
-import functools
-import http.server
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.documentation import PAGES, ROOT, blocks, outputs, script
-from tests.drawn_classes import DRAWN
-from tests.e2e.conftest import Running, Start
-from tests.pictures import encoded
+from tests.e2e.conftest import Running, Start, origin
 from tests.ports import free_port
 from tests.server import PATIENCE, until
 from tests.shown import differences
@@ -40,16 +35,6 @@ WITH_EXAMPLES = [
 ]
 
 
-class Pictures(http.server.SimpleHTTPRequestHandler):
-    """An origin that answers every path with the picture `photo.jpg` of its folder."""
-
-    def translate_path(self, _path: str) -> str:
-        return f"{self.directory}/photo.jpg"
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing to standard error."""
-
-
 @pytest.fixture(scope="module")
 def documented(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with start(
@@ -62,35 +47,20 @@ def documented(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, photos: Path) -> Path:
     """Return a folder with the pictures that the pages speak of."""
-    (tmp_path / "photos").mkdir()
-    for label, draw in DRAWN.items():
-        name = label.replace(" ", "_")
-        (tmp_path / f"photos/{name}.jpg").write_bytes(encoded(draw(), quality=92))
-    shutil.copy(tmp_path / "photos/golf_ball.jpg", tmp_path / "photo.jpg")
-    shutil.copy(tmp_path / "photos/church.jpg", tmp_path / "photo2.jpg")
+    shutil.copytree(photos, tmp_path / "photos")
+    shutil.copy(photos / "golf_ball.jpg", tmp_path / "photo.jpg")
+    shutil.copy(photos / "church.jpg", tmp_path / "photo2.jpg")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     return tmp_path
 
 
-@pytest.fixture
-def origin(folder: Path) -> Iterator[int]:
-    """Return the port of an origin of pictures."""
-    handler = functools.partial(Pictures, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
-
-
-def here(text: str, port: int, origin: int) -> str:
+def here(text: str, port: int, pictures: str) -> str:
     """Return a text of a page with the ports of the tests, and with URLs of the origin."""
     ports = {number: free_port() for _, number in PORT.findall(text)} | {"8000": port}
     text = PORT.sub(lambda match: f"{match[1]}{ports[match[2]]}", text)
-    return ADDRESS.sub(f"http://127.0.0.1:{origin}", text)
+    return ADDRESS.sub(pictures, text)
 
 
 def environment(printed: Path) -> dict[str, str]:
@@ -152,13 +122,14 @@ def test_the_examples_of_a_page_work_as_they_are_shown(
     page: Path,
     documented: Running,
     folder: Path,
-    origin: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     printed = tmp_path_factory.mktemp("printed")
     node = shutil.which("node")
-    text = here(page.read_text(), documented.port, origin)
-    run(script(text, javascript=bool(node)), folder, printed)
+    photo = (folder / "photo.jpg").read_bytes()
+    with origin(lambda _path, _body: (200, photo), **{"Content-Type": "image/jpeg"}) as pictures:
+        text = here(page.read_text(), documented.port, pictures)
+        run(script(text, javascript=bool(node)), folder, printed)
     for example, shown in outputs(text):
         if example.language == "js" and not node:
             continue

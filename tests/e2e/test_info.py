@@ -3,8 +3,7 @@
 import httpx
 from PIL import ExifTags, Image
 
-from tests.e2e.conftest import Start
-from tests.pictures import drawing, encoded, png
+from tests.pictures import encoded
 
 RAW = {"Content-Type": "application/octet-stream"}
 
@@ -35,22 +34,3 @@ def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(
     found = info(client, encoded(red(), exif=exif.tobytes()))
     assert found["exif"] == {"Make": "Kamera X", "ExposureTime": 0.004}
     assert (found["orientation"], found["width"], found["height"]) == (6, 60, 100)
-
-
-def test_without_colour_a_file_whose_pixels_are_missing_is_described(
-    client: httpx.Client,
-) -> None:
-    whole = encoded(drawing(400, 300), "PNG")
-    cut = whole[: len(whole) // 2]
-    assert client.post("/info", content=cut, headers=RAW).status_code == 422
-    found = info(client, cut, "?colour=false")
-    assert (found["width"], found["height"]) == (400, 300)
-    assert "colour" not in found
-
-
-def test_more_pixels_than_allowed_and_unknown_options_are_refused(start: Start) -> None:
-    with start(max_pixels=1000, weights="bundled") as server:
-        reply = server.client.post("/info", content=png(), headers=RAW)
-        assert reply.json()["code"] == "too_many_pixels"
-        reply = server.client.post("/info?color=1", content=png(), headers=RAW)
-        assert reply.json()["code"] == "invalid_parameter"

@@ -2,35 +2,20 @@
 
 import functools
 import io
-import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from PIL import Image
 
 from models.codec import ImageFormat
-from tests.pictures import drawing, encoded
 from tests.shared import ODD
-
-BATCH = 16
-"""Images in one request of the server of all tests, at most."""
 
 FORMATS = [f.name for f in ImageFormat]
 MAX_PIXELS = 50_000_000
 BYTES = {"Content-Type": "application/octet-stream"}
-
-SMALL: dict[str, dict[str, Any]] = {
-    "jpeg": {"format_": "JPEG", "quality": 60},
-    "progressive": {"format_": "JPEG", "quality": 40, "progressive": True},
-    "png": {"format_": "PNG"},
-    "webp": {"format_": "WEBP", "quality": 60},
-    "tiff": {"format_": "TIFF", "compression": "tiff_lzw"},
-}
-"""Files of some hundred bytes each."""
 
 
 @functools.cache
@@ -65,33 +50,6 @@ def test_odd_images_are_answered_if_pillow_decodes_them_and_refused_clearly_if_n
         expected = {200} if pillow_decodes(file) else {413, 415, 422}
         assert code in expected, f"{file.name}: {code}"
     assert client.get("/livez").status_code == 200
-    assert client.get("/readyz").status_code == 200
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_file_cut_anywhere_is_decoded_or_refused_as_its_own_item(
-    client: httpx.Client, name: str
-) -> None:
-    whole = encoded(drawing(24, 16), **SMALL[name])
-    cuts = [whole[:length] for length in range(len(whole) + 1)]
-    batches = [cuts[start : start + BATCH] for start in range(0, len(cuts), BATCH)]
-
-    def ask(batch: list[bytes]) -> list[tuple[str, int]]:
-        files = [("files", (str(len(each)), each)) for each in batch]
-        accept = {"Accept": "application/x-ndjson"}
-        reply = client.post("/info", files=files, headers=accept)
-        if len(batch) == 1 and reply.status_code != 200:
-            return [(files[0][1][0], reply.status_code)]
-        assert reply.status_code == 200, reply.text
-        records = [json.loads(line) for line in reply.text.splitlines()]
-        return [(r["source"], r["error"]["status"] if "error" in r else 200) for r in records]
-
-    with ThreadPoolExecutor(4) as pool:
-        found = dict(pair for answers in pool.map(ask, batches) for pair in answers)
-    assert len(found) == len(cuts)
-    assert set(found.values()) <= {200, 415, 422}, found
-    assert found["0"] == 415
-    assert found[str(len(whole))] == 200
     assert client.get("/readyz").status_code == 200
 
 

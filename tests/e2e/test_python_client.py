@@ -42,14 +42,6 @@ def client(url: str) -> Iterator[Client]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    for label, draw in DRAWN.items():
-        (folder / f"{label.replace(' ', '_')}.jpg").write_bytes(encoded(draw(), quality=92))
-    return folder
-
-
 def picture(content: bytes) -> "Picture.Image":
     return Picture.open(io.BytesIO(content))
 

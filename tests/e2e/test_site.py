@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.documentation import ROOT
-from tools.site import CHAPTERS
 
 pytestmark = [
     pytest.mark.slow,
@@ -74,11 +73,3 @@ def test_every_address_inside_the_site_leads_to_a_file(site: Path) -> None:
             parts = urlsplit(address)
             if not parts.scheme and parts.path:
                 assert (page.parent / unquote(parts.path)).exists(), f"{page.name}: {address}"
-
-
-def pages(root: Path, *more: str) -> Path:
-    """Write a small page for each one of the navigation, and for some more."""
-    for name in ("README", *more, *(name for names in CHAPTERS.values() for name in names)):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / f"{name}.md").write_text("# A page\n")
-    return root

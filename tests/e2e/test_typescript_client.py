@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.documentation import blocks
-from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
-from tests.pictures import encoded
 from tests.server import PATIENCE
 from tools.openapi_document import document
 
@@ -50,10 +48,10 @@ def server(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    for label, draw in DRAWN.items():
-        (folder / f"{label.replace(' ', '_')}.jpg").write_bytes(encoded(draw(), quality=92))
+def pictures(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with photos, and an archive of two."""
+    folder = tmp_path_factory.mktemp("pictures")
+    shutil.copytree(photos, folder, dirs_exist_ok=True)
     with zipfile.ZipFile(folder / "two.zip", "w") as archive:
         for name in ("church.jpg", "golf_ball.jpg"):
             archive.write(folder / name, name)
@@ -70,25 +68,25 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return FOLDER / "dist"
 
 
-def test_the_client_works_in_node(built: Path, server: Running, photos: Path) -> None:
+def test_the_client_works_in_node(built: Path, server: Running, pictures: Path) -> None:
     assert (built / "index.js").is_file()
     printed = tool(
         "node",
         *("--test", "--test-reporter=tap", "tests/"),
         DARKROOM_URL=f"http://127.0.0.1:{server.port}",
-        DARKROOM_PHOTOS=str(photos),
+        DARKROOM_PHOTOS=str(pictures),
     )
     assert "# SKIP" not in printed
     assert "# fail 0" in printed
 
 
 def test_the_example_of_the_documentation_works(
-    built: Path, server: Running, photos: Path, tmp_path: Path
+    built: Path, server: Running, pictures: Path, tmp_path: Path
 ) -> None:
     (example,) = (each for each in blocks(PAGE.read_text()) if each.language == "ts")
     program = built / "example.mjs"  # a file of the package finds the package by its name
     program.write_text(example.text.replace("localhost:8000", f"127.0.0.1:{server.port}"))
-    shutil.copy(photos / "golf_ball.jpg", tmp_path / "photo.jpg")
+    shutil.copy(pictures / "golf_ball.jpg", tmp_path / "photo.jpg")
     done = subprocess.run(
         ["node", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
     )

@@ -1,51 +1,34 @@
 """Images by URL, through the whole service, from an origin on 127.0.0.1."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 
-from tests.e2e.conftest import Start
+from tests.e2e.conftest import Start, origin
 from tests.pictures import jpeg
 
+INSIDE = "http://10.0.0.1/secret"
 
-class Images(BaseHTTPRequestHandler):
+
+def answer(path: str, _body: bytes) -> tuple[int, bytes]:
     """`/3` is drawing 3; `/broken` is no image; `/inside` redirects to a private address."""
-
-    def do_GET(self) -> None:
-        name = self.path.strip("/")
-        if name == "inside":
-            self.send_response(302)
-            self.send_header("Location", "http://10.0.0.1/secret")
-            self.end_headers()
-            return
-        body = jpeg(int(name)) if name.isdigit() else b"no image"
-        self.send_response(404 if name == "missing" else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    name = path.strip("/")
+    status = {"missing": 404, "inside": 302}.get(name, 200)
+    return status, jpeg(int(name)) if name.isdigit() else b"no image"
 
 
 @pytest.fixture(scope="module")
-def origin() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Images) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def address() -> Iterator[str]:
+    with origin(answer, Location=INSIDE) as found:
+        yield found
 
 
 def test_uploads_and_urls_in_one_request_are_answered_in_order(
-    client: httpx.Client, origin: str
+    client: httpx.Client, address: str
 ) -> None:
     files = [("files", ("0.jpg", jpeg(0), "image/jpeg"))]
-    urls = [f"{origin}/{name}" for name in ("1", "broken", "missing", "inside", "0")]
+    urls = [f"{address}/{name}" for name in ("1", "broken", "missing", "inside", "0")]
     reply = client.post("/classify", files=files, data={"urls": urls, "top_k": "1"})
     results = reply.json()["results"]
     assert [r["source"] for r in results] == [*urls, "0.jpg"]  # httpx sends fields first
@@ -59,8 +42,8 @@ def test_uploads_and_urls_in_one_request_are_answered_in_order(
 
 
 def test_a_private_address_is_refused_unless_the_operator_allows_it(
-    start: Start, origin: str
+    start: Start, address: str
 ) -> None:
     with start() as running:
-        reply = running.client.post("/classify", json={"urls": [f"{origin}/1"]})
+        reply = running.client.post("/classify", json={"urls": [f"{address}/1"]})
         assert (reply.status_code, reply.json()["code"]) == (422, "address_refused")
