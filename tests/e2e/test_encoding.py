@@ -15,30 +15,6 @@ def post(client: httpx.Client, query: str, body: bytes, accept: str = "*/*") -> 
     return client.post(f"/filter?name=invert&{query}", content=body, headers=kind)
 
 
-def test_what_a_format_has_not_is_422_with_path_reason_and_what_was_given(
-    client: httpx.Client,
-) -> None:
-    for query, path, given in [
-        ("format=jpeg&lossless=true", "lossless", True),
-        ("format=png&progressive=true", "progressive", True),
-        ("format=webp&chroma=444", "chroma", "444"),
-        ("format=jpeg&png_level=0", "png_level", 0),
-        ("format=png&avif_speed=5", "avif_speed", 5),
-        ("format=png&png_level=10", "png_level", "10"),
-        ("format=jpeg&chroma=411", "chroma", "411"),
-        ("format=jpeg&metadata=some", "metadata", "some"),
-        ("format=gif", "format", "gif"),
-        ("progressive=true", "progressive", True),  # the source is a PNG
-        ("lossless=perhaps", "lossless", "perhaps"),
-    ]:
-        reply = post(client, query, png())
-        assert reply.status_code == 422
-        (error,) = reply.json()["errors"]
-        assert (error["path"], error["given"]) == (path, given)
-        assert path in reply.json()["detail"]
-        assert len(error["message"]) > 10
-
-
 def process(client: httpx.Client, **options: object) -> Any:
     images = [{"data": "data:image/png;base64," + base64.b64encode(png()).decode()}]
     return client.post("/process", json={"images": images, "labels": False, **options})
@@ -61,14 +37,6 @@ def test_versions_take_the_request_s_options_unless_they_have_a_format_of_their_
     assert first == post(client, "format=jpeg&progressive=1&chroma=422&quality=50", png()).content
     assert second == post(client, "format=jpeg&chroma=422&quality=50", png()).content
     assert third == post(client, "format=webp&quality=50", png()).content
-
-
-def test_a_wrong_option_of_a_version_is_422_with_the_version_s_path(client: httpx.Client) -> None:
-    wrong = INVERT | {"format": "jpeg", "lossless": True}
-    reply = process(client, versions=[INVERT, wrong])
-    assert reply.status_code == 422
-    (error,) = reply.json()["errors"]
-    assert (error["path"], error["given"]) == ("versions[1].lossless", True)
 
 
 def test_a_version_whose_format_turns_out_wrong_fails_alone(client: httpx.Client) -> None:
