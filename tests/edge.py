@@ -33,7 +33,7 @@ def behind(name: str, folder: Path, server: int, body: str = "256m") -> Iterator
         subprocess.Popen([str(PROGRAMS[name]), *words], stderr=log) as process,
     ):
         try:
-            until(lambda: _listens(port))
+            until(lambda: listens(port))
             yield port
         finally:
             process.terminate()
@@ -62,6 +62,7 @@ def _envoy(folder: Path, port: int, server: int, _body: str) -> list[str]:
     return [*words, "--disable-hot-restart", "--concurrency", "2"]
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Return whether a socket of 127.0.0.1 takes connections at the port."""
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0

@@ -29,7 +29,7 @@ from pathlib import Path
 from tests import hostile
 from tests.chaos.harness.attack import Target
 from tests.chaos.harness.http import ask, connect, post
-from tests.chaos.harness.processes import tree, usage
+from tests.chaos.harness.processes import proportional, tree, usage
 from tests.chaos.hostile import damaged
 from tests.pictures import jpeg, png
 from tests.server import serving
@@ -41,8 +41,6 @@ _MOST_GROWTH = 1.1
 _LOST_WITH_A_FRONT_END = 8
 """Requests that may be under way at a front end when it is killed."""
 
-
-QUANTITIES = ("memory_mb", "shared_mb", "descriptors", "threads", "processes")
 
 STEPS = {
     "memory_mb": 50.0,
@@ -74,7 +72,7 @@ def sample(pid: int, at: float) -> Sample:
         with suppress(OSError):
             descriptors += len(os.listdir(f"/proc/{each}/fd"))
             threads += len(os.listdir(f"/proc/{each}/task"))
-            shared += _shared(each)
+            shared += proportional(each, "Pss_Shmem:")
     found = usage(pid)
     return Sample(at, found.memory / 1e6, shared / 1e6, descriptors, threads, found.processes)
 
@@ -86,14 +84,6 @@ def growth(samples: Sequence[Sample], quantity: str) -> float:
     early = statistics.median(values[fifth : 2 * fifth] or values)
     late = statistics.median(values[-fifth:])
     return late / max(1.0, early) if late - early > STEPS[quantity] else 1.0
-
-
-def _shared(pid: int) -> int:
-    """Return the proportional bytes of shared memory that a process has mapped."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss_Shmem:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 GOOD = ("classify", "filter", "form", "process")
@@ -209,7 +199,7 @@ def main() -> int:
             traffic.stop()
         time.sleep(3)
         survived = served.process.poll() is None
-    grown = {name: round(growth(samples, name), 3) for name in QUANTITIES}
+    grown = {name: round(growth(samples, name), 3) for name in STEPS}
     broken = [f"{name} grew {most} times" for name, most in grown.items() if most > _MOST_GROWTH]
     allowed = _LOST_WITH_A_FRONT_END * sum("front end" in name for name in killed)
     if traffic.lost() > allowed:
@@ -231,7 +221,7 @@ def main() -> int:
         "answers": dict(sorted(traffic.statuses.items())),
         "lost": traffic.lost(),
         "growth": grown,
-        "last": {name: getattr(samples[-1], name) for name in QUANTITIES},
+        "last": {name: getattr(samples[-1], name) for name in STEPS},
         "broken": broken,
     }
     print(json.dumps(report))

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,16 +100,6 @@ def test_beyond_its_rate_a_client_is_told_when_to_come_back_and_others_are_not_h
     metrics = guarded.client.get("/metrics").text
     assert 'darkroom_rejections_total{reason="rate_limited"} 1.0' in metrics
     assert 'darkroom_rejections_total{reason="unauthorized"}' in metrics
-
-
-def test_keys_are_read_again_while_the_server_runs(guarded: Running) -> None:
-    service = guarded.app.state.service
-    path = Path(str(service.settings.api_keys_file))
-    before = path.read_text()
-    path.write_text(before + "dave:six\n")
-    assert ask(guarded, "six")[0] == 401
-    service.keys.reload()
-    assert ask(guarded, "six")[0] == 200
 
 
 def test_every_limit_stands_beside_its_use(server: Running) -> None:

@@ -1,12 +1,10 @@
 """`darkroom classify` with folders: the command and its server end together, and go on later."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,69 +20,19 @@ SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 AHEAD = 4
 """Images of a chunk, in place of 16: so few images are enough for a test."""
 
-RUNS = f"""
-import os, sys
-import app.processes.private_server
+RUN = f"""
+import sys
 from app.bulk import engine
 from app.cli.script import main
 
 engine.IMAGES = {AHEAD}
-for _ in sys.stdin:
-    child = os.fork()
-    if not child:
-        os._exit(main(sys.argv[1:]))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+sys.exit(main())
 """
-"""A program that runs the command once for each line of its input, in a process of its own.
-
-It prints the id of the process and then the exit code.
-"""
-
-
-class Runs:
-    """Runs of one command, one after the other."""
-
-    def __init__(self, program: "subprocess.Popen[str]") -> None:
-        self._program = program
-
-    def start(self) -> int:
-        """Start the command and return the id of its process."""
-        assert self._program.stdin
-        self._program.stdin.write("\n")
-        self._program.stdin.flush()
-        return self._printed()
-
-    def exit_code(self) -> int:
-        """Wait for the end of the command."""
-        return self._printed()
-
-    def _printed(self) -> int:
-        assert self._program.stdout
-        return int(self._program.stdout.readline())
-
-
-@contextlib.contextmanager
-def runs_of(arguments: list[str], errors: Path) -> Iterator[Runs]:
-    """Yield the runs of a command, whose standard error is written to a file."""
-    with errors.open("wb") as file:
-        program = subprocess.Popen(
-            [sys.executable, "-c", RUNS, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-            start_new_session=True,
-        )
-        with program:
-            try:
-                yield Runs(program)
-            finally:
-                os.killpg(program.pid, signal.SIGKILL)
+"""A program that runs the command with shorter chunks."""
 
 
 def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    folder, out, errors = tmp_path / "photos", tmp_path / "labels.jsonl", tmp_path / "errors"
+    folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     (folder / "more").mkdir(parents=True)
     for number in range(AHEAD + 4):
         (folder / f"{number:03}.jpg").write_bytes(jpeg())
@@ -95,17 +43,16 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     def partial() -> bytes:
         return b"".join(each.read_bytes() for each in tmp_path.glob("*.partial"))
 
-    with runs_of(["classify", str(folder), "--out", str(out), *SMALL], errors) as runs:
-        first = runs.start()
+    words = [sys.executable, "-c", RUN, "classify", str(folder), "--out", str(out), *SMALL]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as first:
         until(lambda: partial().count(b"\n") >= 4)
-        os.kill(first, signal.SIGKILL)
-        assert runs.exit_code() == -signal.SIGKILL
-        kept = partial()
-        assert not out.exists()
-        pipe.unlink()
-        pipe.write_bytes(jpeg())
-        runs.start()
-        assert runs.exit_code() == ExitCode.FAILED
+        first.kill()
+    kept = partial()
+    assert not out.exists()
+    pipe.unlink()
+    pipe.write_bytes(jpeg())
+    second = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert second.returncode == ExitCode.FAILED
     whole = out.read_bytes()
     assert whole.startswith(kept)
     records = [json.loads(line) for line in whole.splitlines()]
@@ -114,9 +61,9 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [each["status"] for each in records[-2:]] == ["error", "ok"]
     count = kept.count(b"\n")
     summary = f"{AHEAD + 6} images, {count} of them by an earlier run, 1 failed"
-    assert summary in errors.read_text()
+    assert summary in second.stderr
     # What the records were made with stays beside those of failures, for `--retry-failed`.
-    kept_beside = {"photos", "labels.jsonl", "labels.jsonl.origin.json", "errors"}
+    kept_beside = {"photos", "labels.jsonl", "labels.jsonl.origin.json"}
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 

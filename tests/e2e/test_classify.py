@@ -1,9 +1,12 @@
+"""Labels and descriptions of images, sent in each way."""
+
 import base64
 
 import httpx
 import pytest
+from PIL import ExifTags, Image
 
-from tests.pictures import jpeg, png
+from tests.pictures import encoded, jpeg, png
 
 JPEG = {"Content-Type": "image/jpeg"}
 
@@ -90,3 +93,20 @@ def test_an_option_that_is_given_twice_is_422(client: httpx.Client) -> None:
         files = [("files", ("a.jpg", jpeg())), *fields]
         reply = client.post(f"/classify{query}", files=files)
         assert (reply.status_code, reply.json()["detail"]) == (422, "top_k: given more than once")
+
+
+def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(
+    client: httpx.Client,
+) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Make] = "Kamera\x07 X"
+    exif[ExifTags.Base.Orientation] = 6
+    photo = exif.get_ifd(ExifTags.IFD.Exif)
+    photo[ExifTags.Base.ExposureTime] = 0.004
+    photo[ExifTags.Base.BodySerialNumber] = "12345"
+    exif.get_ifd(ExifTags.IFD.GPSInfo)[ExifTags.GPS.GPSLatitude] = (52.0, 31.0, 12.0)
+    file = encoded(Image.new("RGB", (100, 60), (250, 10, 10)), exif=exif.tobytes())
+    (record,) = client.post("/info", content=file, headers=JPEG).json()["results"]
+    found = record["info"]
+    assert found["exif"] == {"Make": "Kamera X", "ExposureTime": 0.004}
+    assert (found["orientation"], found["width"], found["height"]) == (6, 60, 100)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from typing import BinaryIO
 import pytest
 
 from models.exit_codes import ExitCode
-from tests.pictures import png
 from tests.server import PATIENCE
 
 FULL = "No space left on device; free some space there, or choose another place\n"
@@ -22,12 +20,6 @@ INVERT = '[{"name": "invert"}]'
 
 def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "app.cli", *map(str, words)]
-
-
-def ended(*words: object) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=PATIENCE)
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @contextmanager
@@ -73,13 +65,6 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(
     assert (run.returncode, said) == (ExitCode.INTERRUPTED, b"")
 
 
-def test_a_full_disk_is_named_with_its_own_exit_code(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(png())
-    done = ended("filter", tmp_path / "a.png", "--ops", INVERT, "-o", "/dev/full", "--gpus", "0")
-    assert done.returncode == ExitCode.CANNOT_WRITE
-    assert done.stderr == "darkroom: /dev/full: " + FULL
-
-
 def test_standard_output_on_a_full_disk_is_named() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -87,36 +72,3 @@ def test_standard_output_on_a_full_disk_is_named() -> None:
         )
     assert done.returncode == ExitCode.CANNOT_WRITE
     assert done.stderr == "darkroom: standard output: " + FULL
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "code", "line"),
-    [
-        (
-            ["--data-folder", "jobs", "--jobs-database", "sqlite:////missing/x.db"],
-            ExitCode.WRONG_USAGE,
-            "unable to open database file",
-        ),
-        (
-            ["--weights", "damaged.pth", "--weights-labels", "labels.txt"],
-            ExitCode.WRONG_USAGE,
-            "damaged.pth",
-        ),
-        (["--front-ends", "1", "--data-folder", "jobs", "--webhook-secret", "short"], 2, "whsec_"),
-        (["--metrics-port", "PORT"], ExitCode.CANNOT_LISTEN, "PORT (--metrics-port): address"),
-    ],
-)
-def test_a_refused_start_ends_with_a_line_that_names_the_fault(
-    words: list[str], code: int, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    monkeypatch.chdir(tmp_path)
-    Path("damaged.pth").write_bytes(b"none")
-    Path("labels.txt").write_text("cat\ndog\n")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        given = [word.replace("PORT", port) for word in ["--weights", "bundled", *words]]
-        refused = ended("serve", "--port", 0, *given)
-    assert refused.returncode == code
-    assert line.replace("PORT", port) in refused.stderr.splitlines()[-1]

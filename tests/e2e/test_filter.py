@@ -6,6 +6,7 @@ import httpx
 import numpy as np
 from PIL import Image, ImageOps
 
+from app.responses.thumbnails import GAP, HEIGHT, WIDTH, scene
 from tests.pictures import drawing, encoded, png
 
 
@@ -47,11 +48,39 @@ def test_several_images_come_back_as_a_zip_with_every_record(client: httpx.Clien
             assert found.tobytes() == inverted.tobytes()
 
 
-def test_the_catalogue_shows_every_filter_with_schema_and_example(client: httpx.Client) -> None:
+def thumbnail(client: httpx.Client, name: str) -> Image.Image:
+    reply = client.get(f"/filters/{name}/thumbnail")
+    assert reply.status_code == 200
+    assert reply.headers["Content-Type"] == "image/png"
+    assert reply.headers["Cache-Control"] == "max-age=3600"
+    return opened(reply.content)
+
+
+def test_a_thumbnail_is_the_scene_and_what_the_filter_makes_of_it(client: httpx.Client) -> None:
+    for name in ["invert", "grayscale", "sobel"]:
+        described = client.get(f"/filters/{name}").json()
+        both = np.asarray(thumbnail(client, name).convert("RGB"))
+        assert np.array_equal(both[:, :WIDTH], scene().pixels)
+        reply = client.post(
+            "/filter",
+            params={"ops": json.dumps([described["example"]])},
+            content=encoded(Image.fromarray(scene().pixels), "PNG"),
+            headers={"Content-Type": "image/png"},
+        )
+        after = np.asarray(opened(reply.content).convert("RGB"))
+        assert np.array_equal(both[:, WIDTH + GAP :], after)
+
+
+def test_the_catalogue_shows_every_filter_with_schema_example_and_thumbnail(
+    client: httpx.Client,
+) -> None:
     listed = client.get("/filters").json()["filters"]
     assert {f["name"] for f in listed} >= {"gaussian_blur", "median", "sobel"}
     for each in listed:
         assert client.get(f"/filters/{each['name']}").json() == each
         example = json.dumps([each["example"]])
         assert post(client, f"ops={example}", png()).status_code == 200
+        image = opened(client.get(each["thumbnail"]).content)
+        assert image.width > WIDTH + GAP
+        assert image.height >= HEIGHT
     assert client.get("/filters/nope").status_code == 404

@@ -3,14 +3,10 @@
 import asyncio
 import os
 import signal
-import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
 
 import grpc
 import httpx
@@ -20,8 +16,11 @@ import tritonclient.grpc as over_grpc
 from tritonclient.grpc import service_pb2
 
 from app.grpc_service.server import ARRIVING_BYTES, WINDOW
-from tests.e2e.test_inference_grpc import METHOD, files, typed
-from tests.http2_streams import Connection, Stream
+from tests.chaos.harness.processes import usage
+from tests.e2e.test_inference_grpc import METHOD, typed
+from tests.e2e.test_inference_protocol import files
+from tests.edge import listens
+from tests.http2_streams import Connection
 from tests.pictures import jpeg
 from tests.ports import free_port
 from tests.server import PATIENCE, serving, until
@@ -40,24 +39,6 @@ MOST_MEMORY = 400 << 20
 """Bytes that an attack may take, as docs/reliability.md promises."""
 
 LIVE = "/inference.GRPCInferenceService/ServerLive"
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What an attack had: bytes sent, calls that are held, calls that were ended, and memory."""
-
-    sent: int
-    held: int
-    ended: int
-    memory: int
-
-
-def resident(pid: int) -> int:
-    """Return the bytes of a process's memory that no other process shares."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 @contextmanager
@@ -79,59 +60,43 @@ def served(http: int, rpc: int) -> None:
     """Check that both ports answer another client."""
     assert httpx.get(f"http://127.0.0.1:{http}/livez", timeout=PATIENCE).status_code == 200
     with over_grpc.InferenceServerClient(f"127.0.0.1:{rpc}") as client:
-        found = client.infer("resnet18", [files(over_grpc, [jpeg(1)])], client_timeout=PATIENCE)
+        found = client.infer("resnet18", [files([jpeg(1)], over_grpc)], client_timeout=PATIENCE)
         assert np.isfinite(found.as_numpy("SCORES")).all()
 
 
-def run(test: Coroutine[Any, Any, T]) -> T:
-    """Run a test, for which there is a time within which it must end."""
-    return asyncio.run(asyncio.wait_for(test, PATIENCE))
-
-
-def held_calls(connections: list[Connection]) -> list[Stream]:
-    """Return the calls that have not ended, of connections that are open."""
-    opened = [each for each in connections if not each.closed]
-    return [call for each in opened for call in each.streams.values() if not call.ended]
-
-
-async def attacked(
-    ports: tuple[int, int, int], connections: int, calls: int, announced: int
-) -> Found:
-    """Hold calls whose messages never end, and look at them while they are held."""
+async def never_ending(ports: tuple[int, int, int]) -> None:
+    """Hold 400 calls whose messages never end, and look at them while they are held."""
     http, rpc, pid = ports
     served(http, rpc)  # what a first call loads is no memory of the attack
-    before = resident(pid)
-    made = [await Connection.to(rpc, ATTACKER) for _ in range(connections)]
+    before = usage(pid).memory
+    made = [await Connection.to(rpc, ATTACKER) for _ in range(8)]
     for each in made:
-        for _ in range(calls):
-            each.call(METHOD, announced)
+        for _ in range(50):
+            each.call(METHOD, LARGEST)
     following = [asyncio.create_task(each.follow()) for each in made]
     end, most = time.monotonic() + HELD, 0
     while time.monotonic() < end:
         await asyncio.sleep(0.1)
-        most = max(most, resident(pid) - before)
+        most = max(most, usage(pid).memory - before)
     await asyncio.to_thread(served, http, rpc)
-    most = max(most, resident(pid) - before)
-    held = len(held_calls(made))
-    ended = sum(len(each.streams) for each in made if not each.closed) - held
-    found = Found(sum(each.sent for each in made), held, ended, most)
+    most = max(most, usage(pid).memory - before)
+    sent = sum(each.sent for each in made)
+    assert not any(each.closed for each in made)
+    assert ARRIVING_BYTES // 4 < sent <= ARRIVING_BYTES // 2 + 400 * 2 * WINDOW
+    assert most < MOST_MEMORY
     for each in made:
         each.writer.close()
     await asyncio.gather(*following)
-    return found
 
 
 def test_messages_that_never_end_take_half_of_the_slots(ports: tuple[int, int, int]) -> None:
-    found = run(attacked(ports, connections=8, calls=50, announced=LARGEST))
-    assert ARRIVING_BYTES // 4 < found.sent <= ARRIVING_BYTES // 2 + 400 * 2 * WINDOW
-    assert found.held + found.ended == 400
-    assert found.memory < MOST_MEMORY
+    asyncio.run(asyncio.wait_for(never_ending(ports), PATIENCE))
 
 
 def test_a_compressed_message_is_not_unpacked_beyond_its_limit(ports: tuple[int, int, int]) -> None:
     http, rpc, pid = ports
     served(http, rpc)
-    before = resident(pid)
+    before = usage(pid).memory
     with grpc.insecure_channel(
         f"127.0.0.1:{rpc}", options=[("grpc.max_send_message_length", -1)]
     ) as channel:
@@ -139,7 +104,7 @@ def test_a_compressed_message_is_not_unpacked_beyond_its_limit(ports: tuple[int,
         with pytest.raises(grpc.RpcError, match="larger than max") as told:
             call(bytes(128 << 20), timeout=PATIENCE, compression=grpc.Compression.Gzip)
     assert told.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert resident(pid) - before < 64 << 20
+    assert usage(pid).memory - before < 64 << 20
 
 
 def test_calls_in_progress_are_answered_while_the_server_stops(
@@ -165,18 +130,9 @@ def test_calls_in_progress_are_answered_while_the_server_stops(
         calls.append(channel.unary_unary(METHOD).future(asked, timeout=PATIENCE))
         until(lambda: under_way(http) == 1 or calls[-1].done())
         os.kill(pid, signal.SIGTERM)
-        until(lambda: is_closed(rpc))
+        until(lambda: not listens(rpc))
         stopping.set()
         assert {(call.code(), call.details()) for call in calls} == {(grpc.StatusCode.OK, "")}
-
-
-def is_closed(port: int) -> bool:
-    """Return whether nothing listens at a port."""
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return True
-    return False
 
 
 def under_way(http: int) -> float:

@@ -18,7 +18,7 @@ import tritonclient.http as over_http
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
-from tests.e2e.test_inference_protocol import FILES, pixels, preprocessed
+from tests.e2e.test_inference_protocol import FILES, files, pixels, preprocessed, tensor
 from tests.pictures import png
 from tests.ports import free_port
 from tests.server import PATIENCE, Served, serving
@@ -49,19 +49,6 @@ def both() -> Iterator[Both]:
         yield Both(server, port, rpc, http)
 
 
-def files(module: Any, contents: list[bytes]) -> Any:
-    found = module.InferInput("IMAGE", [len(contents)], "BYTES")
-    found.set_data_from_numpy(np.array(contents, dtype=object))
-    return found
-
-
-def tensor(module: Any, name: str, values: Any) -> Any:
-    datatype = {"uint8": "UINT8", "float32": "FP32"}[str(values.dtype)]
-    found = module.InferInput(name, list(values.shape), datatype)
-    found.set_data_from_numpy(values)
-    return found
-
-
 def test_health_and_metadata_are_those_of_http(both: Both) -> None:
     assert both.rpc.is_server_live()
     assert both.rpc.is_server_ready()
@@ -89,7 +76,7 @@ def test_all_inputs_have_the_values_of_http(both: Both) -> None:
         for name, values in given:
             found = []
             for module, client in ((over_grpc, both.rpc), (over_http, both.http)):
-                asked = files(module, values) if name == "IMAGE" else tensor(module, name, values)
+                asked = files(values, module) if name == "IMAGE" else tensor(name, values, module)
                 found.append(client.infer(model, [asked], request_id="mine"))
             rpc, http = found
             for output in http.get_response()["outputs"]:
@@ -128,13 +115,13 @@ def test_values_in_typed_fields_are_those_of_raw_tensors(both: Both) -> None:
         shape = list(values.shape)
         flat = values.reshape(-1).tolist()
         reply, _ = called(both.port, typed(name, datatype, shape, **{field: flat}))
-        expected = both.rpc.infer("resnet18", [tensor(over_grpc, name, values)])
+        expected = both.rpc.infer("resnet18", [tensor(name, values, over_grpc)])
         raw = expected.get_response().raw_output_contents
         assert list(reply.raw_output_contents) == list(raw)
         with pytest.raises(grpc.RpcError, match=field):
             called(both.port, typed(name, datatype, shape, **{field: flat[:-1]}))
     reply, call = called(both.port, typed("IMAGE", "BYTES", [1], bytes_contents=[FILES[0]]))
-    expected = both.rpc.infer("resnet18", [files(over_grpc, FILES[:1])])
+    expected = both.rpc.infer("resnet18", [files(FILES[:1], over_grpc)])
     assert reply.raw_output_contents[1] == expected.get_response().raw_output_contents[1]
     assert len(dict(call.trailing_metadata())["x-request-id"]) == 32
     _, call = called(
@@ -181,7 +168,7 @@ def test_what_is_no_message_or_too_large_or_too_late_has_a_status(both: Both) ->
         with pytest.raises(grpc.RpcError) as told:
             channel.unary_unary("/inference.GRPCInferenceService/ModelConfig")(b"")
         assert told.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    given = [files(over_grpc, FILES)]
+    given = [files(FILES, over_grpc)]
     for more in ({"timeout": 1}, {"headers": {"x-deadline-ms": "1"}}, {"client_timeout": 0.001}):
         with pytest.raises(InferenceServerException) as late:
             both.rpc.infer("resnet18", given, **more)
@@ -194,7 +181,7 @@ def test_keys_rates_and_the_end_are_those_of_http_with_two_front_ends(tmp_path: 
     keys, port = tmp_path / "keys", free_port()
     keys.write_text("mine:secret\n")
     flags = ("--api-keys-file", str(keys), "--rate-limit", "1/8", "--front-ends", "2")
-    given = [files(over_grpc, FILES[:1] * 8)]  # as many as a client may send at once
+    given = [files(FILES[:1] * 8, over_grpc)]  # as many as a client may send at once
     with (
         serving(*FLAGS, *flags, "--grpc-port", str(port), "--grace", "0") as server,
         over_grpc.InferenceServerClient(f"127.0.0.1:{port}") as client,

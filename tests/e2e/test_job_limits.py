@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.chaos.hostile.archives import bomb
 from tests.e2e.conftest import Running, Start
 
 MOST = 20_000_000
@@ -68,12 +67,3 @@ def test_a_client_leaves_a_part_of_the_folder_to_others(server: Running) -> None
     assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
     assert "three quarters of DARKROOM_MAX_DATA_BYTES" in answer.json()["detail"]
     assert posted(MOST // 2).status_code == 422, "it is no archive, and fits"
-
-
-def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
-    server: Running, folder: Path
-) -> None:
-    body = bomb("gz", 200_000_000)
-    answer = server.client.post("/jobs?operation=classify", content=body, headers=GZIP)
-    assert answer.status_code == 507, answer.text
-    assert not [*(folder / "jobs").iterdir()]

@@ -40,6 +40,12 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Open:
     return partial(opened, browser, f"http://127.0.0.1:{server.port}/")
 
 
+@pytest.fixture
+def page(open_page: Open) -> Iterator[Any]:
+    with open_page() as opened_page:
+        yield opened_page
+
+
 def shows(locator: Any, text: str | re.Pattern[str]) -> None:
     """Wait until an element contains a text."""
     from playwright.sync_api import expect
@@ -51,8 +57,11 @@ def file(name: str, body: bytes, kind: str = "image/jpeg") -> dict[str, Any]:
     return {"name": name, "mimeType": kind, "buffer": body}
 
 
-def give(page: Any, *files: dict[str, Any]) -> None:
+def give(page: Any, *files: dict[str, Any], shown: str = "") -> None:
+    """Give files to the page, and wait until it has summed them up."""
     page.set_input_files("#files", list(files))
+    if shown:
+        shows(page.locator("#summary"), shown)
 
 
 def ball() -> dict[str, Any]:
@@ -74,14 +83,12 @@ def captured(page: Any) -> list[dict[str, str]]:
     return sent
 
 
-def test_an_image_that_is_given_is_labelled_with_bars(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        assert page.locator("#labels li").count() == 5
-        width = page.locator("#labels .bar").first.bounding_box()["width"]
-        assert width > 0
-        shows(page.locator("#announcer"), "1 of 1 labelled")
+def test_an_image_that_is_given_is_labelled_with_bars(page: Any) -> None:
+    give(page, ball(), shown="1 of 1 labelled")
+    assert page.locator("#labels li").count() == 5
+    width = page.locator("#labels .bar").first.bounding_box()["width"]
+    assert width > 0
+    shows(page.locator("#announcer"), "1 of 1 labelled")
 
 
 DROP = """async (target, [kind, content]) => {
@@ -98,130 +105,121 @@ DROP = """async (target, [kind, content]) => {
 """What happens in a browser when a person drops a file, or pastes a text."""
 
 
-def test_a_dropped_file_and_a_pasted_address_are_labelled(open_page: Open) -> None:
-    with open_page() as page:
-        body = page.locator("body")
-        body.evaluate(DROP, ["drop", "page/sample.jpg"])
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        body.evaluate(DROP, ["paste", f"see {page.url}page/sample.jpg"])
-        shows(page.locator("#summary"), "2 of 2 labelled")
-        names = page.locator("#strip .name").all_inner_texts()
-        assert names == ["dropped.jpg", "sample.jpg"]
+def test_a_dropped_file_and_a_pasted_address_are_labelled(page: Any) -> None:
+    body = page.locator("body")
+    body.evaluate(DROP, ["drop", "page/sample.jpg"])
+    shows(page.locator("#summary"), "1 of 1 labelled")
+    body.evaluate(DROP, ["paste", f"see {page.url}page/sample.jpg"])
+    shows(page.locator("#summary"), "2 of 2 labelled")
+    names = page.locator("#strip .name").all_inner_texts()
+    assert names == ["dropped.jpg", "sample.jpg"]
 
 
-def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        add_filter(page, "invert")
-        page.wait_for_selector("#stage.compared #after[src]")
-        divider = page.locator("#divider")
-        divider.focus()
-        page.keyboard.press("End")
-        assert divider.get_attribute("aria-valuetext") == "100 % before"
-        page.keyboard.press("Home")
-        assert divider.get_attribute("aria-valuetext") == "0 % before"
-        add_filter(page, "gaussian_blur")
-        shows(page.locator("#facts"), "JPEG")
-        assert page.locator("#download").get_attribute("download") == "golf_ball-filtered.jpg"
+def test_a_chain_shows_before_and_after_with_a_divider(page: Any) -> None:
+    give(page, ball())
+    add_filter(page, "invert")
+    page.wait_for_selector("#stage.compared #after[src]")
+    divider = page.locator("#divider")
+    divider.focus()
+    page.keyboard.press("End")
+    assert divider.get_attribute("aria-valuetext") == "100 % before"
+    page.keyboard.press("Home")
+    assert divider.get_attribute("aria-valuetext") == "0 % before"
+    add_filter(page, "gaussian_blur")
+    shows(page.locator("#facts"), "JPEG")
+    assert page.locator("#download").get_attribute("download") == "golf_ball-filtered.jpg"
 
 
-def test_the_chain_is_sent_in_its_order_without_what_is_switched_off(open_page: Open) -> None:
-    with open_page() as page:
-        for name in ("invert", "sepia", "otsu", "flip"):
-            add_filter(page, name)
-        page.get_by_role("button", name="Move Sepia up").click()
-        page.get_by_role("switch", name="Apply Otsu").uncheck()
-        page.get_by_role("button", name="Remove Flip").click()
-        shows(page.locator("#code"), 'ops=[{"name":"sepia"},{"name":"invert"}]')
+def test_the_chain_is_sent_in_its_order_without_what_is_switched_off(page: Any) -> None:
+    for name in ("invert", "sepia", "otsu", "flip"):
+        add_filter(page, name)
+    page.get_by_role("button", name="Move Sepia up").click()
+    page.get_by_role("switch", name="Apply Otsu").uncheck()
+    page.get_by_role("button", name="Remove Flip").click()
+    shows(page.locator("#code"), 'ops=[{"name":"sepia"},{"name":"invert"}]')
 
 
-def test_a_wrong_value_is_explained_at_its_control(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        add_filter(page, "levels")
-        white = page.locator("[data-parameter=in_white]")
-        white.locator("input[type=number]").fill("10")
-        shows(white.locator(".error"), "above in_black")
-        field = white.locator("input[type=number]")
-        assert field.get_attribute("aria-invalid") == "true"
-        field.fill("200")
-        page.wait_for_selector("#stage.compared")
-        assert white.locator(".error").is_hidden()
+def test_a_wrong_value_is_explained_at_its_control(page: Any) -> None:
+    give(page, ball())
+    add_filter(page, "levels")
+    white = page.locator("[data-parameter=in_white]")
+    white.locator("input[type=number]").fill("10")
+    shows(white.locator(".error"), "above in_black")
+    field = white.locator("input[type=number]")
+    assert field.get_attribute("aria-invalid") == "true"
+    field.fill("200")
+    page.wait_for_selector("#stage.compared")
+    assert white.locator(".error").is_hidden()
 
 
-def test_a_bad_file_fails_alone_and_says_why(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball(), file("notes.jpg", b"this is no image"), ball())
-        shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
-        shows(page.locator("#strip li.failed"), "not an image of a format read here")
+def test_a_bad_file_fails_alone_and_says_why(page: Any) -> None:
+    give(page, ball(), file("notes.jpg", b"this is no image"), ball())
+    shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
+    shows(page.locator("#strip li.failed"), "not an image of a format read here")
 
 
-def test_cancelling_keeps_what_is_done_and_trying_again_does_the_rest(open_page: Open) -> None:
-    with open_page() as page:
-        page.route("**/classify", lambda _route: None)  # the request is never answered
-        give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(6)))
-        page.locator("#strip li.working").nth(3).wait_for()
-        page.locator("#cancel").click()
-        assert page.locator("#strip li.cancelled").count() == 6
-        page.unroute("**/classify")
-        page.locator("#retry").click()
-        shows(page.locator("#summary"), "6 of 6 labelled")
+def test_cancelling_keeps_what_is_done_and_trying_again_does_the_rest(page: Any) -> None:
+    page.route("**/classify", lambda _route: None)  # the request is never answered
+    give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(6)))
+    page.locator("#strip li.working").nth(3).wait_for()
+    page.locator("#cancel").click()
+    assert page.locator("#strip li.cancelled").count() == 6
+    page.unroute("**/classify")
+    page.locator("#retry").click()
+    shows(page.locator("#summary"), "6 of 6 labelled")
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_server_is_asked_again_after_the_time_it_names(open_page: Open, status: int) -> None:
-    with open_page() as page:
-        answers = [status]
+def test_a_busy_server_is_asked_again_after_the_time_it_names(page: Any, status: int) -> None:
+    answers = [status]
 
-        def answer(route: Any) -> None:
-            if not answers:
-                route.fallback()
-                return
-            busy = {"detail": "busy", "code": "overloaded"}
-            route.fulfill(status=answers.pop(), headers={"Retry-After": "1"}, body=json.dumps(busy))
+    def answer(route: Any) -> None:
+        if not answers:
+            route.fallback()
+            return
+        busy = {"detail": "busy", "code": "overloaded"}
+        route.fulfill(status=answers.pop(), headers={"Retry-After": "1"}, body=json.dumps(busy))
 
-        page.route("**/classify", answer)
-        give(page, ball())
-        shows(page.locator("#strip li"), "trying again in 1 s")
-        shows(page.locator("#summary"), "1 of 1 labelled")
+    page.route("**/classify", answer)
+    give(page, ball())
+    shows(page.locator("#strip li"), "trying again in 1 s")
+    shows(page.locator("#summary"), "1 of 1 labelled")
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_server_that_needs_another_key_gets_it(open_page: Open, status: int) -> None:
-    with open_page() as page:
-        keys: list[str | None] = []
+def test_a_server_that_needs_another_key_gets_it(page: Any, status: int) -> None:
+    keys: list[str | None] = []
 
-        def answer(route: Any) -> None:
-            keys.append(route.request.headers.get("authorization"))
-            if keys[-1]:
-                route.fallback()
-            else:
-                route.fulfill(status=status, body='{"detail": "a key is needed"}')
+    def answer(route: Any) -> None:
+        keys.append(route.request.headers.get("authorization"))
+        if keys[-1]:
+            route.fallback()
+        else:
+            route.fulfill(status=status, body='{"detail": "a key is needed"}')
 
-        page.route("**/classify", answer)
-        give(page, ball())
-        page.locator("#key").fill("secret")
-        page.get_by_role("button", name="Use this key").click()
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        assert keys == [None, "Bearer secret"]
-        for language in ("curl", "Python", "JavaScript"):
-            code = shown_code(page, language, "filter")
-            assert "Authorization" in code
-            assert "secret" not in code
+    page.route("**/classify", answer)
+    give(page, ball())
+    page.locator("#key").fill("secret")
+    page.get_by_role("button", name="Use this key").click()
+    shows(page.locator("#summary"), "1 of 1 labelled")
+    assert keys == [None, "Bearer secret"]
+    for language in ("curl", "Python", "JavaScript"):
+        code = shown_code(page, language, "filter")
+        assert "Authorization" in code
+        assert "secret" not in code
 
 
-def test_all_images_are_filtered_and_saved_in_one_archive(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball(), file("broken.jpg", b"this is no image"), ball())
-        add_filter(page, "invert")
-        shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
-        with page.expect_download() as saved:
-            page.get_by_role("button", name="Filter all 3 and save as ZIP").click()
-        with zipfile.ZipFile(saved.value.path()) as archive:
-            assert archive.testzip() is None
-            assert archive.namelist() == ["golf_ball-filtered.jpg", "golf_ball-filtered-2.jpg"]
-            assert Image.open(archive.open("golf_ball-filtered.jpg")).size == golf_ball().size
-        shows(page.locator("#batch-note"), "2 of 3 images were filtered. broken.jpg: The bytes are")
+def test_all_images_are_filtered_and_saved_in_one_archive(page: Any) -> None:
+    give(page, ball(), file("broken.jpg", b"this is no image"), ball())
+    add_filter(page, "invert")
+    shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Filter all 3 and save as ZIP").click()
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["golf_ball-filtered.jpg", "golf_ball-filtered-2.jpg"]
+        assert Image.open(archive.open("golf_ball-filtered.jpg")).size == golf_ball().size
+    shows(page.locator("#batch-note"), "2 of 3 images were filtered. broken.jpg: The bytes are")
 
 
 def shown_code(page: Any, language: str, kind: str) -> str:
@@ -233,26 +231,25 @@ def shown_code(page: Any, language: str, kind: str) -> str:
 
 @pytest.mark.parametrize("language", ["curl", "Python"])
 def test_the_code_to_copy_gives_what_the_page_shows(
-    open_page: Open, tmp_path: Path, language: str
+    page: Any, tmp_path: Path, language: str
 ) -> None:
     name = 'it\'s a; "ball".jpg'
     (tmp_path / name).write_bytes(ball()["buffer"])
-    with open_page() as page:
-        give(page, file(name, ball()["buffer"]))
-        add_filter(page, "colorize")
-        page.select_option("#format", "webp")
-        page.wait_for_selector("#stage.compared")
-        shows(page.locator("#facts"), "WEBP")
-        with page.expect_download() as saved:
-            page.locator("#download").click()
-        code = shown_code(page, language, "filter")
-        run(language, code, tmp_path)
-        (made,) = tmp_path.glob("*-filtered.webp")
-        assert made.read_bytes() == Path(saved.value.path()).read_bytes()
-        labels = json.loads(run(language, shown_code(page, language, "classify"), tmp_path))
-        assert labels["results"][0]["predictions"][0]["label"]
-        both = json.loads(run(language, shown_code(page, language, "process"), tmp_path))
-        assert both["results"][0]["versions"][0]["image"]["media_type"] == "image/webp"
+    give(page, file(name, ball()["buffer"]))
+    add_filter(page, "colorize")
+    page.select_option("#format", "webp")
+    page.wait_for_selector("#stage.compared")
+    shows(page.locator("#facts"), "WEBP")
+    with page.expect_download() as saved:
+        page.locator("#download").click()
+    code = shown_code(page, language, "filter")
+    run(language, code, tmp_path)
+    (made,) = tmp_path.glob("*-filtered.webp")
+    assert made.read_bytes() == Path(saved.value.path()).read_bytes()
+    labels = json.loads(run(language, shown_code(page, language, "classify"), tmp_path))
+    assert labels["results"][0]["predictions"][0]["label"]
+    both = json.loads(run(language, shown_code(page, language, "process"), tmp_path))
+    assert both["results"][0]["versions"][0]["image"]["media_type"] == "image/webp"
 
 
 def run(language: str, code: str, folder: Path) -> str:
@@ -269,159 +266,145 @@ def run(language: str, code: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_an_address_that_is_wrong_says_why_and_the_good_ones_go_on(open_page: Open) -> None:
-    with open_page() as page:
-        good = f"{page.url}page/sample.jpg"
-        page.locator("#urls").fill(f"not-an-address {good} ftp://a/b.jpg http://127.0.0.1:1/a.jpg")
-        page.get_by_role("button", name="Fetch").click()
-        shows(page.locator("#urls-error"), "“not-an-address”, “ftp://a/b.jpg” are not addresses")
-        assert page.locator("#urls").input_value() == "not-an-address ftp://a/b.jpg"
-        shows(page.locator("#summary"), "1 of 2 labelled, 1 failed")
+def test_an_address_that_is_wrong_says_why_and_the_good_ones_go_on(page: Any) -> None:
+    good = f"{page.url}page/sample.jpg"
+    page.locator("#urls").fill(f"not-an-address {good} ftp://a/b.jpg http://127.0.0.1:1/a.jpg")
+    page.get_by_role("button", name="Fetch").click()
+    shows(page.locator("#urls-error"), "“not-an-address”, “ftp://a/b.jpg” are not addresses")
+    assert page.locator("#urls").input_value() == "not-an-address ftp://a/b.jpg"
+    shows(page.locator("#summary"), "1 of 2 labelled, 1 failed")
 
 
-def test_the_labels_of_all_images_are_saved_as_csv_and_json(open_page: Open) -> None:
-    with open_page() as page:
-        broken = file('=cmd|"x",1.jpg', b"this is no image")
-        give(page, ball() | {"name": "+ball.jpg"}, broken, file("-1.jpg", jpeg()))
-        shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
-        with page.expect_download() as saved:
-            page.get_by_role("button", name="Labels as CSV").click()
-        with saved.value.path().open(newline="") as lines:
-            head, *rows = csv.reader(lines)
-        assert head == ["image", "rank", "label", "wnid", "class_id", "score", "error"]
-        assert [row[0] for row in rows] == ["'+ball.jpg"] * 5 + ['\'=cmd|"x",1.jpg'] + [
-            "'-1.jpg"
-        ] * 5
-        assert [row[1] for row in rows[:5]] == ["1", "2", "3", "4", "5"]
-        assert rows[5][1:6] == [""] * 5
-        assert "bytes" in rows[5][6]
-        with page.expect_download() as saved:
-            page.get_by_role("button", name="Labels as JSON").click()
-        first, second, _ = json.loads(saved.value.path().read_text())
-        assert (first["image"], second["image"]) == ("+ball.jpg", '=cmd|"x",1.jpg')
-        assert [each["label"] for each in first["predictions"]] == [row[2] for row in rows[:5]]
-        assert float(rows[0][5]) == first["predictions"][0]["score"]
-        assert second["error"]
+def test_the_labels_of_all_images_are_saved_as_csv_and_json(page: Any) -> None:
+    broken = file('=cmd|"x",1.jpg', b"this is no image")
+    give(page, ball() | {"name": "+ball.jpg"}, broken, file("-1.jpg", jpeg()))
+    shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Labels as CSV").click()
+    with saved.value.path().open(newline="") as lines:
+        head, *rows = csv.reader(lines)
+    assert head == ["image", "rank", "label", "wnid", "class_id", "score", "error"]
+    assert [row[0] for row in rows] == ["'+ball.jpg"] * 5 + ['\'=cmd|"x",1.jpg'] + ["'-1.jpg"] * 5
+    assert [row[1] for row in rows[:5]] == ["1", "2", "3", "4", "5"]
+    assert rows[5][1:6] == [""] * 5
+    assert "bytes" in rows[5][6]
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Labels as JSON").click()
+    first, second, _ = json.loads(saved.value.path().read_text())
+    assert (first["image"], second["image"]) == ("+ball.jpg", '=cmd|"x",1.jpg')
+    assert [each["label"] for each in first["predictions"]] == [row[2] for row in rows[:5]]
+    assert float(rows[0][5]) == first["predictions"][0]["score"]
+    assert second["error"]
 
 
-def test_the_gallery_finds_filters_and_adds_only_what_is_chosen(open_page: Open) -> None:
-    with open_page() as page:
-        page.get_by_role("button", name="Add a filter").click()
-        cards = page.locator("#gallery-list button:visible")
-        cards.first.wait_for()
-        assert cards.count() == len(FILTERS)
-        page.get_by_text("Geometry", exact=True).first.click()
-        assert {"Add Crop", "Add Flip"} <= {
-            each.get_attribute("aria-label") for each in cards.all()
-        }
-        assert cards.count() < 10
-        page.keyboard.press("Home")
-        page.keyboard.press("ArrowLeft")
-        page.get_by_text("All", exact=True).click()
-        page.locator("#gallery-search").fill("gaussian blur")
-        assert page.locator("#steps > li").count() == 0
-        page.keyboard.press("Tab")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        shows(page.locator("#steps"), "Gaussian blur")
-        assert page.locator("#view-try").is_visible()
-        assert page.locator(":focus").inner_text() == "Gaussian blur"
+def test_the_gallery_finds_filters_and_adds_only_what_is_chosen(page: Any) -> None:
+    page.get_by_role("button", name="Add a filter").click()
+    cards = page.locator("#gallery-list button:visible")
+    cards.first.wait_for()
+    assert cards.count() == len(FILTERS)
+    page.get_by_text("Geometry", exact=True).first.click()
+    assert {"Add Crop", "Add Flip"} <= {each.get_attribute("aria-label") for each in cards.all()}
+    assert cards.count() < 10
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    page.get_by_text("All", exact=True).click()
+    page.locator("#gallery-search").fill("gaussian blur")
+    assert page.locator("#steps > li").count() == 0
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    shows(page.locator("#steps"), "Gaussian blur")
+    assert page.locator("#view-try").is_visible()
+    assert page.locator(":focus").inner_text() == "Gaussian blur"
 
 
-def test_the_address_keeps_the_chain_and_the_back_button_returns(open_page: Open) -> None:
-    with open_page() as page:
-        add_filter(page, "gaussian_blur")
-        sigma = page.locator("[data-parameter=sigma] input[type=number]")
-        sigma.fill("7.5")
-        add_filter(page, "convolve")
-        page.get_by_role("switch", name="Apply Convolve").uncheck()
-        page.select_option("#format", "webp")
-        page.locator("[data-parameter=quality] input[type=number]").fill("31")
-        page.wait_for_url("**quality=31**")
-        code, address = page.locator("#code").inner_text(), page.url
-        page.get_by_role("link", name="Live").click()
-        page.reload()
-        page.wait_for_selector("html[data-ready]")
-        page.get_by_role("link", name="Try it").click()
-        assert page.locator("#code").inner_text() == code
-        assert not page.get_by_role("switch", name="Apply Convolve").is_checked()
-        for _ in range(5):  # both views, the quality, the format, and the switch
-            page.go_back()
-        assert page.get_by_role("switch", name="Apply Convolve").is_checked()
+def test_the_address_keeps_the_chain_and_the_back_button_returns(page: Any) -> None:
+    add_filter(page, "gaussian_blur")
+    sigma = page.locator("[data-parameter=sigma] input[type=number]")
+    sigma.fill("7.5")
+    add_filter(page, "convolve")
+    page.get_by_role("switch", name="Apply Convolve").uncheck()
+    page.select_option("#format", "webp")
+    page.locator("[data-parameter=quality] input[type=number]").fill("31")
+    page.wait_for_url("**quality=31**")
+    code, address = page.locator("#code").inner_text(), page.url
+    page.get_by_role("link", name="Live").click()
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    page.get_by_role("link", name="Try it").click()
+    assert page.locator("#code").inner_text() == code
+    assert not page.get_by_role("switch", name="Apply Convolve").is_checked()
+    for _ in range(5):  # both views, the quality, the format, and the switch
         page.go_back()
-        assert page.locator("#view-filters").is_visible()
-        page.go_back()
-        assert page.locator("#steps > li").count() == 1
-        assert sigma.input_value() == "7.5"
-        page.goto("about:blank")
-        page.goto(address)
-        page.wait_for_selector("html[data-ready]")
-        assert page.locator("#code").inner_text() == code
+    assert page.get_by_role("switch", name="Apply Convolve").is_checked()
+    page.go_back()
+    assert page.locator("#view-filters").is_visible()
+    page.go_back()
+    assert page.locator("#steps > li").count() == 1
+    assert sigma.input_value() == "7.5"
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator("#code").inner_text() == code
 
 
-def test_a_small_copy_is_filtered_while_a_slider_moves(open_page: Open) -> None:
-    with open_page() as page:
-        large = drawing().resize((2400, 1600))
-        give(page, file("large.jpg", encoded(large)))
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        add_filter(page, "gaussian_blur")
-        shows(page.locator("#facts"), "JPEG")
-        sent = captured(page)
-        slider = page.locator("[data-parameter=sigma] input[type=range]")
-        for _ in range(40):
-            slider.press("ArrowRight")
-        value = float(page.locator("[data-parameter=sigma] input[type=number]").input_value())
-        while not sent or json.loads(sent[-1]["ops"])[0]["sigma"] != value:
-            page.wait_for_timeout(20)
-        (first,) = json.loads(sent[0]["ops"])
-        assert first["sigma"] < 1.2  # 0.3 of the slider's value, which began at 2
+def test_a_small_copy_is_filtered_while_a_slider_moves(page: Any) -> None:
+    large = drawing().resize((2400, 1600))
+    give(page, file("large.jpg", encoded(large)), shown="1 of 1 labelled")
+    add_filter(page, "gaussian_blur")
+    shows(page.locator("#facts"), "JPEG")
+    sent = captured(page)
+    slider = page.locator("[data-parameter=sigma] input[type=range]")
+    for _ in range(40):
+        slider.press("ArrowRight")
+    value = float(page.locator("[data-parameter=sigma] input[type=number]").input_value())
+    while not sent or json.loads(sent[-1]["ops"])[0]["sigma"] != value:
+        page.wait_for_timeout(20)
+    (first,) = json.loads(sent[0]["ops"])
+    assert first["sigma"] < 1.2  # 0.3 of the slider's value, which began at 2
 
 
-def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, file("a.jpg", jpeg(0, 300, 200)))
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        add_filter(page, "crop")
-        field = "[data-parameter={}] input[type=number]"
-        names = ("left", "top", "width", "height")
-        values = [page.locator(field.format(name)).input_value() for name in names]
-        assert values == ["0", "0", "300", "200"]
-        page.locator(field.format("left")).fill("120")
-        assert page.locator(field.format("width")).input_value() == "180"
-        shows(page.locator("#code"), '"left":120}]')  # the width reaches the edge: it is left out
-        slider = page.locator("[data-parameter=height] input[type=range]")
-        slider.press("Home")
-        assert page.locator(field.format("height")).input_value() == "1"
-        add_filter(page, "gaussian_blur")
-        shows(page.locator("#facts"), "JPEG")
-        assert page.locator("#viewer-error").is_hidden()
-        page.get_by_role("button", name="Remove all filters").click()
-        add_filter(page, "rotate90")
-        add_filter(page, "crop")
-        shows(page.locator("#code"), '{"name":"crop"}]')
+def test_a_crop_begins_at_the_whole_picture_and_stays_within_it(page: Any) -> None:
+    give(page, file("a.jpg", jpeg(0, 300, 200)), shown="1 of 1 labelled")
+    add_filter(page, "crop")
+    field = "[data-parameter={}] input[type=number]"
+    names = ("left", "top", "width", "height")
+    values = [page.locator(field.format(name)).input_value() for name in names]
+    assert values == ["0", "0", "300", "200"]
+    page.locator(field.format("left")).fill("120")
+    assert page.locator(field.format("width")).input_value() == "180"
+    shows(page.locator("#code"), '"left":120}]')  # the width reaches the edge: it is left out
+    slider = page.locator("[data-parameter=height] input[type=range]")
+    slider.press("Home")
+    assert page.locator(field.format("height")).input_value() == "1"
+    add_filter(page, "gaussian_blur")
+    shows(page.locator("#facts"), "JPEG")
+    assert page.locator("#viewer-error").is_hidden()
+    page.get_by_role("button", name="Remove all filters").click()
+    add_filter(page, "rotate90")
+    add_filter(page, "crop")
+    shows(page.locator("#code"), '{"name":"crop"}]')
 
 
-def test_the_bundled_network_is_said_before_and_beside_the_labels(open_page: Open) -> None:
-    with open_page() as page:
-        few = {"network": "resnet18", "name": "bundled", "label_set": "imagenette10"}
-        classes = [{"label": each} for each in ("tench", "church")]
-        body = {"models": [few | {"n_classes": 2, "classes": classes}]}
-        page.route("**/models", lambda route: route.fulfill(body=json.dumps(body)))
-        page.reload()
-        shows(page.locator("#networks-warning"), "knows only 2 things: tench, church.")
-        predicted = [{"label": "tench", "score": 1, "class_id": 0}]
-        reply = {"model": few | {"n_classes": 2}, "results": [{"predictions": predicted}]}
-        page.route("**/classify", lambda route: route.fulfill(body=json.dumps(reply)))
-        give(page, ball())
-        shows(page.locator("#model-warning"), "knows only 2 things")
-        box = page.locator("#model-warning").bounding_box()
-        assert box["y"] + box["height"] < page.viewport_size["height"]
+def test_the_bundled_network_is_said_before_and_beside_the_labels(page: Any) -> None:
+    few = {"network": "resnet18", "name": "bundled", "label_set": "imagenette10"}
+    classes = [{"label": each} for each in ("tench", "church")]
+    body = {"models": [few | {"n_classes": 2, "classes": classes}]}
+    page.route("**/models", lambda route: route.fulfill(body=json.dumps(body)))
+    page.reload()
+    shows(page.locator("#networks-warning"), "knows only 2 things: tench, church.")
+    predicted = [{"label": "tench", "score": 1, "class_id": 0}]
+    reply = {"model": few | {"n_classes": 2}, "results": [{"predictions": predicted}]}
+    page.route("**/classify", lambda route: route.fulfill(body=json.dumps(reply)))
+    give(page, ball())
+    shows(page.locator("#model-warning"), "knows only 2 things")
+    box = page.locator("#model-warning").bounding_box()
+    assert box["y"] + box["height"] < page.viewport_size["height"]
 
 
 def test_on_a_small_laptop_the_labels_end_above_the_images(open_page: Open) -> None:
     with open_page(viewport={"width": 1280, "height": 720}) as page:
-        give(page, ball(), file("bad.jpg", b"no image"))
-        shows(page.locator("#summary"), "1 of 2 labelled, 1 failed")
+        give(page, ball(), file("bad.jpg", b"no image"), shown="1 of 2 labelled, 1 failed")
         add_filter(page, "gaussian_blur")
         shows(page.locator("#facts"), "JPEG")
         facts, images = (page.locator(each).bounding_box() for each in ("#facts", "#strip"))
@@ -430,8 +413,7 @@ def test_on_a_small_laptop_the_labels_end_above_the_images(open_page: Open) -> N
 
 def test_on_a_phone_the_picture_stays_in_view_above_the_controls(open_page: Open) -> None:
     with open_page(viewport={"width": 390, "height": 844}, has_touch=True) as page:
-        give(page, ball())
-        shows(page.locator("#summary"), "1 of 1 labelled")
+        give(page, ball(), shown="1 of 1 labelled")
         add_filter(page, "crop")
         page.locator("[data-parameter=height] input[type=range]").focus()
         picture = page.locator("#stage").bounding_box()
@@ -439,41 +421,38 @@ def test_on_a_phone_the_picture_stays_in_view_above_the_controls(open_page: Open
         assert 0 <= picture["y"] < picture["y"] + picture["height"] <= control["y"] < 844
 
 
-def test_the_reference_explains_every_endpoint(open_page: Open) -> None:
-    with open_page() as page:
-        document = page.request.get(f"{page.url}openapi.json").json()
-        page.goto(f"{page.url}docs")
-        page.locator("#reference section").first.wait_for()
-        assert page.locator("#view-docs h2").is_visible()
-        endpoints = page.locator("details.endpoint")
-        count = sum(len(operations) for operations in document["paths"].values())
-        assert endpoints.count() == count
-        first = endpoints.first
-        shows(first, "integer from 1 to 1000 · query · default 5")
-        values = first.locator(".values").first.locator("li").all_inner_texts()
-        assert values == ["softmax", "sigmoid", "none"]
-        answer = first.locator("dt:has(code.s2) + dd")
-        answer.get_by_text("Schema and example").first.click()
-        shows(answer, '"predictions"')
-        page.get_by_role("button", name="Open all").click()
-        assert "[object" not in page.locator("#reference").inner_text()
-        page.locator("#reference-search").fill("thumbnail")
-        assert 0 < page.locator("details.endpoint:visible").count() < count
-        page.get_by_role("link", name="Try it").click()
-        page.wait_for_url("**/#try")
-        assert page.locator("#view-try").is_visible()
+def test_the_reference_explains_every_endpoint(page: Any) -> None:
+    document = page.request.get(f"{page.url}openapi.json").json()
+    page.goto(f"{page.url}docs")
+    page.locator("#reference section").first.wait_for()
+    assert page.locator("#view-docs h2").is_visible()
+    endpoints = page.locator("details.endpoint")
+    count = sum(len(operations) for operations in document["paths"].values())
+    assert endpoints.count() == count
+    first = endpoints.first
+    shows(first, "integer from 1 to 1000 · query · default 5")
+    values = first.locator(".values").first.locator("li").all_inner_texts()
+    assert values == ["softmax", "sigmoid", "none"]
+    answer = first.locator("dt:has(code.s2) + dd")
+    answer.get_by_text("Schema and example").first.click()
+    shows(answer, '"predictions"')
+    page.get_by_role("button", name="Open all").click()
+    assert "[object" not in page.locator("#reference").inner_text()
+    page.locator("#reference-search").fill("thumbnail")
+    assert 0 < page.locator("details.endpoint:visible").count() < count
+    page.get_by_role("link", name="Try it").click()
+    page.wait_for_url("**/#try")
+    assert page.locator("#view-try").is_visible()
 
 
-def test_the_live_view_counts_images(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        shows(page.locator("#summary"), "1 of 1 labelled")
-        page.get_by_role("link", name="Live").click()
-        shows(page.locator("#live-state"), "Ready")
-        shows(page.locator("#live-total"), re.compile(r"[1-9]"))
-        shows(page.locator("#live-stages"), "compute")
-        shows(page.locator("#live-sizes"), "up to 1")
-        shows(page.locator("#live-limits"), "images in flight")
+def test_the_live_view_counts_images(page: Any) -> None:
+    give(page, ball(), shown="1 of 1 labelled")
+    page.get_by_role("link", name="Live").click()
+    shows(page.locator("#live-state"), "Ready")
+    shows(page.locator("#live-total"), re.compile(r"[1-9]"))
+    shows(page.locator("#live-stages"), "compute")
+    shows(page.locator("#live-sizes"), "up to 1")
+    shows(page.locator("#live-limits"), "images in flight")
 
 
 @pytest.mark.parametrize("view", ["#try", "#filters", "#live", "#docs"])
@@ -487,16 +466,15 @@ def test_a_phone_never_scrolls_sideways(open_page: Open, view: str) -> None:
         assert root.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
-def test_everything_that_takes_the_focus_has_a_name(open_page: Open) -> None:
-    with open_page() as page:
-        give(page, ball())
-        for name in ("colorize", "convolve", "pad", "resize", "autocontrast"):
-            add_filter(page, name)
-        page.wait_for_selector("#stage.compared")
-        tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
-        for node in tree["nodes"]:
-            properties = {each["name"]: each["value"] for each in node.get("properties", [])}
-            role = node.get("role", {}).get("value")
-            focusable = properties.get("focusable", {}).get("value")
-            if focusable and role not in ("RootWebArea", "generic", "main"):
-                assert node["name"]["value"].strip(), node
+def test_everything_that_takes_the_focus_has_a_name(page: Any) -> None:
+    give(page, ball())
+    for name in ("colorize", "convolve", "pad", "resize", "autocontrast"):
+        add_filter(page, name)
+    page.wait_for_selector("#stage.compared")
+    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
+    for node in tree["nodes"]:
+        properties = {each["name"]: each["value"] for each in node.get("properties", [])}
+        role = node.get("role", {}).get("value")
+        focusable = properties.get("focusable", {}).get("value")
+        if focusable and role not in ("RootWebArea", "generic", "main"):
+            assert node["name"]["value"].strip(), node

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from models.exit_codes import ExitCode
@@ -63,18 +62,6 @@ def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_pat
         file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
         server.process.send_signal(signal.SIGHUP)
         until(lambda: status() == 200)
-
-
-def test_sigterm_drains_and_exits_with_0() -> None:
-    with serving("--weights", "random", "--grace", "9999", "--log-level", "error") as server:
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE) as client:
-            kind = {"Content-Type": "image/jpeg"}
-            assert client.post("/classify", content=jpeg(), headers=kind).status_code == 200
-            server.process.send_signal(signal.SIGTERM)
-            until(lambda: client.get("/readyz").status_code == 503)
-            assert client.post("/classify", content=jpeg(), headers=kind).status_code == 200
-        server.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
-        assert server.process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(

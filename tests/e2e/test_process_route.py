@@ -1,4 +1,3 @@
-import asyncio
 import base64
 import io
 import json
@@ -9,9 +8,9 @@ import pytest
 from PIL import Image
 
 from models import codec
-from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running
-from tests.pictures import encoded, jpeg
+from tests.e2e.test_door import stick, unstick
+from tests.pictures import encoded, jpeg, png
 from workers.operations import Classify
 
 GREY: dict[str, Any] = {"ops": [{"name": "grayscale"}], "format": "png"}
@@ -105,28 +104,8 @@ def test_labels_or_versions_may_be_left_out(client: httpx.Client) -> None:
     assert "predictions" not in only_versions.json()["results"][0]
 
 
-class FiltersHang:
-    """A backend that classifies and never filters."""
-
-    def __init__(self, real: Any) -> None:
-        self.real = real
-
-    async def run(self, job: Job) -> Completed:
-        if isinstance(job.operation, Classify):
-            completed: Completed = await self.real.run(job)
-            assert isinstance(completed.result, Labels)
-            return completed
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-
 def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> None:
-    pipeline = server.app.state.service.pipeline
-    real = pipeline._backend
-    pipeline._backend = FiltersHang(real)
+    stuck = stick(server, Classify)
     try:
         for milliseconds in ("1500", "15000", "90000"):  # a busy machine may have no labels by then
             reply = server.client.post(
@@ -138,8 +117,47 @@ def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> 
             if reply.status_code != 504:
                 break
     finally:
-        pipeline._backend = real
+        unstick(server, stuck)
     (record,) = reply.json()["results"]
     assert record["status"] == "partial"
     assert record["predictions"]
     assert record["versions"][0]["error"]["code"] == "deadline_exceeded"
+
+
+INVERT: dict[str, Any] = {"ops": [{"name": "invert"}]}
+
+
+def inverted(client: httpx.Client, query: str) -> bytes:
+    kind = {"Content-Type": "image/png", "Accept": "*/*"}
+    return client.post(f"/filter?name=invert&{query}", content=png(), headers=kind).content
+
+
+def versioned(client: httpx.Client, **options: object) -> Any:
+    images = [{"data": "data:image/png;base64," + base64.b64encode(png()).decode()}]
+    return client.post("/process", json={"images": images, "labels": False, **options})
+
+
+def files_of(reply: httpx.Response) -> list[bytes]:
+    versions = reply.json()["results"][0]["versions"]
+    return [base64.b64decode(each["image"]["data"]) for each in versions]
+
+
+def test_versions_take_the_request_s_options_unless_they_have_a_format_of_their_own(
+    client: httpx.Client,
+) -> None:
+    versions = [INVERT, INVERT | {"progressive": False}, INVERT | {"format": "webp"}]
+    reply = versioned(
+        client, versions=versions, format="jpeg", progressive=True, chroma=422, quality=50
+    )
+    assert reply.status_code == 200, reply.text
+    first, second, third = files_of(reply)
+    assert first == inverted(client, "format=jpeg&progressive=1&chroma=422&quality=50")
+    assert second == inverted(client, "format=jpeg&chroma=422&quality=50")
+    assert third == inverted(client, "format=webp&quality=50")
+
+
+def test_a_version_whose_format_turns_out_wrong_fails_alone(client: httpx.Client) -> None:
+    reply = versioned(client, versions=[INVERT, INVERT | {"progressive": True}])
+    first, second = reply.json()["results"][0]["versions"]
+    assert (first["status"], second["status"]) == ("ok", "error")
+    assert second["error"]["errors"][0]["path"] == "progressive"

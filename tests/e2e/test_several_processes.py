@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.edge import listens
 from tests.pictures import jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
-from workers.ipc.arena import PAGE, Arena
 
 TREE = (
     *("--front-ends", "2", "--log-level", "error"),
@@ -54,36 +54,13 @@ def without_weights(tmp_path: Path) -> tuple[str, ...]:
     return (*TREE, "--weights", "imagenet1k_v1", "--cache-folder", str(tmp_path / "cache"))
 
 
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
-def send_nonsense(pid: int) -> None:
-    """Connect to a worker as a front end does, and send what no worker can read."""
-    links = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
-    inodes = {each[8:-1] for each in links if each.startswith("socket:")}
-    rows = [row.split() for row in Path("/proc/net/unix").read_text().splitlines()]
-    (address,) = (r[7] for r in rows if r[6] in inodes and r[3] == "00010000")  # it listens
-    arena = Arena.create(PAGE)
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address.replace("@", "\0"))
-        socket.send_fds(connection, [b"a"], [arena.fd])
-        arena.close()
-        assert connection.recv(1)  # it is welcome
-        connection.sendall(b"\x02\0\0\0no")
-        until(lambda: gone(pid))
-
-
-@pytest.mark.parametrize("end", [kill, send_nonsense])
-def test_a_worker_that_ends_under_load_costs_no_request(
-    tree: Served, end: Callable[[int], None]
-) -> None:
+def test_a_worker_that_ends_under_load_costs_no_request(tree: Served) -> None:
     labels = {seed: ask(tree, jpeg(seed)) for seed in range(6)}
     ended = children(tree.process.pid)["worker"]
 
     def one(turn: int) -> bool:
         if turn == 20:
-            end(ended)
+            os.kill(ended, signal.SIGKILL)
         return ask(tree, jpeg(turn % 6)) == labels[turn % 6]
 
     with ThreadPoolExecutor(6) as clients:
@@ -107,15 +84,6 @@ def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
     return connection
 
 
-def closed(server: Served) -> bool:
-    """Return whether the server accepts no more connections."""
-    try:
-        socket.create_connection(("127.0.0.1", server.port), PATIENCE).close()
-    except ConnectionError:
-        return True
-    return False
-
-
 def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
     without_weights: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -133,7 +101,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
         server.process.send_signal(signal.SIGTERM)
         until(lambda: get(url(server, "/readyz")).status_code == 503)
         server.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
-        until(lambda: closed(server))
+        until(lambda: not listens(server.port))
         for connection, body in zip(accepted, bodies, strict=True):
             connection.sendall(body[-1:])
         assert {connection.recv(12) for connection in accepted} == {b"HTTP/1.1 200"}

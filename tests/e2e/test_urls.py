@@ -8,8 +8,6 @@ import pytest
 from tests.e2e.conftest import Start, origin
 from tests.pictures import jpeg
 
-INSIDE = "http://10.0.0.1/secret"
-
 
 def answer(path: str, _body: bytes) -> tuple[int, bytes]:
     """`/3` is drawing 3; `/broken` is no image; `/inside` redirects to a private address."""
@@ -20,7 +18,7 @@ def answer(path: str, _body: bytes) -> tuple[int, bytes]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with origin(answer, Location=INSIDE) as found:
+    with origin(answer, Location="http://10.0.0.1/secret") as found:
         yield found
 
 

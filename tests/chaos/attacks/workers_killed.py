@@ -11,8 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,67 +36,45 @@ def _workers(pid: int) -> list[int]:
     return found
 
 
-class _Probe:
-    """Asks for labels all the time, and notes when an answer came and when readiness changed."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.answers: list[float] = []
-        self.failures = 0
-        self.readiness: list[tuple[float, bool]] = []
-        self.done = threading.Event()
-
-    def classify(self) -> None:
-        request = post("/classify", jpeg(3), "image/jpeg")
-        while not self.done.is_set():
-            status = ask(self.target, request, 60.0).status
-            if status == 200:
-                self.answers.append(time.monotonic())
-            else:
-                self.failures += status not in (503, 429)
-            self.done.wait(0.05)
-
-    def ready(self) -> None:
-        while not self.done.is_set():
-            found = ask(self.target, _READYZ, 30.0).status == 200
-            self.readiness.append((time.monotonic(), found))
-            self.done.wait(0.1)
-
-    def longest_gap(self, since: float, until: float) -> float:
-        times = [since, *(t for t in self.answers if since <= t <= until), until]
-        return max(b - a for a, b in pairwise(times))
-
-
-@contextmanager
-def _probing(target: Target) -> Iterator[_Probe]:
-    probe = _Probe(target)
-    threads = [threading.Thread(target=each) for each in (probe.classify, probe.ready)]
-    for each in threads:
-        each.start()
-    time.sleep(2.0)
-    try:
-        yield probe
-    finally:
-        probe.done.set()
-        for each in threads:
-            each.join()
-
-
 def _killed(target: Target, by: signal.Signals, most: float, unready: float) -> Steps:
-    with _probing(target) as probe:
+    """Ask for labels and readiness all the time, and send a signal to the workers meanwhile."""
+    done = threading.Event()
+    answers: list[float] = []
+    lost: list[int | None] = []
+    readiness: list[tuple[float, bool]] = []
+
+    def classify() -> None:
+        request = post("/classify", jpeg(3), "image/jpeg")
+        while not done.wait(0.05):
+            status = ask(target, request, 60.0).status
+            if status == 200:
+                answers.append(time.monotonic())
+            elif status not in (503, 429):
+                lost.append(status)
+
+    def ready() -> None:
+        while not done.wait(0.1):
+            found = ask(target, _READYZ, 30.0).status == 200
+            readiness.append((time.monotonic(), found))
+
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(classify)
+        pool.submit(ready)
+        time.sleep(2.0)
         first = time.monotonic()
         for pid in _workers(target.pid):
             os.kill(pid, by)
         time.sleep(30)
-        gap = probe.longest_gap(first, time.monotonic())
-        refused = [t for t, ready in probe.readiness if t > first and not ready]
-        again = [t for t, ready in probe.readiness if refused and t > refused[-1] and ready]
-    yield Finding("seconds_without_answers", gap, most=most)
-    yield Finding("requests_lost", probe.failures, most=0)
+        times = [first, *(t for t in answers if t >= first), time.monotonic()]
+        done.set()
+    refused = [t for t, ready in readiness if t > first and not ready]
+    again = [t for t, ready in readiness if refused and t > refused[-1] and ready]
+    yield Finding("seconds_without_answers", max(b - a for a, b in pairwise(times)), most=most)
+    yield Finding("requests_lost", len(lost), most=0)
     if refused:
         yield Finding("readyz_503_after_s", refused[0] - first, most=unready)
-        ready = again[0] if again else first + 30
-        yield Finding("readyz_200_after_s", ready - first, most=most + 11.0)
+        after = again[0] if again else first + 30
+        yield Finding("readyz_200_after_s", after - first, most=most + 11.0)
 
 
 def worker_killed(target: Target) -> Steps:

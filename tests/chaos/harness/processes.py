@@ -37,16 +37,16 @@ def usage(pid: int) -> Usage:
         with suppress(OSError, IndexError, ValueError):
             fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
             cpu += sum(int(ticks) for ticks in fields[11:15]) / _TICKS
-            memory += _proportional(each)
+            memory += proportional(each, "Pss:")
             processes += 1
     return Usage(memory, cpu, processes)
 
 
-def _proportional(pid: int) -> int:
-    """Return the resident bytes of a process, with shared pages divided among those that share
+def proportional(pid: int, field: str) -> int:
+    """Return the bytes of a field of a process, with shared pages divided among those that share
     them.
     """
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(field):
             return int(line.split()[1]) * 1024
     return 0
