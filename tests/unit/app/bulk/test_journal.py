@@ -13,7 +13,6 @@ from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.journal import (
     Journal,
     Records,
-    check_ended,
     check_present,
     write_failures,
 )
@@ -217,15 +216,6 @@ def test_only_errors_are_kept(tmp_path: Path) -> None:
     assert sources(tmp_path / "failed") == [("b", "error"), ("c", "error")]
 
 
-def test_a_retry_waits_for_the_end_of_a_command_that_replaces_the_file(tmp_path: Path) -> None:
-    file, other = tmp_path / "labels.jsonl", tmp_path / "labels.jsonl.0123abcd.partial"
-    (tmp_path / "labels.jsonl2.0123abcd.partial").touch()
-    check_ended(file)
-    other.touch()
-    with pytest.raises(WrongUsage, match=str(other)):
-        check_ended(file)
-
-
 def test_an_image_that_is_not_there_any_more_is_named(tmp_path: Path) -> None:
     failed = lines(tmp_path / "failed", b="error", x="error")
     assert check_present(failed, "abcx") == 2
@@ -240,10 +230,3 @@ def test_of_two_records_of_an_image_the_later_one_counts(tmp_path: Path) -> None
     assert [found.failed(name) for name in "abcdx"] == [False, False, False, True, False]
     found.write("xabdc", tmp_path / "merged")
     assert sources(tmp_path / "merged") == [("a", "ok"), ("b", "ok"), ("d", "error"), ("c", "ok")]
-
-
-def test_records_have_the_positions_that_their_images_have_now(tmp_path: Path) -> None:
-    torn = tmp_path / "torn"
-    torn.write_text('{"index":7,"source":"a","status":"ok"}\n{"index":8,"source":"b","sta')
-    Records([torn]).write("ba", tmp_path / "written")
-    assert (tmp_path / "written").read_text() == '{"index":1,"source":"a","status":"ok"}\n'

@@ -11,17 +11,9 @@ from models.domain.image import Image
 from models.domain.job import Job
 from tests.fakes import run_batch
 from workers.engines.cpu.engine import CpuEngine
-from workers.filters.interruption import ending_at, stop_if_late
+from workers.filters.interruption import ending_at
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
-
-PAST = Deadline(-1.0)
-
-
-def test_a_filter_is_stopped_after_the_deadline_of_its_image() -> None:
-    with ending_at(PAST), pytest.raises(DeadlineExceeded):
-        stop_if_late()
-    stop_if_late()
 
 
 def test_a_slow_filter_looks_at_the_deadline_at_each_of_its_tiles(

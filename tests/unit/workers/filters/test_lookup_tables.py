@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +10,8 @@ from models.domain.deadline import NEVER
 from models.domain.image import Image, Pixels
 from models.domain.job import Job
 from tests.unit.workers.filters.images import images
-from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu.engine import _filtered
-from workers.filters.arithmetic.colour import through_table
-from workers.filters.registry import FILTERS, parse_chain, parse_one
+from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
 TABLES = [
@@ -43,10 +40,6 @@ def one_by_one(operation: FilterChain, pixels: Pixels) -> Pixels:
     return pixels
 
 
-def names(operation: FilterChain) -> list[str]:
-    return [step.name for step in operation.steps]
-
-
 @settings(max_examples=300)
 @given(ops=OPS, pixels=images())
 def test_any_chain_gives_the_bytes_of_its_filters_one_by_one(
@@ -56,31 +49,6 @@ def test_any_chain_gives_the_bytes_of_its_filters_one_by_one(
     found = _filtered(Job(operation, Image(pixels), NEVER))
     assert isinstance(found, Image)
     assert np.array_equal(found.pixels, one_by_one(operation, pixels))
-
-
-@given(ops=OPS)
-def test_neighbours_that_are_tables_are_one_step_and_all_others_stay(
-    ops: list[dict[str, object]],
-) -> None:
-    operation = chain(*ops)
-    expected: list[str] = []
-    for each in operation.filters:
-        name = each.name if each.table() is None else "tables"
-        if name != "tables" or expected[-1:] != ["tables"]:
-            expected.append(name)
-    assert names(operation) == expected
-
-
-@pytest.mark.parametrize("name", [n for n in FILTERS if parse_one(n, {}).table() is not None])
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_a_table_is_all_that_its_filter_does(name: str, channels: int) -> None:
-    (filter_,) = parse_chain([FILTERS[name].example])
-    pixels, table = image(np.random.default_rng(channels), 40, 50, channels), filter_.table()
-    assert table is not None
-    assert table.size == 256
-    assert table.dtype == np.uint8
-    assert np.array_equal(filter_.apply(pixels), through_table(pixels, table))
-    assert filter_.device_data(pixels.shape) == table.tobytes()
 
 
 def test_chains_of_different_tables_share_a_batch_and_the_names_of_filters_stay() -> None:

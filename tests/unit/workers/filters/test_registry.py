@@ -3,16 +3,12 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
 from workers.filters.registry import FILTERS, USUAL, describe, nanoseconds, parse_chain, parse_one
 from workers.operations import FilterChain
-
-LARGEST = 500_000
-"""Pixels of a result that a test waits for."""
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -213,30 +209,6 @@ def test_a_number_a_kernel_and_a_matrix_may_be_text_in_a_query(
     name: str, parameter: str, text: str, value: object
 ) -> None:
     assert parse_one(name, {parameter: text}) == parse_chain([{"name": name, parameter: value}])[0]
-
-
-@pytest.mark.parametrize("name", FILTERS)
-@given(st.data())
-def test_parameters_at_both_ends_of_their_range_work(name: str, data: st.DataObject) -> None:
-    parameters = {}
-    for key, schema in describe(FILTERS[name])["parameters"].items():
-        number = schema.get("anyOf", [schema])[0]
-        ends = [number[k] for k in ("minimum", "maximum") if k in number]
-        if ends:
-            parameters[key] = data.draw(st.sampled_from(ends))
-    pixels = data.draw(images())
-    if parameters.get("in_black", 0) >= parameters.get("in_white", 255):
-        with pytest.raises(InvalidParameter, match="above in_black"):
-            parse_one(name, parameters)
-        return
-    filter_ = parse_one(name, parameters)
-    try:
-        height, width, channels = filter_.shape_after(pixels.shape)
-    except InvalidParameter:
-        assert name == "crop"
-    else:
-        if height * width <= LARGEST:
-            assert filter_.apply(pixels).shape == (height, width, channels)
 
 
 def test_the_times_of_a_chain_add_up_and_parameters_count() -> None:

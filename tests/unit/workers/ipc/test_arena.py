@@ -1,7 +1,6 @@
 import os
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,15 +32,6 @@ def test_slots_never_overlap_and_all_room_comes_back(steps: list[tuple[bool, int
     for slot in taken:
         room.give_back(slot)
     assert room.take(room.size) == ArenaSlot(0, room.size)
-
-
-def test_who_has_the_descriptor_sees_the_same_bytes(arena: Arena) -> None:
-    other = Arena(os.dup(arena.fd))
-    slot = ArenaSlot(PAGE, PAGE)
-    arena.pixels(slot, (2, 3, 3))[:] = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
-    assert other.size == arena.size
-    assert other.pixels(slot, (2, 3, 3)).tobytes() == bytes(range(18))
-    other.close()
 
 
 def test_an_image_beyond_its_slot_is_refused(arena: Arena) -> None:

@@ -1,4 +1,4 @@
-"""The grids of kernels, read from their text, and the number of blocks that a batch needs."""
+"""The grids of kernels, read from their text, and the bytes that a filter uploads."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,21 +7,7 @@ import pytest
 
 from workers.filters.registry import FILTERS, parse_one
 from workers.kernels import items
-from workers.kernels.items import Grid, Pass, grid_of
-
-
-def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any() -> None:
-    for pass_, shape, blocks in [
-        (Pass("k", own_grid=Grid(16, 8)), (8, 16, 3), 1),
-        (Pass("k", own_grid=Grid(16, 8)), (9, 17, 3), 4),
-        (Pass("k", own_grid=Grid(16, 8)), (1, 1, 1), 1),
-        (Pass("k", own_grid=Grid(12, flat=True)), (2, 2, 3), 1),
-        (Pass("k", own_grid=Grid(12, flat=True)), (2, 2, 4), 2),
-        (Pass("k", own_grid=Grid(each=7)), (900, 2, 4), 7),
-        (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 3), 1),
-        (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 4), 0),
-    ]:
-        assert pass_.blocks(shape) == blocks
+from workers.kernels.items import Grid, grid_of
 
 
 def test_what_is_uploaded_for_an_image_lets_hundreds_share_a_slot() -> None:
