@@ -2,15 +2,14 @@
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from models.api.schemas import ModelRecord
-from models.labels import LabelSet
 from models.networks.registry import BUNDLED, CATALOGUE, RESNET18, RESNET50
+from models.networks.served import Model, ServedNetwork
 from models.networks.spec import NetworkSpec, PublishedWeights
 from models.settings import Settings
 from workers.engines.cpu.network import CpuNetwork
@@ -29,24 +28,19 @@ def asked(name: str, cache: Path) -> Settings:
     return Settings.model_validate({"weights": name, "cache_folder": cache, "precision": "fp32"})
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What was loaded, in fewer words."""
-
-    network: CpuNetwork | None
-    record: ModelRecord | None
-    labels: LabelSet | None
-    problem: str | None
-
-
-def opened(settings: Settings, spec: NetworkSpec = RESNET18) -> Opened:
+def opened(settings: Settings, spec: NetworkSpec = RESNET18) -> ServedNetwork:
     def build(spec: NetworkSpec, state: State) -> CpuNetwork:
         return CpuNetwork(state, settings.precision, spec)
 
     loaded = load_model(settings, spec, "cpu", build)
-    model = loaded.served.model
-    record, labels = (model.record, model.labels) if model else (None, None)
-    return Opened(loaded.network, record, labels, loaded.served.problem)
+    assert (loaded.network is None) == (loaded.served.model is None)
+    return loaded.served
+
+
+def model_of(settings: Settings, spec: NetworkSpec = RESNET18) -> Model:
+    model = opened(settings, spec).model
+    assert model is not None
+    return model
 
 
 def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
@@ -56,9 +50,7 @@ def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
 
 @pytest.mark.usefixtures("no_network")
 def test_the_bundled_weights_need_no_network_and_say_what_they_are(tmp_path: Path) -> None:
-    loaded = opened(asked("bundled", tmp_path))
-    assert loaded.record is not None
-    assert loaded.labels is not None
+    loaded = model_of(asked("bundled", tmp_path))
     assert (loaded.record.name, loaded.record.label_set) == ("bundled", "imagenette10")
     assert (loaded.record.sha256, loaded.record.n_classes) == (BUNDLED.sha256, 10)
     assert loaded.record.warning is None
@@ -71,8 +63,7 @@ def test_auto_falls_back_to_the_bundled_weights_and_says_so_loudly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "darkroom.weights"):
-        record = opened(asked("auto", tmp_path)).record
-    assert record is not None
+        record = model_of(asked("auto", tmp_path)).record
     assert record.name == "bundled"
     assert record.warning
     assert "imagenet1k_v1 could not be had" in record.warning
@@ -90,8 +81,7 @@ def test_auto_takes_the_published_weights_when_they_are_in_the_cache(tmp_path: P
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     url, size = "https://example.org/stand-in.pth", path.stat().st_size
     published = PublishedWeights(spec.name, "stand-in", url, path.name, size, digest, "imagenet1k")
-    record = opened(asked("auto", tmp_path), replace(spec, weights=(published,))).record
-    assert record is not None
+    record = model_of(asked("auto", tmp_path), replace(spec, weights=(published,))).record
     assert (record.network, record.name) == (spec.name, "stand-in")
     assert (record.sha256, record.warning) == (digest, None)
 
@@ -99,13 +89,12 @@ def test_auto_takes_the_published_weights_when_they_are_in_the_cache(tmp_path: P
 @pytest.mark.usefixtures("no_network")
 def test_weights_asked_for_by_name_never_fall_back(tmp_path: Path) -> None:
     loaded = opened(asked("imagenet1k_v1", tmp_path))
-    assert loaded.network is None
-    assert loaded.record is None
+    assert loaded.model is None
     assert CATALOGUE["imagenet1k_v1"].sha256 in str(loaded.problem)
 
 
 @pytest.mark.usefixtures("no_network")
 def test_a_network_without_bundled_weights_never_falls_back(tmp_path: Path) -> None:
     loaded = opened(asked("auto", tmp_path), RESNET50)
-    assert loaded.record is None
+    assert loaded.model is None
     assert "darkroom weights fetch resnet50/imagenet1k_v2" in str(loaded.problem)

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,18 +63,6 @@ class Fake:
         return signal.SIGKILL in self.process.signals
 
 
-def run(test: Callable[[Fake], Awaitable[object]]) -> Fake:
-    async def prepared() -> Fake:
-        fake = Fake()
-        await test(fake)
-        fake.process.ended.set()
-        await fake.child.wait()
-        fake.channel.close()
-        return fake
-
-    return asyncio.run(prepared())
-
-
 @pytest.mark.parametrize(
     ("told", "signals"),
     [
@@ -108,15 +95,16 @@ def test_a_sigint_or_a_second_signal_skips_the_grace_time(
     asyncio.run(test())
 
 
-def test_a_process_that_can_work_hangs_sooner_than_a_process_that_starts() -> None:
-    async def test(fake: Fake) -> None:
+async def test_a_process_that_can_work_hangs_sooner_than_a_process_that_starts() -> None:
+    fake = Fake()
+    await fake.write(b"\n")
+    assert not fake.hangs_after(STARTING - BEAT)
+    await fake.write(b"{}\n")
+    assert fake.child.ready.is_set()
+    for _ in range(10):
+        assert not fake.hangs_after(WORKING - BEAT)
         await fake.write(b"\n")
-        assert not fake.hangs_after(STARTING - BEAT)
-        await fake.write(b"{}\n")
-        assert fake.child.ready.is_set()
-        for _ in range(10):
-            assert not fake.hangs_after(WORKING - BEAT)
-            await fake.write(b"\n")
-        assert fake.hangs_after(WORKING)
-
-    run(test)
+    assert fake.hangs_after(WORKING)
+    fake.process.ended.set()
+    await fake.child.wait()
+    fake.channel.close()
