@@ -66,10 +66,7 @@ class ByKey(IntEnum):
 
 
 SLOTS = 4096
-"""Cells of the table for each of `ByKey`."""
-
-KEYS_KEPT = 4096
-"""Keys whose cells are remembered: the hash of a key takes 1 µs."""
+"""Cells of the table for each of `ByKey`, and keys whose cells are remembered."""
 
 MOST_WORKERS = 128
 """Workers whose work is counted."""
@@ -139,7 +136,7 @@ class Counters:
         self._row: Callable[..., tuple[int, ...]] = struct.Struct(f"@{columns}q").unpack_from
         self._step = SLOTS * columns
         self._column = 0
-        self.key = lru_cache(KEYS_KEPT)(self._cell_of)
+        self.key = lru_cache(SLOTS)(self._cell_of)
         """Returns the cell of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
 
     @classmethod

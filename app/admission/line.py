@@ -23,9 +23,6 @@ from models.domain.job import Lane
 if TYPE_CHECKING:
     from app.admission.permits import Permit
 
-MICRO = 1e6
-"""Microseconds of a second."""
-
 WINDOW, FEW = 1.0, 8
 """Seconds of which the speed is a mean, and the number of images that count in any case."""
 
@@ -111,7 +108,7 @@ class FairLine:
         self._queue = FairQueue[Turn, Turn](self._attempt, self._remove)
         self._work = Counter[str]()
         self._count = self._all = self._through = 0
-        self._done, self._seconds = assumed * cores * MICRO * FIRST, FIRST
+        self._done, self._seconds = assumed * cores * 1e6 * FIRST, FIRST
         self._since: float | None = None
         """When the last image ended or an image began to wait; None while no image waits."""
 

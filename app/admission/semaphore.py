@@ -21,11 +21,9 @@ Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
 POLL = 0.005
 """Seconds between two looks of a queue for what other front ends have given back."""
 
-PATIENCE = 100_000_000
-"""Nanoseconds of waiting after which newcomers wait too."""
-
-FRESH = 50_000_000
-"""Nanoseconds for which front ends heed the mark of a front end that has a starving request."""
+PATIENCE, FRESH = 100_000_000, 50_000_000
+"""Nanoseconds of waiting after which a request marks that newcomers have to wait too, and for which
+front ends heed the mark."""
 
 Asked = tuple[str, str, int]
 """The client of a request, its key, and its amount."""
