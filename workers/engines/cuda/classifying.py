@@ -162,7 +162,7 @@ class Classifying:
     def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
         """Upload and decode, crop and compute, download: each on its own stream.
 
-        Scores carry the logits of all classes, so logits and labels need the same pass.
+        Scores carry the logits of all classes, so labels, logits and embeddings need the same pass.
         """
         n, outputs = len(jobs), slot.outputs[self.network.spec.name]
         embeds = _operation(jobs).output is NetworkOutput.EMBEDDING
@@ -172,11 +172,10 @@ class Classifying:
             make_input()
             # The outputs are copied on the compute stream: the buffers of the network belong to the
             # next batch as soon as this stream goes on, while downloads are still to come.
+            self.network.run(n)
             if embeds:
-                self.network.embed(n)
                 outputs.vectors[:n].copy_(self.network.vectors[:n])
             else:
-                self.network.run(n)
                 outputs.scores[:n].copy_(self.network.scores[:n])
         with self._streams.downloading(slot):
             if embeds:

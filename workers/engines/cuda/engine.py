@@ -1,8 +1,7 @@
 """The engine of an NVIDIA GPU: staging slots pass through three streams in turn.
 
 `launch` only starts work and `collect` waits for it. While a batch is computed, the next batch is
-uploaded and decoded, and the batch before is downloaded. Nothing is allocated while serving, except
-by embeddings, which run without a graph.
+uploaded and decoded, and the batch before is downloaded. Nothing is allocated while serving.
 """
 
 import logging

@@ -1,4 +1,5 @@
-"""A network on a GPU: a CUDA graph for each batch size, from the network's input to sorted scores.
+"""A network on a GPU: a CUDA graph for each batch size, from the network's input to sorted scores
+and the inputs of the last layer.
 
 Jobs and labels are the engine's business.
 """
@@ -104,34 +105,17 @@ class GraphedNetwork:
         log.info(message, len(self._graphs), self.spec.name, seconds, self._optimize.value)
 
     def run(self, n: int) -> None:
-        """Compute the scores of the first `n` inputs, on the current stream."""
+        """Compute the scores and vectors of the first `n` inputs, on the current stream."""
         # The surplus inputs are images of earlier batches; nothing reads their scores.
-        self._graphs[self._padded(n)].replay()
+        self._graphs[min(size for size in self._sizes if size >= n)].replay()
 
-    def embed(self, n: int) -> None:
-        """Write the features of the first `n` inputs to `vectors`, on the current stream.
-
-        This runs without a graph: the graphs of scores stay as small as they are, and embeddings
-        are asked for by few servers. Sizes are the sizes of the graphs, whose algorithms are
-        chosen.
-        """
-        size = self._padded(n)
-        with torch.inference_mode():
-            self.vectors[:size] = self._computed(size)
-
-    def _computed(self, size: int) -> Tensor:
-        """Return the features of the first `size` inputs, float32 (size, features)."""
+    def _run(self, size: int) -> None:
         # Set each time, because cuDNN times its algorithms when it first sees a batch size.
         timed = size >= TUNED_FROM or self._optimize is Optimize.MAX
         torch.backends.cudnn.benchmark = timed and self._times_algorithms
-        return self._features(self.input[:size]).float()
-
-    def _padded(self, n: int) -> int:
-        """Return the smallest size with algorithms of its own that has room for `n` images."""
-        return min(size for size in self._sizes if size >= n)
-
-    def _run(self, size: int) -> None:
-        logits = self._head(self._computed(size))
+        vectors = self.vectors[:size]
+        vectors.copy_(self._features(self.input[:size]))
+        logits = self._head(vectors)
         best, classes = logits.sort(dim=1, descending=True, stable=True)
         scores = self.scores[:size]
         scores[:, LOGITS] = best

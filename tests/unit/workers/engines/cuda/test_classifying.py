@@ -28,17 +28,14 @@ class FakeNetwork:
         self.input = torch.zeros((BATCH, 224, 224, 3), dtype=torch.int16)
         self.scores = torch.zeros((BATCH, 3, CLASSES))
         self.vectors = torch.zeros((BATCH, FEATURES))
-        self.ran: list[str] = []
+        self.runs = 0
 
     def run(self, n: int) -> None:
-        self.ran.append("run")
+        self.runs += 1
         first = self.input[:n, 0, 0, 0].float()[:, None]
         logits = (first + torch.arange(CLASSES) * 7) % 11
         best, classes = logits.sort(dim=1, descending=True, stable=True)
         self.scores[:n] = torch.stack((best, classes.float(), best.softmax(1)), 1)
-
-    def embed(self, n: int) -> None:
-        self.ran.append("embed")
         self.vectors[:n] = self.input[:n, 0, 0, 0].float()[:, None] + torch.arange(FEATURES)
 
 
@@ -63,7 +60,7 @@ def test_logits_come_back_in_class_order_from_the_pass_for_labels() -> None:
         assert isinstance(vector, Vector)
         expected = (level + np.arange(CLASSES) * 7) % 11
         assert vector.values.tolist() == expected.tolist()
-    assert network.ran == ["run"]
+    assert network.runs == 1
 
 
 def test_embeddings_are_copied_out_of_the_slot() -> None:
@@ -72,14 +69,14 @@ def test_embeddings_are_copied_out_of_the_slot() -> None:
     assert isinstance(found, Vector)
     assert found.values.tolist() == [3, 4, 5]
     assert found.values.base is None
-    assert network.ran == ["embed"]
+    assert network.runs == 1
 
 
 def test_labels_are_the_best_classes_as_before() -> None:
     operation = Classify(2, FunctionToApply.NONE, network="resnet34")
     (found,), network = answered(operation, [3])
     assert found == Labels((1, 4), (10.0, 9.0))
-    assert network.ran == ["run"]
+    assert network.runs == 1
 
 
 class HalfNetwork(FakeNetwork):
@@ -101,5 +98,5 @@ def test_inputs_that_were_preprocessed_are_copied_in_their_order_and_precision()
     jobs = [Job(operation, NetworkInput(each)) for each in values]
     classifying.launch(slot, jobs)
     assert torch.equal(network.input[:3], torch.from_numpy(values).half())
-    assert network.ran == ["run"]
+    assert network.runs == 1
     assert len(classifying.results(slot, jobs)) == 3
