@@ -68,7 +68,7 @@ async def warm_up(app: FastAPI) -> list[int]:
     try:
         with uncounted():
             async with asyncio.timeout(PATIENCE), client:
-                kinds = await asyncio.to_thread(_requests, labels=service.model is not None)
+                kinds = await asyncio.to_thread(_requests, _classify(service))
                 for each in kinds:
                     for images in AT_ONCE[gpu]:
                         await send(each, images)
@@ -84,7 +84,14 @@ async def warm_up(app: FastAPI) -> list[int]:
     return statuses
 
 
-def _requests(*, labels: bool) -> list[Asked]:
+def _classify(service: Service) -> str | None:
+    """Return the target of requests to the default network, None where it has no weights."""
+    if service.model is None:
+        return None
+    return "/classify" if service.model.record.n_classes else "/classify?output=embedding"
+
+
+def _requests(classify: str | None) -> list[Asked]:
     """Return a request of each kind, the most frequent kind first."""
     random = np.random.default_rng(0)
     coarse = random.integers(0, 216, (75, 100, 3), np.uint8).repeat(5, 0).repeat(5, 1)
@@ -93,12 +100,12 @@ def _requests(*, labels: bool) -> list[Asked]:
     full = encode(Image(pixels), ImageFormat.JPEG, Encoding(quality=90, chroma="444"))
     drawing = encode(Image(coarse[:100, :100]), ImageFormat.PNG)
     blurred = ("/filter?name=gaussian_blur&sigma=2", "image/jpeg", photo)
-    if not labels:
+    if classify is None:
         return [blurred, ("/filter?name=invert", "image/png", drawing)]
     return [
-        ("/classify", "image/jpeg", photo),
-        ("/classify", "image/jpeg", full),
-        ("/classify", "image/png", drawing),
-        ("/classify", None, photo),
+        (classify, "image/jpeg", photo),
+        (classify, "image/jpeg", full),
+        (classify, "image/png", drawing),
+        (classify, None, photo),
         blurred,
     ]

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from models.did_you_mean import hint
+from models.networks.folder import is_folder, spec_of
 from models.networks.registry import NETWORKS
 
 Network = IPv4Network | IPv6Network
@@ -176,22 +177,33 @@ Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)]
 
 
 def checked_models(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of networks that classify; ValueError where one is unknown or repeated."""
-    unknown = [name for name in names if name not in NETWORKS]
-    if unknown or not names or len(set(names)) < len(names):
+    """Return names and folders of networks, folders as absolute paths.
+
+    ValueError is raised where a network is unknown or repeated, or where a folder cannot be served.
+    """
+    names = tuple(
+        str(Path(os.path.abspath(os.path.expanduser(name)))) if is_folder(name) else name
+        for name in names
+    )
+    unknown = [name for name in names if not is_folder(name) and name not in NETWORKS]
+    if unknown or not names or len({spec_of(name).name for name in names}) < len(names):
         problem = "each network once, at least one; "
         if unknown:
             problem = f"there is no network {unknown[0]!r}; {hint(unknown[0], NETWORKS)}"
-        raise ValueError(f"{problem}there are {', '.join(NETWORKS)}")
+            if Path(unknown[0]).is_dir():
+                problem += f"the folder of this name is written ./{unknown[0]}; "
+        raise ValueError(
+            f"{problem}there are {', '.join(NETWORKS)}, and folders, whose paths have a slash"
+        )
     return names
 
 
 ModelNames = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(split), AfterValidator(checked_models)
 ]
-"""Names of networks that classify, between commas; the first one is used by default."""
+"""Names and folders of networks between commas; the first network is used by default."""
 
-Digests = Annotated[str, Field(pattern=r"^([a-z0-9_]+=)?[0-9a-f]{64}(,[a-z0-9_]+=[0-9a-f]{64})*$")]
+Digests = Annotated[str, Field(pattern=r"^([\w.-]+=)?[0-9a-f]{64}(,[\w.-]+=[0-9a-f]{64})*$")]
 """A SHA-256 digest in hexadecimal digits, or one for each network: `network=digest,…`."""
 
 StoragePrefix = Annotated[

@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     )
 
     networks: ModelNames = Field(
-        ("resnet18",), description="networks to classify with; the first one is the default"
+        ("resnet18",), description="names or folders of networks; the first one is the default"
     )
     weights: str = Field(
         "auto",

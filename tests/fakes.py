@@ -78,7 +78,8 @@ def fake_network(*labels: str, name: str = "resnet18", **members: object) -> Ser
     given: dict[str, object] = {"name": "fake", "sha256": "", "label_set": "fake", "random": True}
     given |= {"preprocessing": 1, "precision": "fp32", "device": "fake", "n_classes": len(labels)}
     record = ModelRecord.model_validate(given | members)
-    return ServedNetwork(name, Model(record, LabelSet("fake", labels, (None,) * len(labels))))
+    model = Model(record, LabelSet("fake", labels, (None,) * len(labels)))
+    return ServedNetwork(name, model, side=224, features=512)
 
 
 class Gate:

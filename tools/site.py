@@ -60,7 +60,7 @@ CHAPTERS = {
         "docs/decisions/014-admit-while-the-wait-is-short",
         "docs/decisions/015-a-gpu-encodes-with-the-cpus-bytes",
         "docs/add-a-filter",
-        "docs/add-a-network",
+        "docs/your-own-network",
         "docs/add-an-output-format",
         "models/weights/README",
         "CHANGELOG",

@@ -41,9 +41,7 @@ from models.domain.errors import (
     TooLarge,
     TooManyPixels,
 )
-from models.networks.registry import NETWORKS
 from models.networks.served import ServedNetwork
-from models.networks.spec import NetworkSpec
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
@@ -102,11 +100,6 @@ class InferenceModel:
         return self.served.name + (EMBEDDING_SUFFIX if self.embeds else "")
 
     @property
-    def spec(self) -> NetworkSpec:
-        """Return the specification of the network."""
-        return NETWORKS[self.served.name]
-
-    @property
     def version(self) -> str:
         """Return the version, which changes with the weights; empty if there are none."""
         return "" if self.served.model is None else self.served.model.record.sha256[:VERSION_DIGITS]
@@ -114,14 +107,12 @@ class InferenceModel:
     @property
     def width(self) -> int:
         """Return the number of values that an image has in an output."""
-        if self.embeds:
-            return self.spec.features
-        return 0 if self.served.model is None else self.served.model.record.n_classes
+        return self.served.features if self.embeds else self.served.n_classes
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Return the tensors of which a request has exactly one."""
-        side = self.spec.preprocessing.crop
+        side = self.served.side
         return (
             TensorSpec(IMAGE, "BYTES", (-1,)),
             TensorSpec(PIXELS, "UINT8", (-1, -1, -1, 3)),
@@ -137,8 +128,13 @@ class InferenceModel:
 
 
 def models_of(networks: Sequence[ServedNetwork]) -> list[InferenceModel]:
-    """Return all models of a server, also without weights."""
-    return [InferenceModel(each, embeds) for each in networks for embeds in (False, True)]
+    """Return all models of a server, also without weights; scores need classes."""
+    return [
+        InferenceModel(each, embeds)
+        for each in networks
+        for embeds in (False, True)
+        if embeds or each.n_classes or each.model is None
+    ]
 
 
 def model_named(

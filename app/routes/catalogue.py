@@ -19,7 +19,6 @@ from models.api.schemas import (
     ModelCatalogue,
     ServedModel,
 )
-from models.networks.registry import NETWORKS
 from models.networks.served import Model, ServedNetwork
 from workers.filters.base import SPEC_VERSION
 from workers.filters.registry import FILTERS, describe
@@ -93,19 +92,18 @@ def _record(name: str) -> FilterRecord:
 def _models(networks: Sequence[ServedNetwork]) -> bytes:
     """Return the body: the networks with weights; `problem` is about the first without weights."""
     lacking = (each.problem or "no weights are loaded" for each in networks if not each.model)
-    models = [_model(each.model) for each in networks if each.model is not None]
+    models = [_model(each.model, each.features) for each in networks if each.model is not None]
     catalogue = ModelCatalogue(models=models, problem=next(lacking, None))
     return _body(catalogue, exclude_none=True)
 
 
-def _model(model: Model) -> ServedModel:
+def _model(model: Model, features: int) -> ServedModel:
     labels = model.labels
     classes = [
         ClassRecord(class_id=n, label=label, wnid=wnid)
         for n, (label, wnid) in enumerate(zip(labels.labels, labels.wnids, strict=True))
     ]
-    spec = NETWORKS[str(model.record.network)]
-    return ServedModel(**model.record.model_dump(), features=spec.features, classes=classes)
+    return ServedModel(**model.record.model_dump(), features=features, classes=classes)
 
 
 def _body(content: BaseModel, *, exclude_none: bool = False) -> bytes:

@@ -25,6 +25,9 @@ def classification(
     """
     served = computing.chosen(options.model)
     wanted = asked(options, served.name)
+    if served.model is not None and not served.n_classes and options.output != "embedding":
+        text = f"{served.name} has no classes; ask for output=embedding"
+        raise InvalidParameter(f"output: {text}", [FieldError("output", text, options.output)])
     return missing(served) if served.model is None else wanted
 
 

@@ -11,10 +11,10 @@ from models.domain.backend import Backend, Load
 from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, TimedOut
 from models.domain.image import Image
-from models.domain.job import Job, Labels, Operation, uncounted
+from models.domain.job import Job, Labels, Operation, Vector, uncounted
 from models.networks.served import ServedNetwork
 from workers.filters.registry import parse_one
-from workers.operations import Classify, FilterChain
+from workers.operations import Classify, FilterChain, NetworkOutput
 
 LOOK = 0.25
 """Seconds between two checks whether a worker runs; a returned worker is probed at once."""
@@ -95,8 +95,12 @@ class Canary:
                 return
             # Scores are not compared: their last bits depend on the size of the batch.
             found = completed.result
-            assert isinstance(found, Labels | Image)
-            answer = found.class_ids[:1] if isinstance(found, Labels) else found.pixels.tobytes()
+            assert isinstance(found, Labels | Vector | Image)
+            answer: object = found.pixels.tobytes() if isinstance(found, Image) else None
+            if isinstance(found, Labels):
+                answer = found.class_ids[:1]
+            elif isinstance(found, Vector):
+                answer = int(found.values.argmax())
             self._failed = self._expected.setdefault(number, answer) != answer
             if self._failed:
                 self.problem = "the canary's answer changed"
@@ -124,9 +128,17 @@ class Canary:
 
 
 def canary_operations(networks: Iterable[ServedNetwork]) -> list[Operation]:
-    """Return the operations of canaries: a label of each network, or a filter without weights."""
-    labels = [Classify(top_k=1, network=each.name) for each in networks if each.model is not None]
-    return [*labels] or [FilterChain((parse_one("invert", {}),))]
+    """Return the operations of canaries: a label of each network, or its embedding where it has no
+    classes; a filter without weights.
+    """
+    asked = [
+        Classify(1, network=each.name)
+        if each.n_classes
+        else Classify(network=each.name, output=NetworkOutput.EMBEDDING)
+        for each in networks
+        if each.model is not None
+    ]
+    return [*asked] or [FilterChain((parse_one("invert", {}),))]
 
 
 def canary_image() -> Image:

@@ -19,15 +19,18 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """The label of each class, and its WordNet id if it has an id."""
+    """The label of each class, and its WordNet id if it has an id.
+
+    A network that gives embeddings alone has no labels.
+    """
 
     name: str
     labels: tuple[str, ...]
     wnids: tuple[str | None, ...]
 
     def __post_init__(self) -> None:
-        if not self.labels or len(self.labels) != len(self.wnids):
-            raise ValueError("a label set has at least one label, and a wnid or None for each")
+        if len(self.labels) != len(self.wnids):
+            raise ValueError("a label set has a wnid or None for each label")
 
 
 @cache

@@ -42,6 +42,7 @@ def _residual(
         label_set="imagenet1k",
         weights=(PublishedWeights(name, weights, url, filename, size, sha256, "imagenet1k"),),
         features=features,
+        head="fc",
         bundled=bundled,
     )
 

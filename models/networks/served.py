@@ -47,12 +47,20 @@ def _header(record: ModelRecord) -> str:
 class ServedNetwork:
     """A network of a server, by its name.
 
-    `model` is None where there are no weights; `problem` then gives the reason and advice.
+    `model` is None where there are no weights; `problem` then gives the reason and advice. `side`
+    is the side of the network's input in pixels, and `features` the width of its embedding.
     """
 
     name: str
     model: Model | None = None
     problem: str | None = None
+    side: int = 0
+    features: int = 0
+
+    @property
+    def n_classes(self) -> int:
+        """Return the number of classes, 0 also where there are no weights."""
+        return 0 if self.model is None else self.model.record.n_classes
 
     @property
     def identity(self) -> object:

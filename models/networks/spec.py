@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
+from models.labels import LabelSet
+
 
 class Interpolation(IntEnum):
     """A filter of Pillow's resize; its value is the filter's radius in pixels of the result."""
@@ -65,6 +67,20 @@ class Bundled:
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """The folder of a network of the operator's own.
+
+    `weights` is None where the folder has no weights file, and `labels` where its configuration has
+    no names. A network with 0 classes has an embedding alone.
+    """
+
+    path: Path
+    weights: Path | None
+    n_classes: int
+    labels: LabelSet | None
+
+
+@dataclass(frozen=True, slots=True)
 class Builder:
     """The function that builds a network, by its dotted name, and its keyword arguments.
 
@@ -81,21 +97,32 @@ class Builder:
 class NetworkSpec:
     """A network: its architecture, its input, its labels and its weights.
 
-    Clients give `name` as `model`. `head` is the attribute of the built module that is the last
-    layer, a `Linear` of `features` inputs; its inputs are the embedding of an image. `label_set`
-    names the labels of untrained weights. `weights` are the published files, the default first, and
-    `bundled` is used by `auto` where they cannot be had.
+    Clients give `name` as `model`. `head` is the name of the module within the built module that is
+    the last layer, a `Linear` of `features` inputs; its inputs are the embedding of an image. A
+    network without classes has no `head`. `label_set` names the labels of untrained weights.
+    `weights` are the published files, the default first, and `bundled` is used by `auto` where they
+    cannot be had. A network in a `folder` has its weights and labels there, and `head` and
+    `features` once `workers.engines.timm_network` has described it.
     """
 
     name: str
     build: Builder
     preprocessing: Preprocessing
-    label_set: str
-    weights: tuple[PublishedWeights, ...]
-    features: int
-    head: str = "fc"
+    label_set: str = ""
+    weights: tuple[PublishedWeights, ...] = ()
+    features: int = 0
+    head: str = ""
     bundled: Bundled | None = None
+    folder: Folder | None = None
 
     def __post_init__(self) -> None:
-        if not self.weights or any(each.network != self.name for each in self.weights):
-            raise ValueError(f"{self.name}: at least one file of weights, all of this network")
+        files = bool(self.weights) is (self.folder is None)
+        if not files or any(each.network != self.name for each in self.weights):
+            raise ValueError(f"{self.name}: files of weights, all of this network, or a folder")
+
+    @property
+    def title(self) -> str:
+        """Return the name of the architecture and of its library, for messages."""
+        if self.folder is None:
+            return f"torchvision's {self.name}"
+        return f"timm's {self.build.arguments['architecture']}"

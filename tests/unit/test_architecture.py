@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
-ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors"}
+ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors", "timm"}
 RAY_ROOMS = ("app/cluster.py", "workers/cluster.py")
 """The files that may import Ray, each inside the functions that use it."""
 

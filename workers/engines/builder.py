@@ -89,16 +89,33 @@ def loaded(spec: NetworkSpec, state: Mapping[str, Tensor]) -> nn.Module:
 
     The batch norms of a residual network are folded into its convolutions.
     """
-    network = build_empty(spec, state[f"{spec.head}.weight"].shape[0])
+    network = build_empty(spec, classes_of(state, spec))
     network.load_state_dict(state)
     network = network.eval()
     return folded(network) if isinstance(network, ResidualNetwork) else network
 
 
+def classes_of(state: Mapping[str, Tensor], spec: NetworkSpec) -> int:
+    """Return the number of classes of the weights: the rows of the last layer.
+
+    Weights without the layer have the number that their network should have.
+    """
+    last = state.get(f"{spec.head}.weight")
+    if last is not None and last.ndim and len(last):
+        return len(last)
+    return 1000 if spec.folder is None else spec.folder.n_classes
+
+
 def take_head(spec: NetworkSpec, network: nn.Module, instead: nn.Module) -> nn.Linear:
-    """Replace the last layer of the module by `instead` and return the layer."""
-    head = cast(nn.Linear, getattr(network, spec.head))
-    setattr(network, spec.head, instead)
+    """Replace the last layer of the module by `instead` and return the layer.
+
+    A network without classes gets a layer without outputs: its logits are empty.
+    """
+    if not spec.head:
+        with _NoDraws():
+            return nn.Linear(spec.features, 0)
+    head = cast(nn.Linear, network.get_submodule(spec.head))
+    network.set_submodule(spec.head, instead)
     return head
 
 

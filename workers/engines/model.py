@@ -8,6 +8,7 @@ value.
 import hashlib
 import logging
 import re
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +32,8 @@ from models.weights.sources import (
     resolve,
     served_specs,
 )
-from workers.engines.builder import build, build_empty, on_one_thread
+from workers.engines.builder import build, build_empty, classes_of, on_one_thread
+from workers.engines.timm_network import described
 from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 
 State = dict[str, Tensor]
@@ -40,9 +42,12 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _COUNTER = "num_batches_tracked"
 """The batches that a batch norm saw in training. Older files lack the number; nothing reads it."""
 _NAMED_PROBLEMS = 3
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "weights")
-"""Names under which trainings keep the weights beside their optimiser and their counters."""
-_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.")
+_WRAPPERS = (
+    *("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model", "net", "weights"),
+)
+"""Names under which trainings keep the weights beside their optimiser and their counters; averaged
+weights come first, as timm evaluates them."""
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "timm_model.")
 """Beginnings of names that DataParallel, torch.compile and frameworks of training add."""
 
 
@@ -50,26 +55,40 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.")
 def load_state(path: Path, n_labels: int, spec: NetworkSpec = RESNET18) -> State:
     """Open a `.pth` or `.safetensors` file as the state dict of a network, float32 on the CPU.
 
-    The number of classes is that of the last layer and must be `n_labels`: a network is never
-    served with labels that are not its own. Half precision is widened. ValueError names the first
-    problems; OSError is raised when the file cannot be read.
+    The file may be a checkpoint of a training. The number of classes is that of the last layer and
+    must be `n_labels`: a network is never served with labels that are not its own. Half precision
+    is widened. ValueError names the first problems; OSError is raised when the file cannot be read.
     """
-    state = _tensors(path)
+    state = _unwrapped(_tensors(path), spec)
     if problems := list(_problems(state, spec)):
-        if kind := _recognised(state, spec):
-            raise ValueError(f"{path} {kind}")
+        for other in NETWORKS.values():
+            if other.name != spec.name and not any(_problems(state, other)):
+                raise ValueError(
+                    f"{path} has the weights of {other.name}, not of {spec.name}: set "
+                    f"DARKROOM_NETWORKS={other.name}"
+                )
         more = f" and {len(problems) - _NAMED_PROBLEMS} more" * (len(problems) > _NAMED_PROBLEMS)
         raise ValueError(
-            f"{path} does not hold the weights of torchvision's {spec.name}: "
+            f"{path} does not hold the weights of {spec.title}: "
             f"{'; '.join(problems[:_NAMED_PROBLEMS])}{more}"
         )
-    n_classes = state[_last(spec)].shape[0]
+    n_classes = classes_of(state, spec)
     if n_classes != n_labels:
         raise ValueError(
             f"{path} has {n_classes} classes, but there are {n_labels} labels: "
             "give the labels these weights were trained with, one for each class"
         )
     return {name: _ready(state, name) for name in _expected(n_classes, spec)}
+
+
+def _unwrapped(state: State, spec: NetworkSpec) -> State:
+    """Remove the beginnings that a training added to the names of all tensors."""
+    for prefix in _PREFIXES:
+        if state and all(name.startswith(prefix) for name in state):
+            own = _expected(classes_of(state, spec), spec)
+            if not all(name.startswith(prefix) for name in own):
+                return _unwrapped({n.removeprefix(prefix): t for n, t in state.items()}, spec)
+    return state
 
 
 def random_state(seed: int, n_classes: int, spec: NetworkSpec = RESNET18) -> State:
@@ -99,20 +118,17 @@ def _tensors(path: Path) -> State:
         if path.suffix.lower() == ".safetensors":
             found: object = safetensors.torch.load(path.read_bytes())
         else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals([Namespace]):  # the arguments of a training
+                found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
     except Exception as error:  # A damaged or hostile file makes the readers raise nearly anything.
         raise ValueError(_unreadable(path, error)) from error
+    if isinstance(found, dict):
+        inside = [found[name] for name in _WRAPPERS if isinstance(found.get(name), dict)]
+        found = inside[0] if inside else found
     if isinstance(found, dict) and all(isinstance(t, Tensor) for t in found.values()):
         return found
-    inside = found if isinstance(found, dict) else {}
-    if name := next((each for each in _WRAPPERS if isinstance(inside.get(each), dict)), ""):
-        raise ValueError(
-            f"{path} is a checkpoint of a training, which has its weights as {name!r}: save them "
-            f"alone, by `torch.save(torch.load({path.name!r}, weights_only=True)[{name!r}], "
-            "'weights.pth')`"
-        )
     keys = f" of {', '.join(map(str, [*found][:5]))}" if isinstance(found, dict) else ""
     raise ValueError(
         f"{path} holds one {type(found).__name__}{keys}, not a state dict of tensors: "
@@ -140,11 +156,9 @@ def _unreadable(path: Path, error: Exception) -> str:
 
 def _problems(state: State, spec: NetworkSpec) -> Iterator[str]:
     """Yield where `state` does not fit the network, in the network's order."""
-    head = state.get(_last(spec))
-    n_classes = head.shape[0] if head is not None and head.ndim and len(head) else 1000
-    expected = _expected(n_classes, spec)
-    for name, shape in expected.items():
-        tensor = state.get(name)
+    expected = _expected(classes_of(state, spec), spec)
+    for name, wanted in expected.items():
+        shape, tensor = wanted.shape, state.get(name)
         if tensor is None:
             if not name.endswith(_COUNTER):
                 yield f"{name} is missing"
@@ -152,47 +166,24 @@ def _problems(state: State, spec: NetworkSpec) -> Iterator[str]:
             yield f"{name} is {tuple(tensor.shape)} instead of {tuple(shape)}"
         elif tensor.layout is not torch.strided or tensor.device.type != "cpu":
             yield f"{name} is not a plain tensor ({tensor.layout}, {tensor.device.type})"
-        elif not name.endswith(_COUNTER) and tensor.dtype not in _FLOATS:
+        elif wanted.is_floating_point() and tensor.dtype not in _FLOATS:
             yield f"{name} is {tensor.dtype}, not floating point"
         elif not torch.isfinite(tensor.float()).all():
             yield f"{name} has values that are not finite"
     yield from (f"{name} is not part of it" for name in state if name not in expected)
 
 
-def _recognised(state: State, spec: NetworkSpec) -> str:
-    """Return the kind of a state dict that does not fit, and advice; empty if it is not known."""
-    for prefix in _PREFIXES:
-        if state and all(name.startswith(prefix) for name in state):
-            return (
-                f"has names that begin with {prefix!r}, as a wrapper around the network saves "
-                "them: save the weights of the network inside, by "
-                f"`{{name.removeprefix({prefix!r}): tensor for name, tensor in state.items()}}`"
-            )
-    for other in NETWORKS.values():
-        if other.name != spec.name and not any(_problems(state, other)):
-            return (
-                f"has the weights of {other.name}, not of {spec.name}: set "
-                f"DARKROOM_NETWORKS={other.name}"
-            )
-    return ""
-
-
-def _last(spec: NetworkSpec) -> str:
-    """Return the name of the weights whose first dimension is the number of classes."""
-    return f"{spec.head}.weight"
-
-
-def _expected(n_classes: int, spec: NetworkSpec) -> dict[str, torch.Size]:
-    """Return names and shapes; the meta device holds no numbers."""
+def _expected(n_classes: int, spec: NetworkSpec) -> State:
+    """Return names, shapes and dtypes; tensors of the meta device hold no numbers."""
     with torch.device("meta"):
-        network = build_empty(spec, n_classes)
-    return {name: tensor.shape for name, tensor in network.state_dict().items()}
+        return build_empty(spec, n_classes).state_dict()
 
 
 def _ready(state: State, name: str) -> Tensor:
     if name.endswith(_COUNTER):
         return torch.zeros((), dtype=torch.int64)
-    return state[name].detach().to(torch.float32).contiguous()
+    tensor = state[name].detach()
+    return (tensor.to(torch.float32) if tensor.is_floating_point() else tensor).contiguous()
 
 
 log = logging.getLogger("darkroom.weights")
@@ -244,11 +235,14 @@ def load_model(
 ) -> Loaded:
     """Load a network for `device`; ValueError names the fault of the settings."""
     source = resolve(settings, spec)
+    if spec.folder is not None:
+        spec = described(spec)
+    served = ServedNetwork(spec.name, side=spec.preprocessing.crop, features=spec.features)
     try:
         weights = _open(source, spec, WeightsStore(settings.cache_folder))
     except WeightsUnavailable as error:
         log.error("%s", error)
-        return Loaded(ServedNetwork(spec.name, problem=str(error)))
+        return Loaded(replace(served, problem=str(error)))
     if weights.warning:
         log.warning("%s", weights.warning)
     network = build(spec, weights.state)
@@ -264,7 +258,7 @@ def load_model(
         device=device,
         warning=weights.warning,
     )
-    return Loaded(ServedNetwork(spec.name, Model(record, weights.labels)), network)
+    return Loaded(replace(served, model=Model(record, weights.labels)), network)
 
 
 def _open(source: WeightsSource, spec: NetworkSpec, store: WeightsStore) -> Weights:
@@ -278,14 +272,21 @@ def _open(source: WeightsSource, spec: NetworkSpec, store: WeightsStore) -> Weig
             sha256 = verified_sha256(source.path, source.sha256)
             return _file(source.name, source.path, sha256, shipped(source.label_set), spec)
         case LocalFile():
-            labels = read_labels(source.labels_path)
+            labels = read_labels(source.labels_path) if source.labels_path else _own_labels(spec)
             sha256 = verified_sha256(source.path, source.sha256)
             return _file(source.path.name, source.path, sha256, labels, spec)
         case Random():
-            labels = shipped(spec.label_set)
+            labels = shipped(spec.label_set) if spec.folder is None else _own_labels(spec)
             state = random_state(source.seed, len(labels.labels), spec)
             warning = "random weights: the labels mean nothing"
             return Weights("random", state_sha256(state), state, labels, warning)
+
+
+def _own_labels(spec: NetworkSpec) -> LabelSet:
+    """Return the labels of a network in a folder; a number for each class without names."""
+    assert spec.folder is not None
+    names = tuple(map(str, range(spec.folder.n_classes)))
+    return spec.folder.labels or LabelSet("none", names, (None,) * len(names))
 
 
 def _preferred(

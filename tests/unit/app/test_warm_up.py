@@ -43,7 +43,7 @@ async def test_a_warm_up_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch)
         await asyncio.Event().wait()
 
     monkeypatch.setattr(warm_up, "PATIENCE", 0.05)
-    monkeypatch.setattr(warm_up, "_requests", lambda **_: [("/classify", "image/jpeg", b"")])
+    monkeypatch.setattr(warm_up, "_requests", lambda _: [("/classify", "image/jpeg", b"")])
     async with served() as app:
         app.middleware_stack = never
         assert await warm_up.warm_up(app) == []

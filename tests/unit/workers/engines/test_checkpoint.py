@@ -1,4 +1,5 @@
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,18 +137,15 @@ def test_a_cut_file_is_refused(good: Path, folder: Path, cut: int) -> None:
         load_state(path, N_CLASSES)
 
 
-@pytest.mark.parametrize("name", ["state_dict", "model"])
-def test_a_checkpoint_of_a_training_is_recognised(folder: Path, state: State, name: str) -> None:
-    path = saved({"epoch": 3, name: state}, folder / "own.ckpt")
-    with pytest.raises(ValueError, match=f"checkpoint of a training.*as '{name}': save them alone"):
-        load_state(path, N_CLASSES)
-
-
-@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
-def test_names_of_a_wrapper_are_recognised(folder: Path, state: State, prefix: str) -> None:
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module.", "model."])
+@pytest.mark.parametrize("name", ["state_dict", "model", "state_dict_ema"])
+def test_a_checkpoint_of_a_training_is_opened(
+    folder: Path, state: State, name: str, prefix: str
+) -> None:
     wrapped = {f"{prefix}{name}": tensor for name, tensor in state.items()}
-    with pytest.raises(ValueError, match=f"names that begin with '{prefix}'"):
-        load_state(saved(wrapped, folder / "own.pt"), N_CLASSES)
+    worse = {"state_dict": {}, name: wrapped} if name.endswith("ema") else {name: wrapped}
+    given = {"epoch": 3, "args": Namespace(lr=0.1, opt="sgd"), "optimizer": {"state": {}}, **worse}
+    assert same(load_state(saved(given, folder / "best.pth.tar"), N_CLASSES), state)
 
 
 def test_the_weights_of_another_network_are_recognised(folder: Path) -> None:
