@@ -112,6 +112,7 @@ image:
 	{ docker compose logs darkroom-cpu; docker compose --profile cpu down; exit 1; }
 	docker compose --profile cpu down
 
+# The extra timm is in the lock of developers alone: it brings torch, of which each other lock has its own.
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q uv

@@ -14,6 +14,7 @@ EXTRAS = (
     "obstore",
     "grpc",
     "ray",
+    "timm",
     "standardwebhooks",
     "opentelemetry.sdk",  # FastAPI itself imports the API of OpenTelemetry
     "opentelemetry.exporter",
