@@ -65,10 +65,15 @@ def described(spec: NetworkSpec) -> NetworkSpec:
         ) from error
     if spec.folder.n_classes == 0 and len(shape) == 2:
         return replace(spec, features=shape[1])
-    if not isinstance(head, nn.Linear) or tuple(shape) != (1, spec.folder.n_classes):
+    if tuple(shape) != (1, spec.folder.n_classes):
         raise ValueError(
-            f"{where}: {architecture} with this global_pool gives {tuple(shape)} and not a vector "
-            "of logits by one Linear layer, or with num_classes 0 an embedding"
+            f"{where}: {architecture} gives values of shape {tuple(shape)[1:]} and not a vector: "
+            "choose another global_pool in the model_args of config.json"
+        )
+    if not isinstance(head, nn.Linear):
+        raise ValueError(  # noqa: TRY004 (wrong content of a file)
+            f"{where}: the last layer of {architecture} is not a single Linear layer, whose inputs "
+            "could be the embedding: choose an architecture with such a layer, or num_classes 0"
         )
     (name,) = [name for name, module in network.named_modules() if module is head]
     return replace(spec, head=name, features=head.in_features)

@@ -92,7 +92,14 @@ def test_a_checkpoint_of_timm_s_training_is_served(parent: Path, tmp_path: Path)
             r"does not hold the weights of timm's vit_tiny_patch16_224: cls_token is \(1, 1, 32\)",
         ),
         ({"num_classes": 4, "label_names": LABELS[:4]}, "has 5 classes, but there are 4 labels"),
-        ({"architecture": "vit_tiny_patch16_224", "model_args": {"global_pool": ""}}, "gives "),
+        (
+            {"architecture": "vit_tiny_patch16_224", "model_args": {"global_pool": ""}},
+            "not a vector",
+        ),
+        (
+            {"architecture": "deit_tiny_distilled_patch16_224", "model_args": {"img_size": 64}},
+            "last layer of deit_tiny_distilled_patch16_224 is not a single Linear layer",
+        ),
     ],
 )
 def test_a_folder_that_cannot_be_served_says_why(
