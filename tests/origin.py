@@ -4,7 +4,6 @@ It runs on the test's own event loop, and answers paths without a script with 40
 """
 
 import asyncio
-import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -226,8 +225,3 @@ def announced(length: int, data: bytes) -> Answer:
         exchange.writer.close()
 
     return answer
-
-
-def gzip_bomb(size: int) -> Answer:
-    """Return compressed zeros, although the client did not accept compression."""
-    return body(gzip.compress(bytes(size)), Content_Encoding="gzip")

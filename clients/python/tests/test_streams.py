@@ -118,26 +118,12 @@ def test_an_error_of_a_whole_request_is_raised(
         assert len(server.requests) == requests
 
 
-def test_one_image_that_is_too_large_is_an_error_of_its_own(kind: str) -> None:
-    with scripted(problem(413, "too_large")) as server:
-        (found,) = stream(kind, server.url, [b"large"])
-        assert found.error is not None
-        assert found.error.code == "too_large"
-
-
 def test_an_image_that_is_always_refused_keeps_its_error(kind: str) -> None:
     answers = [fails(2, 503, "overloaded"), *[fails(0, 503, "overloaded")] * 3]
     with scripted(*answers) as server:
         found = {each.index: each for each in stream(kind, server.url, IMAGES)}
         assert [n for n, each in found.items() if not each.ok] == [2]
         assert len(server.requests) == 4
-
-
-def test_a_damaged_image_is_not_sent_again(kind: str) -> None:
-    with scripted(fails(2, 422, "undecodable")) as server:
-        found = {each.index: each for each in stream(kind, server.url, IMAGES)}
-        assert not found[2].ok
-        assert len(server.requests) == 1
 
 
 def test_a_file_that_cannot_be_read_is_an_error_of_its_own(kind: str, tmp_path: Path) -> None:
@@ -202,13 +188,6 @@ def test_an_answer_that_does_not_come_before_the_deadline_is_an_error(kind: str)
                 stream(kind, server.url, IMAGES, deadline=0.2)
         finally:
             released.set()
-
-
-def test_a_server_that_is_not_there_is_an_error_after_all_tries(kind: str) -> None:
-    with scripted() as server:
-        url = server.url
-    with pytest.raises(ConnectionFailed, match="request one"):
-        stream(kind, url, IMAGES, request_id="one")
 
 
 def test_requests_of_one_call_are_numbered_by_its_id(kind: str) -> None:

@@ -40,8 +40,3 @@ def test_repeated_names_have_the_number_of_their_image_however_they_are_written(
     sources = ["cat.jpg", "old/Cat.png", "cat-3.gif", "x/cat.webp", "dog.jpg", "cat.jpg"]
     found = [names.next(index, source, None) for index, source in enumerate(sources)]
     assert found == ["cat", "Cat-1", "cat-3", "cat-3-3", "dog", "cat-5"]
-
-
-def test_many_names_stay_as_they_are() -> None:
-    names = ImageNames()
-    assert all(names.next(n, f"{n}.jpg", None) == f"{n}" for n in range(20_000))

@@ -19,7 +19,6 @@ from app.archives.reading import (
     LONGEST_NAME,
     XZ_MEMORY_OF_REQUESTS,
     ArchiveLimits,
-    is_hidden,
     open_archive,
     safe_name,
     unpacked,
@@ -382,12 +381,6 @@ def test_sizes_and_positions_beyond_those_of_files_are_no_fault_of_the_server(
 )
 def test_a_name_becomes_a_relative_path_without_parents(given: str, safe: str) -> None:
     assert safe_name(given) == safe
-
-
-@pytest.mark.parametrize("name", [".a", "x/.git/a", "__MACOSX/a", "x/__MACOSX/a"])
-def test_files_of_operating_systems_are_hidden(name: str) -> None:
-    assert is_hidden(name)
-    assert not is_hidden("a.b/c")
 
 
 def test_a_long_name_keeps_its_end_which_leaves_no_way_out_of_the_folder() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from app.decoders import sandbox
 from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[4]
@@ -87,14 +86,3 @@ def test_a_decoder_has_the_memory_that_it_is_granted_and_nothing_else(
     code: str, found: str
 ) -> None:
     assert attempted(code) in found.split()
-
-
-def test_machines_without_a_table_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "vax")
-    assert sandbox.give_up_calls() == "no seccomp filter for vax"
-
-
-@pytest.mark.parametrize(("pixels", "seconds"), [(1, 2.0), (200, 4.0), (1000, 10.0)])
-def test_time_and_memory_follow_the_estimate(pixels: int, seconds: float) -> None:
-    assert sandbox.seconds_for(pixels, 1000, 10.0) == seconds
-    assert sandbox.decoding_bytes(100_000_000, 5_000_000) == 125_000_000 + sandbox.SPARE_BYTES

@@ -18,7 +18,6 @@ from models.domain.errors import AddressRefused, OriginFailed, ServiceError, Too
 from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import Answer, Exchange, Origin, body, origin, redirect
-from tests.shared import SHARED
 
 LIMITS = FetchLimits.from_settings(
     Settings.model_validate({"fetch_ports": "1-65535", "max_image_bytes": 1_000_000})
@@ -213,9 +212,6 @@ async def test_a_client_with_many_slow_hosts_leaves_fetches_to_others() -> None:
         await fetcher.aclose()
 
 
-CASES = sorted((SHARED / "cases").glob("origin_content_encoding_*.response"))
-
-
 def coded(coding: str, body: bytes) -> bytes:
     """Return a whole answer whose header names the coding."""
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -257,12 +253,3 @@ def test_an_unpacked_body_has_the_limit_of_an_image() -> None:
     assert found == bytes(LIMITS.max_bytes)
     found, _ = fetched(raw(coded("gzip", gzip.compress(bytes(LIMITS.max_bytes + 1)))))
     assert isinstance(found, TooLarge)
-
-
-@pytest.mark.skipif(not CASES, reason="the reported answers are not beside this checkout")
-@pytest.mark.parametrize("case", [path.name for path in CASES])
-def test_the_reported_answers_are_images(case: str) -> None:
-    found, _ = fetched(raw((SHARED / "cases" / case).read_bytes()))
-    assert isinstance(found, bytes)
-    assert found[:3] == b"\xff\xd8\xff"
-    assert found[-2:] == b"\xff\xd9"

@@ -1,14 +1,12 @@
 """Names are resolved, their addresses checked and connected to in one place."""
 
 import asyncio
-import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
+from threading import Event
 
 import httpcore
 import httpx
@@ -17,7 +15,6 @@ import pytest
 from app.fetch import pinned_network
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.fetch.pinned_network import (
-    MOST_ADDRESSES,
     PinnedBackend,
     PinnedTransport,
     SystemResolver,
@@ -184,15 +181,6 @@ async def test_addresses_have_no_zones_and_errors_are_os_errors() -> None:
         await resolver("a" * 64, 80)
 
 
-async def test_no_more_addresses_are_read_than_show_that_there_are_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given = [(10, 1, 6, "", (f"2606:4700::{number:x}", 0)) for number in range(10_000)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*given, *given])
-
-    assert len(await SystemResolver()("many.example", 80)) == MOST_ADDRESSES + 1
-
-
 async def test_other_clients_find_threads_while_one_has_names_that_are_never_answered(
     server: NameServer,
 ) -> None:
@@ -210,31 +198,6 @@ async def test_other_clients_find_threads_while_one_has_names_that_are_never_ans
     assert sum(host.startswith("stuck") for host in server.asked) == 3
     server.released.set()
     await asyncio.gather(*tasks)
-
-
-async def test_a_name_without_a_waiting_caller_is_not_looked_up(server: NameServer) -> None:
-    resolver = SystemResolver(2)
-    first = ask(resolver, "a", "stuck.example")
-    left, last = ask(resolver, "a", "left.example"), ask(resolver, "a", "last.example")
-    await settle()
-    left.cancel()
-    server.released.set()
-    await asyncio.gather(first, last)
-    assert server.asked == ["stuck.example", "last.example"]
-
-
-async def test_a_thread_that_cannot_be_started_is_an_error_of_the_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fails(*_: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    resolver = SystemResolver(1)
-    with monkeypatch.context() as patched:
-        patched.setattr(Thread, "start", fails)
-        with pytest.raises(OSError, match="no thread"):
-            await resolver("good.example", 80)
-    assert await resolver("127.0.0.1", 80)
 
 
 ENDING = """

@@ -12,11 +12,10 @@ from starlette.requests import Request
 
 from app.admission import Admission
 from app.admission.permits import Limits
-from app.admission.semaphore import FairSemaphore
-from app.archives.reading import Archive, ArchiveLimits, open_archive
+from app.archives.reading import Archive, ArchiveLimits
 from app.intake import request_items, spool
 from app.intake.item import Item
-from app.intake.request_items import PLACES, collect, images_of
+from app.intake.request_items import PLACES, collect
 from app.intake.spool import Blob
 from models.domain.errors import (
     BadArchive,
@@ -112,29 +111,6 @@ def test_too_many_images_are_refused_by_a_text_that_says_what_to_do() -> None:
     with pytest.raises(TooLarge, match=r"takes 4 \(DARKROOM_MAX_IMAGES_PER_REQUEST\).*POST /jobs"):
         collected(body, settings=Settings(max_images_per_request=4))
     assert len(collected(body, settings=Settings(max_images_per_request=5))[0]) == 5
-
-
-async def test_archives_are_open_only_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One place: the second archive is opened after the first was closed."""
-    monkeypatch.setattr(request_items, "PLACES", places := FairSemaphore(1))
-    opened = 0
-
-    def counting(*given: Any) -> Archive:
-        nonlocal opened
-        opened += 1
-        return open_archive(*given)
-
-    monkeypatch.setattr(request_items, "open_archive", counting)
-
-    admission = Admission(Limits(images=512, bytes=1 << 30, arriving=1 << 30))
-    with admitted(admission, 1, 0, "client") as permit:
-        async with places.hold("other"):
-            blob = Blob.of(zipped(FILES))
-            reading = asyncio.create_task(images_of(blob, permit, Settings(), 0))
-            await asyncio.sleep(0)
-            assert (len(places._queue), opened) == (1, 0)
-        assert len(await reading) == len(FILES)
-        assert (places.used, opened) == (0, 1)
 
 
 @pytest.mark.parametrize("in_form", [False, True])

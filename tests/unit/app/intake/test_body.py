@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from starlette.types import Message
 
 from app.admission import Admission, Limits, Permit
 from app.admission.counters import Total
@@ -24,7 +23,6 @@ from app.intake.body import (
 from models.domain.errors import (
     MalformedRequest,
     Overloaded,
-    ServiceError,
     TooLarge,
     UnsupportedCoding,
 )
@@ -132,22 +130,6 @@ def test_a_small_body_does_not_become_a_large_one() -> None:
             read(cut(bomb, 1 << 10), "gzip", most=most)
     with pytest.raises(TooLarge, match="at most 999 bytes"):
         read([gzip.compress(bytes(1000))], "gzip", most=999)
-
-
-def test_what_the_counting_refuses_is_refused() -> None:
-    def grow(_n_bytes: int) -> None:
-        raise ServiceError("full")
-
-    with pytest.raises(ServiceError, match="full"):
-        read([gzip.compress(b"abc", mtime=0)], "gzip", grow)
-
-
-async def test_a_client_that_leaves_is_noticed() -> None:
-    async def receive() -> Message:
-        return {"type": "http.disconnect"}
-
-    body = unpacked({"type": "http", "headers": []}, receive, "gzip", None, lambda _n_bytes: None)
-    assert await body() == {"type": "http.disconnect"}
 
 
 @pytest.mark.parametrize("given", [[], [b""], [b"identity"], [b"Identity, identity"]])

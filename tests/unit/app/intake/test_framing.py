@@ -1,20 +1,16 @@
 """Items of a stream, however its body is cut on its way."""
 
 import asyncio
-import errno
-import gc
 from collections.abc import AsyncGenerator
-from typing import NoReturn
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.http.request import StreamWindow
-from app.intake import spool
-from app.intake.spool import Blob, MemoryUse
+from app.intake.spool import Blob
 from app.intake.stream import BodyReader, ImageStream
-from models.domain.errors import Cancelled, MalformedRequest, Overloaded, ServiceError, TooLarge
+from models.domain.errors import MalformedRequest, Overloaded, ServiceError, TooLarge
 from models.settings import Settings
 
 
@@ -99,43 +95,9 @@ async def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None
         await anext(found)
 
 
-@pytest.mark.parametrize("error", [Cancelled("the client left"), None])
-async def test_a_body_that_fails_inside_a_line_gives_its_memory_back(
-    error: Cancelled | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gc.collect()  # what earlier tests left would be given back to this memory
-    monkeypatch.setattr(spool, "MEMORY", memory := MemoryUse())
-
-    async def cut_off() -> AsyncGenerator[bytes, None]:
-        yield b"x" * 1000
-        if error is not None:
-            raise error
-        yield b"x" * 1000
-
-    found = Framing(1500).lines(cut_off())
-    with pytest.raises((Cancelled, TooLarge)):
-        await anext(found)
-    assert memory.held == 0
-
-
 def test_an_image_over_the_limit_is_skipped_without_being_kept() -> None:
     body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
     assert images(body, limit=50) == [TooLarge, b"good"]
-
-
-def test_an_image_that_finds_no_disk_is_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_mode: str) -> NoReturn:
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(spool, "THRESHOLD", 10)
-    monkeypatch.setattr(spool, "TemporaryFile", full)
-    body = b"".join(len(each).to_bytes(4, "big") + each for each in (b"x" * 99, b"good"))
-
-    async def scenario() -> list[bytes | type[ServiceError]]:
-        found = Framing(1000).images(cut(body, 7))
-        return [each.read() if isinstance(each, Blob) else type(each) async for each in found]
-
-    assert asyncio.run(scenario()) == [Overloaded, b"good"]
 
 
 async def test_an_overload_inside_an_image_ends_the_stream() -> None:

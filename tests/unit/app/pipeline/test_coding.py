@@ -1,7 +1,6 @@
 """What an image holds before it is decoded, and what threads and decoder processes do for it."""
 
 import asyncio
-import mmap
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from app.decoders import LARGE_FILE, SMALL, Bounds, DecoderLimits, Seen, opening_bytes
+from app.decoders import LARGE_FILE, SMALL, Bounds, opening_bytes
 from app.intake.spool import Blob
 from app.intake.wanted import OutputFormat, Version
 from app.pipeline.coding import (
@@ -26,11 +25,9 @@ from app.pipeline.coding import (
     ImageCodec,
 )
 from app.pipeline.memory import to_filter
-from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.backend import Load
 from models.domain.image import Image
-from tests.decoder_pool import pool_of
 from tests.fake_decoders import MOST, Context, Pool, decode, decoder_of
 from tests.pictures import damaged_jpeg, drawing, encoded, jpeg, png
 from workers.filters.registry import parse_chain
@@ -107,21 +104,6 @@ async def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended(
     threads.close()
 
 
-async def test_work_that_was_cancelled_before_it_began_is_never_done() -> None:
-    work, threads, done = Gate(), CodecThreads(1), list[int]()
-    busy = asyncio.create_task(threads.run(work))
-    await asyncio.to_thread(work.begun.wait)
-    waiting = asyncio.create_task(threads.run(done.append, 1))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    work.go_on.set()
-    await busy
-    threads.close()
-    assert not done
-
-
 @pytest.mark.parametrize(
     ("ops", "format_", "opaque", "with_alpha"),
     [
@@ -168,20 +150,6 @@ def test_an_image_holds_what_it_needs_from_before_it_is_opened_or_decoded(
     held = decoded(data, memory, pool)
     assert [each for each in held if abs(each) != 1] == steps
     assert len(pool.bounds) == asked
-
-
-async def test_a_damaged_jpeg_is_decoded_in_a_process_that_holds_its_memory() -> None:
-    data, noted, pool = damaged_jpeg(), list[int](), Pool()
-    plain = len(data) + 3 * codec.probe(data, max_pixels=MOST).n_pixels
-
-    def need(seen: Seen) -> int:
-        noted.append(seen.memory)
-        return 90 << 20
-
-    await decode(decoder_of(pool), data, need)
-    assert len(pool.bounds) == 1
-    assert plain in noted
-    assert max(noted) >= codec.open_file(data, max_pixels=MOST).memory > plain
 
 
 async def test_an_image_of_an_untypical_shape_is_decoded_again_if_it_needs_more() -> None:
@@ -278,31 +246,12 @@ def held(image: Image) -> HeldImage:
     return HeldImage(Decoded(image, info, "the copyright"))
 
 
-async def filtered(processes: int, source: HeldImage) -> bytes:
-    """Return the file of an image that is encoded with this number of processes."""
-    async with pool_of(DecoderLimits(processes, MOST, 1 << 20, 10.0)) as pool:
-        codec_ = ImageCodec(pool, CodecThreads(1), MOST)
-        return await codec_.encode(source, ImageFormat.PNG, SLOW, 1.0)
-
-
-async def test_a_process_makes_the_same_file_as_a_thread() -> None:
-    expected = codec.encode(large(), ImageFormat.PNG, SLOW, copyright="the copyright")
-    for processes in (0, 1):
-        assert await filtered(processes, held(large())) == expected
-
-
 def test_a_result_has_the_metadata_of_its_source_and_pixels_of_its_own() -> None:
     source = held(large())
     result = source.result(Image(np.zeros((2, 3, 1), np.uint8)))
     assert result.shape == (2, 3, 1)
     assert result.copyright == "the copyright"
     assert source.image().n_pixels == 4_000_000
-
-
-async def test_large_pixels_lose_their_memory_when_the_process_has_them() -> None:
-    pixels = np.ones((2000, 2000, 3), np.uint8)
-    assert await filtered(1, held(Image(pixels)))
-    assert np.count_nonzero(pixels) < 4 * mmap.PAGESIZE
 
 
 @pytest.mark.parametrize(

@@ -207,17 +207,3 @@ async def test_a_file_that_is_large_or_on_disk_is_not_kept(limit: int, in_memory
     image = EncodedImage(file, ImageFormat.PNG, 2, 1)
     assert (await here.ask(work=here.work(image)))[0] is image
     assert here.results.bytes == 0
-
-
-async def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:
-    here = Fixture()
-    dropped, image = (
-        EncodedImage(here.files.shared(bytes(100_000)), ImageFormat.PNG, 2, 1) for _ in range(2)
-    )
-    dropped.file.drop()
-    first, second = await started(
-        here.ask(work=here.work(dropped)), here.ask(work=here.work(image))
-    )
-    here.go.set()
-    assert (await first)[0] is dropped
-    assert (await second)[0] is image

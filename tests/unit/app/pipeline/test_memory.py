@@ -219,14 +219,6 @@ def test_the_most_expensive_of_decoding_filtering_and_encoding_counts(
     assert to_filter(version(op, format_=format_), MOST, header, **options) == needed
 
 
-def test_a_small_result_is_cheap_to_encode_and_shared_pixels_are_not_overwritten() -> None:
-    small = version({"name": "resize", "width": 10, "height": 10}, format_=AVIF)
-    assert to_filter(small, MOST, seen()) < encoding(AVIF)
-    large = seen(height=4000, width=6000)
-    alone = to_filter(version(INVERT), MOST, large)
-    assert to_filter(version(INVERT), MOST, large, shared=True) > alone
-
-
 def test_filters_that_need_more_than_is_allowed_are_refused_with_both_numbers() -> None:
     wide, most = (1, 30_000_000, 3), Settings().encode_memory
     chain = FilterChain(parse_chain([{"name": "pixelate"}]))
@@ -244,14 +236,6 @@ def test_filters_but_canny_with_alpha_take_24_megapixels_by_default(
 ) -> None:
     chain = FilterChain(parse_chain([FILTERS[name].example]))
     assert filtering(chain, (4000, 6000, channels)) <= Settings().encode_memory
-
-
-@pytest.mark.parametrize("name", ["clahe", "vignette", "noise", "pixelate", "gaussian_blur"])
-def test_filters_in_a_row_that_overwrite_an_image_take_it_once(name: str) -> None:
-    once, twice = (
-        filtering(FilterChain(parse_chain([{"name": name}] * n)), (4000, 6000, 4)) for n in (1, 2)
-    )
-    assert once == twice
 
 
 def test_as_many_parts_run_at_a_time_as_the_budget_has_room_for() -> None:

@@ -3,15 +3,12 @@
 import asyncio
 import gc
 import struct
-import threading
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
 from app.admission import Permit
@@ -27,18 +24,13 @@ from app.intake.wanted import (
     Version,
     work_on,
 )
-from app.pipeline.coding import CodecThreads, HeldImage
-from app.pipeline.memory import Memory
-from app.pipeline.pipeline import Pipeline, run, run_window, timeout_of
-from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
-from models.domain.alarms import Alarm, alarms
-from models.domain.backend import Load
-from models.domain.deadline import NEVER, Deadline
-from models.domain.errors import Cancelled
-from models.domain.image import Image
+from app.pipeline.pipeline import run, run_window, timeout_of
+from models.codec import Encoding, ImageFormat
+from models.domain.alarms import alarms
+from models.domain.deadline import Deadline
 from tests.pictures import png
 from workers.filters.registry import parse_chain
-from workers.operations import Classify, FilterChain
+from workers.operations import FilterChain
 
 
 def claiming(width: int, height: int) -> bytes:
@@ -101,41 +93,6 @@ def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(in_backgroun
 
     with nullcontext() if in_background else pytest.raises(TimeoutError):
         asyncio.run(scenario())
-
-
-async def test_cancelled_work_ends_after_all_parts_of_its_image_and_lets_the_pixels_go() -> None:
-    pixels, threads, go_on = np.zeros((8, 8, 3), np.uint8), CodecThreads(1), threading.Event()
-    there, info = weakref.ref(pixels), ImageInfo(ImageFormat.PNG, 8, 8, 1, 1, "RGB", False)
-    decoded = [HeldImage(Decoded(Image(pixels), info, None))]
-    pipeline: Any = SimpleNamespace(
-        _backend=SimpleNamespace(load=lambda: Load("cpu", 0, 0, 0, 0.0, alive=True)),
-        _codec=SimpleNamespace(decoded=lambda *_: asyncio.sleep(0, decoded.pop())),
-        _memory=Memory(1 << 30),
-        _max_pixels=64,
-        _encoded=lambda *_, **__: threads.run(go_on.wait),
-        _labels=lambda *_: asyncio.Event().wait(),
-    )
-    permit = cast(Permit, Held(in_background=False, deadline=NEVER))
-    image: Any = SimpleNamespace(item=None, permit=permit, alarm=Alarm(lambda: None))
-    parts = Parts(Classify(), (Version(FilterChain(()), AS_SOURCE, Encoding()),))
-    gc.disable()
-    try:
-        work = asyncio.create_task(Pipeline._processed(pipeline, Blob.of(b""), parts, image))
-        del pixels
-        while not threads.busy and not work.done():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        work.cancel()
-        await asyncio.wait((work,), timeout=0.01)
-        assert not work.done()
-        go_on.set()
-        await asyncio.wait((work,))
-        assert work.cancelled()
-        del work
-        assert there() is None
-    finally:
-        gc.enable()
-        go_on.set()
-        threads.close()
 
 
 class Works:
@@ -241,28 +198,6 @@ async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> 
         gc.enable()
     assert sorted(works.ended) == sorted(ended) == ["a", "b"]
     assert stream.closed
-
-
-async def test_a_stream_that_ends_with_its_client_logs_no_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reading, body_ended = asyncio.Event(), asyncio.Event()
-
-    async def items() -> AsyncGenerator[str, None]:
-        reading.set()
-        await body_ended.wait()
-        raise Cancelled("the client left")
-        yield ""
-
-    answers = run_window(Works("a"), items(), StreamWindow(1), lambda _item: None)
-    asking = asyncio.ensure_future(anext(answers))
-    await reading.wait()
-    body_ended.set()  # so the reader ends in the same turn as the request
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    gc.collect()
-    assert not caplog.records
 
 
 async def test_an_item_whose_work_never_began_has_ended_too() -> None:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from fastapi import Request, Response
 
-from app.http.problems import LONGEST_MESSAGE
 from app.intake.inference import HEADER, WantedOutput
 from app.intake.item import Item
 from app.pipeline.outcomes import Answer, Timings
-from app.responses.inference import failure_of, inference_reply, output_of, raw
+from app.responses.inference import inference_reply, output_of, raw
 from models.domain.errors import DeadlineExceeded, Overloaded, ServiceError, Undecodable
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
@@ -111,24 +110,3 @@ async def test_a_request_that_takes_no_errors_fails_with_the_highest_status() ->
     assert (response.status_code, response.headers["Retry-After"]) == (503, "4")
     response = await replied([answer(n, BAD) for n in range(60)], wanted)
     assert b"and 50 more" in bytes(response.body)
-
-
-REASON = "the first bytes are of no format that is read: JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF"
-
-
-@pytest.mark.parametrize("n", [1, 2, 10, 200])
-def test_reasons_end_after_whole_words(n: int) -> None:
-    reason = f"{REASON}; convert the image to one of them, and send it again as it is"
-    words = {word.strip(":;,") for word in reason.split()}
-    error = Undecodable(reason)
-    asked = request_of(takes_errors=False)
-    found = failure_of(asked, [Answer(Item(each, error), error, Timings()) for each in range(n)])
-    assert found is not None
-    text = found.detail
-    assert len(text) <= LONGEST_MESSAGE
-    assert text.endswith("Ask for the output ERROR to get the results of the others")
-    if n == 1:
-        assert reason in text
-    for shown in text.split("undecodable, ")[1:]:
-        if "…" in shown:
-            assert shown.partition("…")[0].split()[-1].strip(";:,") in words

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from app import service
 from app.jobs.files import DataFolder
@@ -70,23 +70,6 @@ def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -
         answer = await client.get("/jobs/1")
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert int(answer.headers["Retry-After"]) >= 1
-
-    with_a_job(url, tmp_path, scenario)
-
-
-def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient, store: JobStore) -> None:
-        for number in range(2, 60):
-            await store.add(ended(f"{number}"), [])
-        queries: list[str] = []
-
-        def note(*given: Any) -> None:
-            queries.append(given[2])
-
-        event.listen(store.database._engine, "before_cursor_execute", note)
-        answer = await client.get("/jobs?limit=50")
-        assert len(answer.json()["jobs"]) == 50
-        assert len(queries) == 2, queries
 
     with_a_job(url, tmp_path, scenario)
 

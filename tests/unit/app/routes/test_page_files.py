@@ -17,8 +17,6 @@ TEXTS = [path for path in sorted(FOLDER.iterdir()) if path.suffix != ".jpg"]
 NAMESPACE = "http://www.w3.org/2000/svg"
 """The name of SVG, which no browser opens."""
 
-IDS = re.compile(r'byId\("([\w-]+)"\)')
-
 
 class Elements(HTMLParser):
     """The elements of a page in their order, each with its attributes."""
@@ -57,12 +55,6 @@ def test_a_script_makes_no_markup_and_imports_names_that_are_exported_and_used(p
             assert len(re.findall(rf"\b{each}\b", text)) > 1, f"{each} is not used"
 
 
-def test_every_id_that_a_script_asks_for_is_in_the_html() -> None:
-    there = {attributes.get("id") for _, attributes in html().found}
-    asked = {each for path in SCRIPTS for each in IDS.findall(path.read_text())}
-    assert asked <= there
-
-
 def test_ids_are_unique_and_no_script_or_style_stands_in_the_html() -> None:
     found = html().found
     ids = [attributes["id"] for _, attributes in found if "id" in attributes]
@@ -76,44 +68,6 @@ def test_ids_are_unique_and_no_script_or_style_stands_in_the_html() -> None:
         assert not address.startswith("page/") or (FOLDER / address[len("page/") :]).is_file()
         if tag in ("input", "select") and attributes.get("type") != "radio":  # for screen readers
             assert attributes.get("id") in labelled or "aria-label" in attributes, attributes
-
-
-def colours(dark: bool) -> dict[str, str]:
-    text = (FOLDER / "style.css").read_text()
-    light, _, night = text.partition("@media (prefers-color-scheme: dark)")
-    part = night.partition("* {")[0] if dark else light
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", part))
-
-
-def luminance(colour: str) -> float:
-    channels = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-CONTRASTS = {
-    7: ("text on ground", "text on sunken"),
-    4.5: (
-        *("quiet on surface", "quiet on ground", "quiet on sunken", "accent on surface"),
-        *("on-accent on accent", "error on surface", "error on error-ground"),
-    ),
-    3: ("edge on surface",),
-}
-"""The least contrast of texts and edges: WCAG AA, and AAA for long texts."""
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_text_and_edges_have_the_contrast_of_wcag_aa(dark: bool) -> None:
-    of = colours(dark)
-    for least, pairs in CONTRASTS.items():
-        for pair in pairs:
-            front, back = pair.split(" on ")
-            assert contrast(of[front], of[back]) >= least, pair
 
 
 def test_names_and_values_in_the_forms_without_scripts_are_text_and_never_markup() -> None:
