@@ -600,11 +600,14 @@ class GuardedProtocol(HttpToolsProtocol):
         expects = version != "1.0" and fields.get(b"expect", b"").lower() == b"100-continue"
         # httptools has checked that the length is a number, and alone.
         length = int(fields.get(b"content-length", b"0").lstrip(b"0") or b"0")
+        chunked = b"transfer-encoding" in fields
+        if (length or chunked) and self.parser.should_upgrade():  # httptools would drop the body
+            raise MalformedRequest("a request with a body may not ask for another protocol")
         self.in_head = False
         before = self.cycle
         self.cycle = cycle = Cycle(
             self._table,
-            None if b"transfer-encoding" in fields else length,
+            None if chunked else length,
             scope=scope,
             transport=self.transport,
             flow=self.flow,
@@ -625,7 +628,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body; reading pauses while the application has enough of it."""
-        cast(Cycle, self.cycle).received += len(body)
+        cycle = cast(Cycle, self.cycle)
+        cycle.received += len(body)
+        if cycle.body and isinstance(cycle.body, bytes):
+            cycle.body = bytearray(cycle.body)  # to which each of many small chunks is appended
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -117,6 +117,16 @@ async def test_heads_and_frames_of_chunks_are_bounded(
     assert line.transport.half_closed is bool(refusal)
 
 
+async def test_many_small_chunks_are_appended_without_a_copy_of_the_chunks_before_them() -> None:
+    line = connected(Waiting())
+    await line.send(CHUNKED + b"3\r\nabc\r\n" * 2)
+    body = line.protocol.cycle.body
+    await line.send(b"3\r\nabc\r\n" * 9)
+    assert line.protocol.cycle.body is body
+    assert body == b"abc" * 11
+    line.protocol.connection_lost(None)
+
+
 async def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> None:
     app = Reader()
     line = connected(app, header_bytes=1024)
@@ -135,6 +145,9 @@ async def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> N
         POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
         POST + b"Transfer-Encoding: identity\r\n\r\n",
+        POST + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
+        POST
+        + b"Connection: upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\na: b\r\n c\r\n\r\n",
     ],
 )
