@@ -358,6 +358,9 @@ class DecoderPool:
             try:
                 return await self._in_process(task, file, more)
             except Killed:
+                if self._server is not None and not self._server.alive:
+                    for decoder in self._idle:  # each of them ends with the fork server
+                        decoder.close()
                 if isinstance(task, Encode):  # its pixels may be gone
                     raise
                 return await self._in_process(task, file, more)
@@ -435,8 +438,7 @@ class DecoderPool:
 
 
 class Killed(Unavailable):
-    """A process was killed from outside, or because it stood still: its fork server ended, the host
-    ran out of memory, or the process was stopped.
+    """A process was killed from outside: its fork server ended, or the host ran out of memory.
 
     The image is not the reason, so it is worth another process.
     """

@@ -331,6 +331,23 @@ async def test_a_process_that_is_killed_costs_no_image(
     assert pool.ended.total() == 1
 
 
+async def test_processes_that_end_soon_after_their_fork_server_cost_no_image(
+    pool: DecoderPool,
+) -> None:
+    await pool.start()
+    first, server = stopped(pool), pool._server
+    assert server is not None
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    work = await begun(pool, pixels(pool, drawn()))
+    pool._idle.append(DecoderProcess(ours, first.area))
+    with theirs:
+        pool._observe = lambda _reason: theirs.close()  # it ends a moment after the first
+        os.kill(server.process.pid, signal.SIGKILL)
+        await work
+    assert pool.ended == {"killed": 1, "crash": 1}
+
+
 async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
     pool: DecoderPool,
 ) -> None:
