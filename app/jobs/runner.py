@@ -543,7 +543,7 @@ class Runner:
         with suppress(DatabaseFailed, OSError):  # the next try finds the same reason
             if fails:
                 await self._store.fail(job.id, shown)
-                del self._resting[job.id]
+                self._resting.pop(job.id, None)
             else:
                 await self._store.note(job.id, shown)
 

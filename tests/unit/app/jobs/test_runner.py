@@ -378,17 +378,19 @@ async def test_a_job_whose_destination_is_full_keeps_its_records_waits_and_fails
 
 
 class FakeStore:
-    """Notes jobs that failed, and why jobs wait."""
+    """Notes jobs that failed, and why jobs wait; `meanwhile` is called while a job fails."""
 
     def __init__(self) -> None:
         self.failed: list[dict[str, Any]] = []
         self.waits: list[dict[str, Any]] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def note(self, _id: str, problem: dict[str, Any]) -> None:
         self.waits.append(problem)
 
     async def fail(self, _id: str, problem: dict[str, Any]) -> None:
         self.failed.append(problem)
+        self.meanwhile()
 
 
 async def faults(*errors: Exception, n: int, done: int = 0) -> FakeStore:
@@ -397,6 +399,7 @@ async def faults(*errors: Exception, n: int, done: int = 0) -> FakeStore:
     nothing: Any = None
     parts = cast(JobStore, store), nothing, nothing, nothing
     known = Runner(*parts, 1, lambda: False, lambda _: None, clock)
+    store.meanwhile = known._resting.clear  # as a look does that comes late
 
     for number in range(n):
         group = ExceptionGroup("", [ExceptionGroup("", [*errors])])
