@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI
-from opentelemetry.trace import TracerProvider
 
 from app.admission import Admission, Limits
 from app.admission.clients import ApiKeys
@@ -336,17 +335,15 @@ def create_app(
     settings: Settings,
     workers: Workers = NONE,
     counters: Counters | None = None,
-    traces: TracerProvider | None = None,
     private: Private | None = None,
 ) -> FastAPI:
     """Return the ASGI application; its parts live from startup to shutdown.
 
     With `workers` it is a front end, and these compute. `counters` hold the counts that all front
-    ends share. `traces` receives spans in place of an exporter. A `private` server is that
-    of one command.
+    ends share. A `private` server is that of one command.
     """
     metrics = Metrics()
-    traces = traces or (exporting_provider() if settings.tracing else None)
+    traces = exporting_provider() if settings.tracing else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
