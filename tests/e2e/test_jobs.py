@@ -88,10 +88,14 @@ def test_a_job_answers_each_item_once_with_the_record_of_replies(client: httpx.C
     assert {*good} == {*reply, "id"}
 
 
-def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx.Client) -> None:
+def test_a_packed_json_list_is_a_manifest_too_and_process_is_an_operation(
+    client: httpx.Client,
+) -> None:
     versions = '[{"name": "sobel", "format": "png"}]'
     query = {"operation": "process", "top_k": "1", "versions": versions}
-    answer = client.post("/jobs", params=query, json=[{"id": "a", "data": PHOTO}])
+    packed = gzip.compress(json.dumps([{"id": "a", "data": PHOTO}]).encode())
+    kind = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = client.post("/jobs", params=query, content=packed, headers=kind)
     path = answer.headers["Location"]
     assert finished(client, path)["items"]["succeeded"] == 1
     (found,) = records(client, path)
@@ -196,6 +200,7 @@ def test_a_wrong_job_is_refused_whole(client: httpx.Client, folder: Path) -> Non
         ("operation=classify&top_k=1&top_k=2", b"x", LINES, 422, "more than once"),
         ("operation=classify&operation=filter", b"x", LINES, 422, "more than once"),
         ("operation=filter&name=blur", b"x", LINES, 422, "blur"),
+        ("operation=classify", b"x", LINES | {"Content-Encoding": "br"}, 415, "is br"),
         ("operation=sort", b"x", LINES, 422, "filter, process is needed, not 'sort'"),
         ("", b"x", LINES, 422, "process is needed, for example ?operation=classify"),
         ("operation=classify", b'{"url": "a"}\n' * 501, LINES, 413, "more than 500 items"),

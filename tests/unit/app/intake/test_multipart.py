@@ -156,8 +156,11 @@ def test_names_of_any_bytes_are_read_and_utf_8_is_what_they_are_taken_for() -> N
     assert files(named("é.jpg".encode("latin-1"))) == [("\N{REPLACEMENT CHARACTER}.jpg", b"x")]
 
 
-def test_the_field_that_names_a_charset_is_no_option() -> None:
-    assert options(body(field("_charset_", b"UTF-8"), field("top_k", b"3"))) == [("top_k", "3")]
+@pytest.mark.parametrize("charset", [b"punycode", b"undefined", b"\xff"])
+def test_text_is_utf_8_whatever_charset_is_named(charset: bytes) -> None:
+    head = b'Content-Disposition: form-data; name="a"\r\nContent-Type: text/plain; charset='
+    made = body(field("_charset_", charset), head + charset + b"\r\n\r\n" + "é".encode())
+    assert options(made) == [("a", "é")]
 
 
 def test_all_text_fields_together_are_bounded() -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import io
 import os
+import tarfile
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -33,6 +35,7 @@ from models.domain.errors import (
     InvalidParameter,
     NotFound,
     StorageFull,
+    TooLarge,
     TooManyJobs,
 )
 from models.settings import Settings
@@ -228,6 +231,23 @@ async def test_a_job_that_exceeds_the_folder_when_its_body_is_complete_is_refuse
         with pytest.raises(StorageFull, match="DARKROOM_MAX_DATA_BYTES"):
             await accepts.accept(NO_SOURCE, request(before=taken), LINES, 0)
         assert await accepts.store.listed("me", None, None, 10) == []
+        assert [*(tmp_path / "jobs").iterdir()] == []
+
+
+async def test_a_compressed_tar_counts_with_what_it_unpacks_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = io.BytesIO()
+    with tarfile.open(fileobj=sent, mode="w:gz") as archive:
+        (header := tarfile.TarInfo("a.jpg")).size = 4 << 20
+        archive.addfile(header, io.BytesIO(bytes(header.size)))
+    tar, kind = sent.getvalue(), "application/gzip"
+    async with opened(tmp_path, max_data_bytes=1 << 20) as accepts:
+        with pytest.raises(StorageFull, match="does not fit"):
+            await accepts.accept(NO_SOURCE, request(tar), kind, 0)
+        monkeypatch.setattr(Settings, "max_job_bytes", 1 << 19)
+        with pytest.raises(TooLarge, match="the archive unpacks to more than 524288 bytes"):
+            await accepts.accept(NO_SOURCE, request(tar), kind, 0)
         assert [*(tmp_path / "jobs").iterdir()] == []
 
 
