@@ -25,13 +25,26 @@ from app.bulk.walk import Source
 from app.bulk.work import Classification
 from app.cli.commands import health
 from app.processes.private_server import PrivateServer
+from clients.python.tests.scripted import document, scripted
 from darkroom_client.conversation import Attempts, body_of, refusal
 from darkroom_client.requests import Call
 from darkroom_client.sync_side import run
 from models.exit_codes import ExitCode
 from models.settings import Settings
-from tests.bench import instant
 
+NETWORK = {
+    "name": "resnet18",
+    "sha256": "ab12",
+    "label_set": "own",
+    "n_classes": 1,
+    "random": False,
+    "preprocessing": 1,
+    "precision": "fp32",
+    "device": "cpu",
+    "features": 512,
+    "classes": [{"class_id": 0, "label": "cat"}],
+}
+NETWORKS = {"models": [NETWORK]}
 OK = {"status": "ok", "predictions": [{"label": "cat", "class_id": 0, "score": 0.5}]}
 LATE = {
     "status": "error",
@@ -117,7 +130,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, counts: list[int]) -> Serve:
             if images:
                 counts.append(images)
                 return handler(host, images)
-            return Response(200, instant.NETWORKS.decode(), {})
+            return Response(200, json.dumps(NETWORKS), {})
 
         connect(monkeypatch, answered)
 
@@ -346,7 +359,7 @@ def test_a_connection_that_the_server_closes_is_opened_anew_with_its_time_limit(
     opened = list[str | None]()
 
     def closing(host: str, images: int) -> Response:
-        answer = good(host, images) if images else Response(200, instant.NETWORKS.decode(), {})
+        answer = good(host, images) if images else Response(200, json.dumps(NETWORKS), {})
         return answer._replace(headers={"connection": "close"})
 
     def connected(server: SplitResult, _path: str | None) -> Connection:
@@ -477,10 +490,10 @@ def test_images_before_a_pipe_do_not_wait_for_it(tmp_path: Path) -> None:
 
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Yield the URL of a server that answers at once."""
+    """Yield the URL of a server that answers every image well."""
     monkeypatch.undo()
-    with instant.serving() as url:
-        yield url
+    with scripted(document(NETWORKS)) as server:
+        yield server.url
 
 
 def test_processes_send_images_in_order_and_their_end_is_an_error(

@@ -1,7 +1,6 @@
 """Jobs that are accepted: their bodies, their room, and items of storage and of other jobs."""
 
 import asyncio
-import errno
 import io
 import os
 import tarfile
@@ -10,7 +9,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Semaphore
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,11 +16,9 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from app.archives.reading import open_archive
 from app.http.request import DEPARTURE, Departure
-from app.jobs import jobs as accepting
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
-from app.jobs.jobs import ARRIVING, THREADS, JobRequest, Jobs, _share
+from app.jobs.jobs import ARRIVING, JobRequest, Jobs
 from app.jobs.manifest import ManifestWriter, StoredLine, read
 from app.jobs.store import Database, DatabaseFailed, Job, JobStore, Span, State
 from app.storage.local_files import Entry
@@ -30,7 +26,6 @@ from app.storage.location import parse
 from app.storage.storage import Storage
 from models.api.jobs import JobQuery
 from models.domain.errors import (
-    Cancelled,
     InternalError,
     InvalidParameter,
     NotFound,
@@ -152,50 +147,7 @@ async def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_clie
         assert isinstance(found[-1], Job)
 
 
-class SlowArchives:
-    """Archives whose reading takes a thread until they are `released`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.released = Semaphore(0), Event()
-        opened = open_archive
-
-        def wait(path: Path, *others: Any) -> Any:
-            if path.stat().st_size > 200:
-                self.begun.release()
-                assert self.released.wait(60)
-            return opened(path, *others)
-
-        monkeypatch.setattr(accepting, "open_archive", wait)
-
-
-SLOW, QUICK = packed({"a.jpg": bytes(range(256))}), packed({"a.jpg": b"1"})
-
-
-async def test_archives_of_one_client_leave_a_thread_to_others_and_are_not_read_for_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archives = SlowArchives(monkeypatch)
-
-    async with opened(tmp_path) as accepts:
-
-        def send(client: str, body: bytes, departure: Departure) -> asyncio.Task[Job]:
-            asked, sent = replace(NO_SOURCE, client=client), request(body, departure=departure)
-            return asyncio.create_task(accepts.accept(asked, sent, ZIP, 0))
-
-        slow = [send("one", SLOW, Departure()) for _ in range(THREADS - 1)]
-        try:
-            for _ in slow:
-                await asyncio.to_thread(archives.begun.acquire)
-            waiting = send("one", SLOW, departure := Departure())
-            assert (await send("two", QUICK, Departure())).total == 1
-            departure.happen()
-            with pytest.raises(Cancelled, match="the client left"):
-                await waiting
-        finally:
-            archives.released.set()
-        assert [each.total for each in await asyncio.gather(*slow)] == [1] * (THREADS - 1)
-        assert not archives.begun.acquire(blocking=False)
-        assert accepting.TURNS.used == 0
+QUICK = packed({"a.jpg": b"1"})
 
 
 async def test_a_file_input_that_was_left_empty_is_no_part_of_a_form(tmp_path: Path) -> None:
@@ -373,22 +325,3 @@ async def test_no_job_is_made_of_one_that_is_removed_meanwhile(tmp_path: Path, n
         with pytest.raises(NotFound):
             await removing.accept(RETRY, request(), "", 0)
         removing.database.close()
-
-
-def refusing(number: int) -> None:
-    raise OSError(number, os.strerror(number))
-
-
-@pytest.mark.parametrize(
-    ("number", "copied"), [(None, False), (errno.EPERM, True), (errno.EMLINK, True)]
-)
-def test_an_archive_is_shared_or_copied_where_the_file_system_has_no_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int | None, copied: bool
-) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a" * 1000)
-    if number is not None:
-        monkeypatch.setattr(os, "link", lambda *_: refusing(number))
-    _share(one, other)
-    assert other.read_bytes() == one.read_bytes()
-    assert one.samefile(other) is not copied

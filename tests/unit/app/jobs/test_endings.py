@@ -5,7 +5,7 @@ import base64
 import errno
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import cast
 import pytest
 
 from app.fetch.fetcher import FetchLimits
-from app.fetch.pinned_network import asking
 from app.jobs import endings as ending
 from app.jobs.endings import Endings, Try, WebhookSender, parse_secrets, signed
 from app.jobs.store import (
@@ -29,7 +28,6 @@ from app.jobs.store import (
     State,
 )
 from app.storage.storage import Storage
-from app.urls import Address
 from models.domain.errors import AddressRefused, InvalidParameter
 from models.settings import Settings
 from tests.fakes import GUARD
@@ -241,17 +239,3 @@ async def test_addresses_are_checked_before_a_job_is_taken() -> None:
     with pytest.raises(InvalidParameter, match="DARKROOM_WEBHOOK_SECRET"):
         without.check("https://hook.example/")
     await without.aclose()
-
-
-async def test_a_name_is_looked_up_at_the_cost_of_the_client() -> None:
-    clients: list[str] = []
-
-    async def resolve(_host: str, _port: int) -> Sequence[Address]:
-        clients.append(asking.get())
-        raise OSError("unknown")
-
-    sender = WebhookSender(LIMITS, (SECRET,), resolve, Wires())
-    tried = await sender.send("http://hook.example/", "msg_1", "{}", "a")
-    await sender.aclose()
-    assert tried.state == TO_DO
-    assert clients == ["a"]

@@ -1,7 +1,6 @@
 """Manifests: their chunks, and the lines that are refused."""
 
 import json
-import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -106,22 +105,3 @@ def test_chunks_with_much_data_are_smaller(tmp_path: Path) -> None:
     line = json.dumps({"data": "A" * 1_000_000}).encode() + b"\n"
     chunks, _ = written(tmp_path / "m", line * 20)
     assert [len(each) for each in chunks] == [8, 8, 4]
-
-
-@pytest.mark.slow
-def test_a_manifest_of_many_lines_takes_the_memory_of_its_chunks_alone(tmp_path: Path) -> None:
-    piece = b"".join(
-        b'{"id": "%d", "url": "https://example.org/%d.jpg"}\n' % (n, n) for n in range(1000)
-    )
-    tracemalloc.start()
-    try:
-        with closing(ManifestWriter(tmp_path / "m", 1_000_000)) as writer:
-            (tmp_path / "sent").write_bytes(piece * 50)
-            before = tracemalloc.get_traced_memory()[0]
-            writer.read(tmp_path / "sent")
-            writer.finish()
-            held = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert writer.total == 50_000
-    assert held < 400 * len(writer.spans) + (1 << 17)

@@ -5,7 +5,7 @@ import base64
 import io
 import json
 import zipfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from app.admission.counters import Counters
 from app.jobs import results as reading
 from app.jobs.files import DataFolder
 from app.jobs.jobs import MOST_FOLLOWERS, Jobs
-from app.jobs.results import Records, failed_records, results_zip
+from app.jobs.results import Records, results_zip
 from app.jobs.runner import ChunkRecords
 from app.jobs.store import Job
 from models.domain.errors import Cancelled, NotFound, ResultsExpired, TooManyFollowers
@@ -216,28 +216,3 @@ async def test_records_are_rows_of_a_parquet_file_in_groups(
     images = [bytes(each) async for each in reading.results_parquet(three_images())]
     found = pq.read_table(io.BytesIO(b"".join(images))).to_pylist()
     assert [each["image"]["data"] for each in found] == [*CONTENT.values()]
-
-
-async def test_records_that_failed_are_sent_whole_and_looked_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each look copies what has come: a record with images has hundreds of pieces."""
-    looks: list[object] = []
-    to_thread = asyncio.to_thread
-
-    async def counted(function: Callable[..., Any], *given: Any) -> Any:
-        looks.append(function)
-        return await to_thread(function, *given)
-
-    monkeypatch.setattr(asyncio, "to_thread", counted)
-
-    async def records() -> AsyncIterator[bytes]:
-        yield b'{"index": 0, "status": "error", "x": "'
-        for _ in range(1000):
-            yield b"x" * 100
-        yield b'"}\n{"index": 1, "status": "ok"}\n{"index": 2, "status": "par'
-        yield b'tial"}\n'
-
-    sent = b"".join([bytes(piece) async for piece in failed_records(records())])
-    assert [json.loads(line)["index"] for line in sent.splitlines()] == [0, 2]
-    assert len(looks) == 2

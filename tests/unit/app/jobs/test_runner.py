@@ -47,7 +47,6 @@ from models.domain.job import Lane
 from models.settings import Settings
 from tests.fakes import FakeClock
 from tests.job_store import RETENTION, job
-from tests.worker_fixture import wait_until
 from workers.operations import Classify
 
 LINE = StoredLine(url="https://a.example/photo.jpg")
@@ -162,20 +161,6 @@ class SlowClaims(JobStore):
         return found
 
 
-class UnansweredClaims(JobStore):
-    """Chunks whose claims are made, and whose answers are lost until `answers` is set."""
-
-    answers = lost = False
-
-    async def claim(self, job: str) -> Claim | None:
-        if self.answers:
-            return await super().claim(job)
-        while await super().claim(job) is not None:
-            pass
-        self.lost = True
-        raise LOST
-
-
 async def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: Path) -> None:
     """The runner looks at its work again meanwhile."""
 
@@ -186,18 +171,6 @@ async def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_p
             await runner.look()
         store.answers.set()
         assert (await until_ended(runner, store)).state is State.CANCELLED
-
-
-async def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "PAUSE", 0.01)
-
-    async with a_job(tmp_path, UnansweredClaims, Endless) as (runner, store, worker):
-        await wait_until(lambda: store.lost)
-        store.answers = True
-        runner.wake()
-        await wait_until(lambda: worker.records > 0)
 
 
 async def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
@@ -260,18 +233,6 @@ async def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_pa
         found = await until_ended(runner, store)
         assert found.state is State.CANCELLED
         assert sum(each.count for each in await store.results("1", 0, 100)) == found.done
-
-
-async def test_a_runner_ends_although_the_database_takes_no_commit(tmp_path: Path) -> None:
-    tried = asyncio.Event()
-
-    class NoCommits(JobStore):
-        async def commit(self, _stored: Stored) -> bool:
-            tried.set()
-            raise LOST
-
-    async with a_job(tmp_path, NoCommits) as (_, _, _):
-        await tried.wait()
 
 
 def test_records_and_the_name_of_their_file_are_synced_also_after_a_full_disk(

@@ -1,19 +1,17 @@
 """Jobs, chunks and endings in a database: claims, commits, leases, cancelling and expiry."""
 
 import asyncio
-import fcntl
 import os
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from app.jobs import store as storing
 from app.jobs.files import DataFolder
 from app.jobs.store import (
     DESTINATION,
@@ -229,23 +227,6 @@ async def test_a_queued_job_is_cancelled_at_once_and_expires(store: Store) -> No
     assert await one.by_state() == {}
 
 
-async def test_more_jobs_than_a_statement_names_expire_part_by_part(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(storing, "AT_ONCE", 5)
-
-    names = [f"{number}" for number in range(23)]
-    added = {*names[:8]}
-    for id_ in added:
-        await store.one.add(job(id_, state=State.SUCCEEDED, expires=1000.0), [])
-    assert await store.one.known(names) == added
-    store.clock.advance(1)
-    first = await store.one.expire()
-    assert len(first) == 5
-    assert {*first, *await store.one.expire()} == added
-    assert await store.one.expire() == []
-
-
 async def test_jobs_that_come_to_two_processes_at_once_are_counted_together(store: Store) -> None:
     class Refused(Exception):
         pass
@@ -399,17 +380,3 @@ def test_only_the_owner_may_read_the_data_folder(tmp_path: Path, earlier: bool) 
     assert {"jobs.sqlite3", "jobs.sqlite3-wal", "jobs.sqlite3-shm", "lock"} < found.keys()
     folders = {"data": 0o700, "jobs": found["jobs"] if earlier else 0o700}
     assert found == {name: folders.get(name, 0o600) for name in found}
-
-
-def test_processes_that_start_at_once_make_the_tables_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = list[tuple[str, int]]()
-
-    def lock(file: BinaryIO, how: int) -> None:
-        assert not (tmp_path / "jobs.sqlite3").exists()
-        locked.append((file.name, how))
-
-    monkeypatch.setattr(fcntl, "flock", lock)
-    Database(None, tmp_path).close()
-    assert locked == [(str(tmp_path / "lock"), fcntl.LOCK_EX)]

@@ -469,38 +469,3 @@ def test_stripes_give_the_same_pixels_as_the_whole(
     in_stripes = stripes_decoded(FILES[name])
     assert in_stripes.shape == whole.shape
     assert np.array_equal(in_stripes, whole)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["png RGB", "png orientation 6", "webp", "avif", "tiff CMYK"]
-    + [f"jpeg orientation {n}" for n in range(1, 9)],
-)
-def test_a_large_image_is_written_into_the_array_it_was_given(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stripes, "STRIPE", 5 * WIDTH)
-    given: list[Pixels] = []
-
-    def new(shape: tuple[int, int, int]) -> Pixels:
-        given.append(np.empty(shape, np.uint8))
-        return given[-1]
-
-    assert stripes_decoded(FILES[name], new) is given[-1]
-
-
-def test_the_array_of_a_failed_attempt_is_let_go_before_pillow_decodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refused(*_arguments: object, **_options: object) -> None:
-        raise ValueError
-
-    monkeypatch.setattr(simplejpeg, "decode_jpeg", refused)
-    asked: list[tuple[int, int, int]] = []
-
-    def new(shape: tuple[int, int, int]) -> Pixels:
-        asked.append(shape)
-        return np.empty(shape, np.uint8)
-
-    stripes_decoded(oriented(1, "JPEG"), new)
-    assert asked[:2] == [(HEIGHT, WIDTH, 3), (1, 1, 1)]

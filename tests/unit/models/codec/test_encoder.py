@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simplejpeg
 from PIL import Image as PillowImage
 
 from models.codec import (
@@ -203,13 +202,6 @@ def test_a_progressive_jpeg_of_noise_is_written_whole() -> None:
         np.testing.assert_array_equal(again(data).pixels, again(theirs).pixels)
 
 
-def test_a_jpeg_that_simplejpeg_can_write_has_its_bytes() -> None:
-    pixels = picture(3).pixels
-    for chroma in FACTORS:
-        data = encode(Image(pixels), ImageFormat.JPEG, Encoding(77, chroma=chroma))
-        assert data == simplejpeg.encode_jpeg(pixels, 77, "RGB", chroma)
-
-
 def test_a_lossless_webp_gives_every_pixel_back_clear_ones_too() -> None:
     for channels in [1, 3, 4]:
         image = picture(channels)
@@ -358,24 +350,6 @@ def test_stripes_give_the_bytes_of_the_whole(
     whole = flatten(image, BACKGROUND).pixels
     monkeypatch.setattr("models.codec.encoder.STRIPE", stripe)
     assert np.array_equal(flatten(image, BACKGROUND).pixels, whole)
-
-
-@pytest.mark.parametrize("size", [(1, 2 * STRIPE + 5), (2 * STRIPE + 5, 1), (1500, 1500)])
-def test_pillow_gets_one_stripe_at_a_time_however_long_a_row_is(
-    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pictures: list[int] = []
-    fromarray = PillowImage.fromarray
-
-    def noted(pixels: Pixels) -> PillowImage.Image:
-        pictures.append(pixels.shape[0] * pixels.shape[1])
-        return fromarray(pixels)
-
-    monkeypatch.setattr(PillowImage, "fromarray", noted)
-    image = Image(np.zeros((*size, 4), np.uint8))
-    assert (flatten(image).pixels == 255).all()
-    assert max(pictures) <= STRIPE
-    assert sum(pictures) == image.n_pixels
 
 
 def test_a_jpeg_gives_back_the_pixels_that_are_flattened() -> None:

@@ -29,7 +29,6 @@ from models.domain.errors import TooManyPixels
 from models.domain.image import Jpeg, Subsampling
 from tests.memory import traced
 from tests.pictures import as_image, drawing, encoded, exif, png
-from tests.shared import ODD, PHOTOS
 
 APP0, APP14, COM, DHT, DQT, DRI, SOF0, SOS = 0xE0, 0xEE, 0xFE, 0xC4, 0xDB, 0xDD, 0xC0, 0xDA
 EOI = b"\xff\xd9"
@@ -398,15 +397,6 @@ def swapped_srgb() -> bytes:
 def test_too_many_pixels_are_refused_as_by_decoding() -> None:
     with pytest.raises(TooManyPixels):
         left_encoded(encoded(drawing(40, 30)), max_pixels=1199)
-
-
-@pytest.mark.skipif(not PHOTOS.exists(), reason=f"{PHOTOS} is not there")
-def test_photos_and_odd_files_are_described_as_by_decoding() -> None:
-    for path in [*sorted(PHOTOS.iterdir())[:60], *sorted(ODD.glob("*.jp*g"))]:
-        data = path.read_bytes()
-        found = left_encoded(data, max_pixels=LIMIT)
-        if found is not None:
-            assert found.info == decode(data, max_pixels=LIMIT).info, path
 
 
 def test_restart_markers_are_a_doubt_that_libjpeg_settles() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from app.admission.counters import Counters
-from models.domain.alarms import TICKS_PER_SECOND, alarms
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
@@ -25,16 +24,14 @@ from models.domain.errors import (
     WorkerLost,
 )
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Operation
+from models.domain.job import Completed, Job, Labels
 from models.exit_codes import ExitCode
 from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, running_worker, wait_until
-from workers.backends import multi_process
 from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
-from workers.ipc import frames as wire
 from workers.ipc.arena import LARGE, PAGE, ArenaSlot
 from workers.ipc.frames import ENCODER, Frame, Leaving, Welcome
 from workers.scheduling.batcher import BatchLimits
@@ -142,28 +139,6 @@ async def test_large_images_count_as_many_small_ones_and_so_does_the_work_of_oth
         await ours.run(fake_job(9, n_pixels=200))
         assert [work.work_of(each) for each in (0, 1)] == [100, 0]
         work.add_work(0, -100)
-
-
-async def test_a_deadline_that_passes_while_a_lost_job_is_prepared_anew_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    address, lose = new_address(), ProcessBackend._lose
-
-    def after_the_deadline(ours: ProcessBackend, pending: Pending, died: bool) -> None:
-        lose(ours, pending, died)
-        time.sleep(max(0.0, pending.job.deadline.at - time.monotonic()) + 2 / TICKS_PER_SECOND)
-        alarms()._ring()
-
-    monkeypatch.setattr(ProcessBackend, "_lose", after_the_deadline)
-    ours = backend(address)
-    with running_worker(ENGINE, LIMITS, address) as worker:
-        await ours.welcome()
-        worker.gate.shut()
-        job = fake_job(1, deadline=Deadline.after(0.2, time.monotonic()))
-        task = asyncio.create_task(ours.run(job))
-        await wait_until(lambda: bool(worker.engine.batches) or task.done())
-    with pytest.raises(DeadlineExceeded):
-        await asyncio.wait_for(task, GUARD)  # no worker comes any more
 
 
 async def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
@@ -341,42 +316,6 @@ async def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answer
     assert [len(batch) for batch in alone] == [1]
     with running_worker(ENGINE, LIMITS, address):
         assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
-
-
-async def test_while_a_backend_closes_the_image_of_a_dead_worker_is_told_of_the_end() -> None:
-    with ExitStack() as first:
-        worker = first.enter_context(running_worker(ENGINE, LIMITS))
-        ours = backend(worker)
-        worker.gate.shut()
-        task = asyncio.create_task(ours.run(fake_job(1)))
-        await on_device(worker)
-        closing = asyncio.create_task(ours.aclose())
-        await asyncio.sleep(0)
-        first.close()
-        with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
-            await asyncio.wait_for(task, 10)  # half of the drain timeout
-        await closing
-
-
-async def test_a_waiting_job_that_cannot_be_sent_costs_no_other_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    failures, encode = [ValueError("no frame")], wire.encode_operation
-
-    def sometimes(operation: Operation) -> bytes:
-        if failures:
-            raise failures.pop()
-        return encode(operation)
-
-    monkeypatch.setattr(multi_process, "encode_operation", sometimes)
-    address = new_address()
-    ours = backend(address)
-    tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
-    await wait_until(lambda: ours.load().queued_jobs == 3)
-    with running_worker(ENGINE, LIMITS, address):
-        with pytest.raises(InternalError, match="could not be sent"):
-            await tasks[0]
-        assert [number(c) for c in await asyncio.gather(*tasks[1:])] == [1, 2]
 
 
 async def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended(

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import secrets
 import socket
 import weakref
 
@@ -36,31 +35,6 @@ async def test_a_front_end_that_connects_while_a_worker_retires_is_turned_away()
             await admitting
             assert await loop.sock_recv(ours, 1) == b""
         await wait_until(lambda: not host._sessions)
-
-
-async def test_a_server_that_fails_leaves_connections_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A front end uses the slots of jobs again when their connection is closed."""
-
-    async def fail(host: WorkerServer) -> None:
-        await wait_until(lambda: bool(host._sessions))
-        raise OSError("a fault of ours")
-
-    monkeypatch.setattr(WorkerServer, "_keep_telling", fail)
-    host, arena = WorkerServer(), Arena.create(PAGE)
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as ours:
-        listener.bind(f"\0darkroom-test-{secrets.token_hex(8)}")
-        listener.listen()
-        ours.connect(listener.getsockname())
-        socket.send_fds(ours, [b"a"], [arena.fd])
-        arena.close()
-        with pytest.raises(ExceptionGroup):
-            await host.serve(listener, worker(), WELCOME)
-        (session,) = host._sessions
-        assert session._transport is not None
-        assert not session._transport.is_closing()
-        session.close()
-        await wait_until(lambda: session not in host._sessions)
-    gc.collect()  # what the error holds: later tests count descriptors
 
 
 async def test_a_front_end_that_is_lost_leaves_no_arena_behind(

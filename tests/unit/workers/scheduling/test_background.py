@@ -9,7 +9,7 @@ import pytest
 
 from models.domain.job import Job, Lane
 from models.threads import NICER, NICEST, can_lower_priority
-from tests.fakes import GUARD, FakeClock, FakeEngine, FakeSlot, Gate, Inbox, fake_job
+from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -39,58 +39,6 @@ def test_interactive_jobs_do_not_wait_for_a_batch_in_the_background() -> None:
         assert inbox.all_of(behind) == []
         gate.open()
         assert inbox.answer_of(behind) == 1
-
-
-def test_a_suspect_in_the_background_is_alone_on_both_engines() -> None:
-    gate, inbox, order = Gate(), Inbox(), list[int]()
-    worker = Worker(FakeEngine(on_collect=gate), LIMITS, background=FakeEngine())
-    with started(worker, gate):
-        first = worker.submit(fake_job(1), inbox)
-        gate.wait_reached()
-        alone = worker.submit(fake_job(2, lane=Lane.BACKGROUND), inbox, alone=True)
-        after = worker.submit(fake_job(3, lane=Lane.BACKGROUND), inbox)
-        assert inbox.all_of(alone) == inbox.all_of(after) == []
-        gate.open()
-        order += [inbox.answer_of(each) for each in (first, alone, after)]
-        assert order == [1, 2, 3]
-
-
-class LooksCounted(FakeClock):
-    """A clock that tells when a launch thread looks for a batch: it asks for the time then.
-
-    It does so under the worker's lock, so it waits before the next call to the worker goes on.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._looks = threading.Semaphore(0)
-
-    def __call__(self) -> float:
-        if threading.current_thread().name == "launch":
-            self._looks.release()
-        return super().__call__()
-
-    def await_looks(self, n: int) -> None:
-        for _ in range(n):
-            assert self._looks.acquire(timeout=GUARD), "no launch thread looked"
-
-
-def test_jobs_behind_a_cancelled_suspect_are_computed() -> None:
-    gate, inbox, clock = Gate(), Inbox(), LooksCounted()
-    background = FakeEngine()
-    worker = Worker(FakeEngine(on_collect=gate), LIMITS, clock=clock, background=background)
-    with started(worker, gate):
-        clock.await_looks(2)
-        worker.submit(fake_job(1), inbox)
-        gate.wait_reached()
-        clock.await_looks(2)  # one took it, the next one found nothing
-        alone = worker.submit(fake_job(2), inbox, alone=True)
-        clock.await_looks(2)
-        after = worker.submit(fake_job(3, lane=Lane.BACKGROUND), inbox)
-        clock.await_looks(1)
-        assert worker.cancel(alone)
-        gate.open()
-        assert inbox.answer_of(after) == 3
 
 
 @pytest.mark.skipif(not can_lower_priority(), reason="the system has no priorities of threads")

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from models.domain.deadline import Deadline
 from models.domain.errors import (
-    DeadlineExceeded,
     InternalError,
     Undecodable,
     WorkerLost,
@@ -29,7 +27,7 @@ from tests.fakes import (
 from workers.scheduling.batch import Batch, Observer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.ticket import Ticket
-from workers.scheduling.worker import Throughput, Worker
+from workers.scheduling.worker import Worker
 
 PLUG = 254
 """The number of the job that keeps a device with one slot busy."""
@@ -103,25 +101,6 @@ def test_an_engine_that_forgets_a_value_fails_only_its_batch() -> None:
         assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), InternalError)
         engine.lose = 0
         assert inbox.answer_of(worker.submit(fake_job(3), inbox)) == 3
-
-
-def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
-    gate, inbox, clock = Gate(), Inbox(), FakeClock()
-
-    def launch(jobs: Sequence[Job]) -> None:
-        if len(jobs) > 1:
-            clock.advance(1.0)
-            raise MemoryError
-
-    engine = FakeEngine(slots=1, on_launch=launch, on_collect=gate, keep=True)
-    with running(engine, clock=clock) as worker:
-        busy(worker, gate)
-        kept = worker.submit(fake_job(1), inbox)
-        late = worker.submit(fake_job(2, deadline=Deadline(1.0)), inbox)
-        gate.open()
-        assert inbox.answer_of(kept) == 1
-        assert isinstance(inbox.error_of(late), DeadlineExceeded)
-    assert engine.seen == [PLUG, 1, 2, 1]
 
 
 def test_the_service_rate_is_jobs_per_second_while_busy() -> None:
@@ -242,8 +221,3 @@ def test_a_service_error_raised_by_the_engine_reaches_the_client_as_it_is() -> N
     inbox = Inbox()
     with running(FakeEngine(on_launch=launch)) as worker:
         assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), Undecodable)
-
-
-def test_batches_that_overlap_count_once() -> None:
-    rate, spans = Throughput(), ((0.0, 4.0), (1.0, 5.0), (8.0, 9.0))
-    assert [rate.add(1, launched, done) for launched, done in spans] == [4.0, 1.0, 1.0]

@@ -12,7 +12,6 @@ import pytest
 from models.domain.image import Image
 from models.domain.job import Job
 from models.settings import Settings
-from models.threads import can_lower_priority
 from tests.server import PATIENCE
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
@@ -97,43 +96,3 @@ print(sorted({"torch", "torchvision", "cupy"} & sys.modules.keys()))
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
-LARGE_IN_BACKGROUND = """
-import os, sys, threading
-import cv2
-import numpy as np
-from models.domain.deadline import NEVER
-from models.domain.image import Image
-from models.domain.job import Job, Lane
-from models.settings import Settings
-from tests.fakes import Inbox
-from workers.filters.registry import parse_one
-from workers.operations import FilterChain
-from workers.supervision.startup import GpuUnusable, start_worker
-
-cv2.setNumThreads(2)
-settings = Settings(data_folder=sys.argv[1], threads=2)
-worker = start_worker(settings, lambda _batch, _result: None, weights=False).worker
-image, chain = Image(np.zeros((1024, 1024, 3), np.uint8)), FilterChain([parse_one("gamma", {})])
-inbox = Inbox()
-inbox.outcome_of(worker.submit(Job(chain, image, NEVER, Lane.BACKGROUND), inbox))
-ours = {str(each.native_id) for each in threading.enumerate()}
-usual = os.getpriority(os.PRIO_PROCESS, 0)
-tasks = os.listdir("/proc/self/task")
-niceness = {each: os.getpriority(os.PRIO_PROCESS, int(each)) for each in tasks}
-print(sum(nice > usual for each, nice in niceness.items() if each in ours))
-print(sum(nice > usual for each, nice in niceness.items() if each not in ours))
-worker.stop()
-"""
-
-
-@pytest.mark.skipif(not can_lower_priority(), reason="the system has no priorities of threads")
-def test_threads_that_filter_for_requests_too_keep_their_priority(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LARGE_IN_BACKGROUND, str(tmp_path)]
-    result = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
-    own, of_libraries = map(int, result.stdout.split())
-    assert own == 3  # one launches, two compute
-    assert of_libraries == 0
