@@ -332,8 +332,9 @@ def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8
 def _check_bit_order(tags: Mapping[int, tuple[int, ...]]) -> None:
     """Raise Undecodable for samples with reversed bits that Pillow mixes up or does not read."""
     planes = tags.get(_PLANAR) == (2,) and tags.get(_COMPRESSION, (1,)) == (1,)
-    several, rgb = tags.get(_SAMPLES, (1,)) > (1,), tags.get(_BITS) == (8, 8, 8)
-    if tags.get(_FILL_ORDER) == (2,) and several and (planes or not rgb):
+    samples = tags.get(_SAMPLES, (1,))
+    rgb = samples == (3,) and {*tags.get(_BITS, ())} == {8}  # one value may stand for all samples
+    if tags.get(_FILL_ORDER) == (2,) and samples > (1,) and (planes or not rgb):
         raise Undecodable(
             "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read with 8 "
             "bits of grey, or of RGB in one plane; save it with FillOrder 1"

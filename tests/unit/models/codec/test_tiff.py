@@ -209,7 +209,8 @@ def test_reversed_bits_are_read_or_refused_with_advice() -> None:
     stored = values(8, 3)
     turned = np.packbits(np.unpackbits(stored.astype(np.uint8)[..., None], axis=3)[..., ::-1], 3)
     flipped, wide = turned[..., 0], {257: [8], 258: [8] * 3, 277: [3], 284: [2]}
-    assert np.array_equal(pixels(tiff(flipped, 8, 2, more={266: [2]})), stored)
+    for depth in ({}, {258: [8]}):  # one value may stand for all samples
+        assert np.array_equal(pixels(tiff(flipped, 8, 2, more={266: [2]} | depth)), stored)
     assert np.array_equal(pixels(tiff(flipped[..., :1], 8, 1, more={266: [2]})), stored[..., :1])
     planes = np.moveaxis(flipped[:8], 2, 0).reshape(24, WIDTH, 1)
     for refused in (
