@@ -89,19 +89,23 @@ class Gate:
 async def test_a_cancelled_caller_holds_what_it_holds_until_its_work_has_ended(
     error: Exception | None,
 ) -> None:
-    work, threads = Gate(error), CodecThreads(1)
+    work, threads, done = Gate(error), CodecThreads(1), list[int]()
     caller = asyncio.create_task(threads.run(work))
     await asyncio.to_thread(work.begun.wait)
+    waiting = asyncio.create_task(threads.run(done.append, 1))
+    await asyncio.sleep(0)
     for _ in range(3):  # as a deadline, a client that leaves and a shutdown may
         caller.cancel()
+        waiting.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert not caller.done()
+    assert (caller.done(), waiting.cancelled()) == (False, True)
     work.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert work.ended.is_set()
     threads.close()
+    assert not done, "work that was cancelled before it began is never done"
 
 
 @pytest.mark.parametrize(
