@@ -402,25 +402,6 @@ def test_the_bundled_network_is_said_before_and_beside_the_labels(page: Any) -> 
     assert box["y"] + box["height"] < page.viewport_size["height"]
 
 
-def test_on_a_small_laptop_the_labels_end_above_the_images(open_page: Open) -> None:
-    with open_page(viewport={"width": 1280, "height": 720}) as page:
-        give(page, ball(), file("bad.jpg", b"no image"), shown="1 of 2 labelled, 1 failed")
-        add_filter(page, "gaussian_blur")
-        shows(page.locator("#facts"), "JPEG")
-        facts, images = (page.locator(each).bounding_box() for each in ("#facts", "#strip"))
-        assert facts["y"] + facts["height"] < images["y"]
-
-
-def test_on_a_phone_the_picture_stays_in_view_above_the_controls(open_page: Open) -> None:
-    with open_page(viewport={"width": 390, "height": 844}, has_touch=True) as page:
-        give(page, ball(), shown="1 of 1 labelled")
-        add_filter(page, "crop")
-        page.locator("[data-parameter=height] input[type=range]").focus()
-        picture = page.locator("#stage").bounding_box()
-        control = page.locator("[data-parameter=height]").bounding_box()
-        assert 0 <= picture["y"] < picture["y"] + picture["height"] <= control["y"] < 844
-
-
 def test_the_reference_explains_every_endpoint(page: Any) -> None:
     document = page.request.get(f"{page.url}openapi.json").json()
     page.goto(f"{page.url}docs")

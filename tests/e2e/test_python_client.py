@@ -1,6 +1,5 @@
 """The Python client and its examples against a real server."""
 
-import asyncio
 import csv
 import io
 import json
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image as Picture
 
-from darkroom_client import AsyncClient, Client, Image, InvalidRequest, Source
+from darkroom_client import Client
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded
@@ -46,18 +45,6 @@ def picture(content: bytes) -> "Picture.Image":
     return Picture.open(io.BytesIO(content))
 
 
-def test_many_images_have_results_in_their_order(client: Client, photos: Path) -> None:
-    paths = sorted(photos.glob("*.jpg"))
-    images: list[Source] = [*paths, b"no image", Image(paths[0].read_bytes(), "named", "mine")]
-    found = client.classify(images, top_k=1)
-    assert [each.index for each in found] == [*range(len(images))]
-    assert [each.ok for each in found] == [True] * len(paths) + [False, True]
-    assert (found[-1].source, found[-1].id) == ("named", "mine")
-    error = found[-2].error
-    assert error is not None
-    assert (error.code, error.status) == ("unsupported_media", 415)
-
-
 def test_the_catalogue_is_typed(client: Client) -> None:
     blur = next(each for each in client.filters() if each.name == "gaussian_blur")
     assert "sigma" in blur.parameters
@@ -66,45 +53,6 @@ def test_the_catalogue_is_typed(client: Client) -> None:
     health = client.health()
     assert (health.ready, health.status) == (True, "ok")
     assert "worker" in health.details
-
-
-def test_the_asynchronous_client_has_the_same_answers(
-    client: Client, url: str, photos: Path
-) -> None:
-    paths = sorted(photos.glob("*.jpg"))
-
-    async def asked() -> list[str]:
-        async with AsyncClient(url, images_per_request=4) as other:
-            stream = other.classify_stream(paths, top_k=1)
-            found = {each.index: each.predictions or [] async for each in stream}
-            one = await other.filter(paths[0], "invert", format="png")
-            assert picture(one.content).format == "PNG"
-            assert await other.filters() == client.filters()
-            assert await other.models() == client.models()
-            assert (await other.health()).ready
-        return [found[n][0].label for n in range(len(paths))]
-
-    expected = [(each.predictions or [])[0].label for each in client.classify(paths, top_k=1)]
-    assert asyncio.run(asked()) == expected
-
-
-def test_a_job_labels_images_in_the_background(client: Client, photos: Path) -> None:
-    images: list[Source] = [*sorted(photos.glob("*.jpg")), Image(b"no image", id="bad")]
-    job = client.jobs.create(images, top_k=1, idempotency_key="labels")
-    assert client.jobs.create(images, top_k=1, idempotency_key="labels").id == job.id
-    found = {each.index: each for each in client.jobs.results(job.id)}
-    assert sorted(found) == [*range(len(images))]
-    assert found[len(images) - 1].id == "bad"
-    labels = {Path(each.id or "").stem: each.predictions for each in found.values() if each.ok}
-    assert [each.label for each in labels["golf_ball"] or ()] == ["golf ball"]
-    ended = client.jobs.wait(job.id)
-    assert (ended.state, ended.items.failed) == ("succeeded", 1)
-    assert [each.index for each in client.jobs.results(job.id, offset=len(images) - 1)] != []
-    assert job.id in [each.id for each in client.jobs.list("succeeded")]
-    assert client.jobs.cancel(job.id).state == "succeeded"
-    client.jobs.delete(job.id)
-    with pytest.raises(InvalidRequest, match="404"):
-        client.jobs.get(job.id)
 
 
 def example(name: str, *arguments: str | Path) -> str:

@@ -1,8 +1,6 @@
 """Darkroom's Serve configuration on a real Ray: what clients see is what one server answers."""
 
-import base64
 import io
-import json
 import os
 import signal
 import subprocess
@@ -94,17 +92,3 @@ def test_pixels_and_filters_cross_and_come_back(url: str) -> None:
     with Image.open(io.BytesIO(answer.content)) as image:
         found = np.asarray(image)
     assert np.array_equal(found[..., :3], 255 - pixels[..., :3])
-
-
-def test_a_stream_is_answered_line_by_line(url: str) -> None:
-    photos = [base64.b64encode(jpeg(n, 60, 40)).decode() for n in range(3)]
-    images = [f"data:image/jpeg;base64,{each}" for each in photos]
-    lines = "".join(json.dumps({"id": str(n), "data": d}) + "\n" for n, d in enumerate(images))
-    answer = httpx.post(
-        f"{url}/classify?top_k=1",
-        content=lines,
-        headers={"Content-Type": "application/x-ndjson"},
-        timeout=60,
-    )
-    found = [json.loads(line) for line in answer.text.splitlines()]
-    assert [each["status"] for each in found if "index" in each] == ["ok"] * 3, answer.text

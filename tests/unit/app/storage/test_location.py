@@ -1,7 +1,6 @@
 import pytest
 
 from app.storage.location import Location, parse
-from app.urls import is_stored
 from models.domain.errors import InvalidParameter
 
 
@@ -70,11 +69,3 @@ def test_names_below_a_location_cannot_leave_it() -> None:
     assert str(folder.below("0/a b.png")) == "s3://bucket/results/0/a b.png"
     with pytest.raises(InvalidParameter):
         folder.below("../a.png")
-
-
-@pytest.mark.parametrize(
-    ("url", "stored"),
-    [("s3://b/k", True), ("FILE:///a", True), ("https://s3://x", False), ("data:,a", False)],
-)
-def test_storage_addresses_are_told_from_urls(url: str, stored: bool) -> None:
-    assert is_stored(url) == stored

@@ -144,19 +144,6 @@ async def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
         assert await listed(storage, tmp_path / "a") == {"b/2.jpg": 2}
 
 
-async def test_a_listing_that_is_given_up_leaves_no_descriptor(tmp_path: Path) -> None:
-    for number in range(600):
-        (tmp_path / f"{number}").touch()
-
-    async with storage_of(tmp_path) as storage:
-        before = len(os.listdir("/proc/self/fd"))
-        entries = storage.list(storage.readable(tmp_path.as_uri()))
-        await anext(entries)
-        assert len(os.listdir("/proc/self/fd")) > before
-        await entries.aclose()
-        await asyncio.to_thread(until, lambda: len(os.listdir("/proc/self/fd")) <= before)
-
-
 async def test_names_that_are_not_utf_8_are_listed_and_read(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff.jpg")).write_bytes(b"image")
 

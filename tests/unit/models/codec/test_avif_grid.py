@@ -9,10 +9,9 @@ import pytest
 
 from models import codec
 from models.codec import Encoding, ImageFormat, avif_grid
-from models.codec.avif_grid import GridLayout, encode_grid
+from models.codec.avif_grid import GridLayout
 from models.codec.formats import ENCODABLE
 from models.domain.image import Image, Pixels
-from tests.memory import traced
 
 pytestmark = pytest.mark.skipif(ImageFormat.AVIF not in ENCODABLE, reason="no AVIF encoder")
 
@@ -95,15 +94,3 @@ def test_metadata_is_that_of_a_whole_image(monkeypatch: pytest.MonkeyPatch) -> N
     assert of_grid.copyright == of_whole.copyright == "© someone"
     assert of_grid.exif == of_whole.exif
     assert of_grid.info == of_whole.info
-
-
-def test_the_bytes_of_a_grid_are_freed_while_they_are_written() -> None:
-    """Of noise they are more than its pixels, and memory is estimated without further copies."""
-    cell = codec.encode(Image(picture(80, 80, 3)), ImageFormat.AVIF)
-    large = cell + bytes(1 << 20)
-    sized = cell.index(b"mdat") - 4
-    size = (len(large) - sized).to_bytes(4, "big")
-    large = large[:sized] + size + large[sized + 4 :]
-    with traced() as peak:
-        file = encode_grid(picture(800, 800, 3), lambda _cell: large)
-        assert peak() < 1.6 * len(file)

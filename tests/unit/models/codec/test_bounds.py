@@ -1,6 +1,5 @@
 """Files that would take too much time or memory are refused, and estimates cover what is taken."""
 
-import itertools
 import struct
 import time
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from models.codec.colour import MAX_BYTES as MAX_PROFILE
 from models.codec.colour import MAX_TAGS, is_matrix_profile
 from models.codec.jpeg import check_jpeg
 from models.codec.metadata import MAX_BLOCK, MAX_BYTES, MAX_ENTRIES
-from models.codec.probe import buffers
 from models.domain.errors import TooManyPixels, Undecodable
 from models.settings import Settings
 from tests import hostile
@@ -245,46 +243,6 @@ def test_the_first_of_two_equal_tags_counts_as_in_libtiff() -> None:
     assert open_file(data, max_pixels=LIMIT).memory > 1024 * 1024
 
 
-PIXELS = 64 * 48
-
-
-def avif(mode: str, chroma: str) -> bytes:
-    return file_of(Image.new(mode, (64, 48), 77), "AVIF", subsampling=chroma, speed=10)
-
-
-def planes(data: bytes, *, alpha: bool = False) -> int:
-    return buffers(data, ImageFormat.AVIF, PIXELS, alpha=alpha)
-
-
-def configured(bits: int) -> bytes:
-    """Return a file whose configuration has these bits in the byte of depth and chroma."""
-    data = avif("RGB", "4:2:0")
-    at = data.index(b"av1C") + 6
-    return data[:at] + bytes([bits]) + data[at + 1 :]
-
-
-def test_the_planes_of_an_avif_follow_its_configuration_and_without_one_are_the_most() -> None:
-    for mode, chroma, samples in [
-        ("L", "4:0:0", 1.0),
-        ("RGB", "4:2:0", 1.5),
-        ("RGB", "4:2:2", 2),
-        ("RGB", "4:4:4", 3),
-    ]:
-        assert planes(avif(mode, chroma)) == PIXELS * samples
-    without = avif("RGB", "4:2:0").replace(b"av1C", b"free")
-    assert (planes(without), planes(without, alpha=True)) == (PIXELS * 6, PIXELS * 8)
-    for bits, n_bytes in [
-        (0b0000_1100, 1.5),
-        (0b0100_1100, 3),
-        (0b0110_1000, 4),
-        (0b0110_0000, 6),
-        (0b0101_1100, 2),
-    ]:
-        assert planes(configured(bits)) == PIXELS * n_bytes
-        opaque, sample = planes(configured(bits)), 2 if bits & 0x40 else 1
-        assert planes(configured(bits), alpha=True) == opaque + PIXELS * sample
-
-
 def info(format_: ImageFormat, mode: str, side: int = 1000) -> ImageInfo:
     return ImageInfo(format_, side, side, 1, 1, mode, fast_jpeg=False)
 
@@ -302,16 +260,6 @@ def test_a_jpeg_of_several_scans_takes_its_coefficients_beside_its_pixels() -> N
         expected = decode_memory(opened.info, len(data), coefficients=bytes_per_pixel)
         assert opened.memory == expected
         assert expected >= len(data) + 640 * 480 * (bytes_per_pixel + 3)
-
-
-def test_a_column_takes_eight_bytes_more_for_almost_each_row() -> None:
-    for format_, orientation in itertools.product(
-        [ImageFormat.PNG, ImageFormat.BMP, ImageFormat.TIFF], [1, 6]
-    ):
-        row = ImageInfo(format_, 16_000_000, 1, 1, 1, "RGB", fast_jpeg=False)
-        sides = (16_000_000, 1) if orientation >= 5 else (1, 16_000_000)
-        column = ImageInfo(format_, *sides, orientation, 1, "RGB", fast_jpeg=False)
-        assert decode_memory(column, 0) - decode_memory(row, 0) >= 7 * 16_000_000
 
 
 def test_an_image_whose_decoding_needs_more_than_is_allowed_is_refused_with_both_numbers() -> None:

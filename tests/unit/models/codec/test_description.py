@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
-from PIL.ImageFile import ImageFile
 
 from models import codec
 from models.codec import Description
@@ -38,47 +37,12 @@ def picture_in(mode: str) -> Image.Image:
     return picture.convert(mode)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK", "I", "I;16", "F", "LAB"])
-@pytest.mark.parametrize("stripe", [300, 5000, 1 << 20])
-def test_the_colour_is_found_without_another_copy_of_the_picture(
-    mode: str, stripe: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("models.codec.description.STRIPE", stripe)
-    largest = 0
-    reduce = Image.Image.reduce
-
-    def noted(image: Image.Image, *arguments: object) -> Image.Image:
-        nonlocal largest
-        largest = max(largest, image.width * image.height)
-        return reduce(image, *arguments)  # type: ignore[arg-type]  # as it was called
-
-    monkeypatch.setattr(Image.Image, "reduce", noted)
-    format_ = "JPEG" if mode == "CMYK" else "TIFF"
-    found = described(encoded(picture_in(mode), format_)).colour
-    assert found is not None
-    assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([200] * 3, abs=4)
-    assert largest <= max(stripe, 75 * 50)  # 75 × 50 are the means of squares of 16 pixels
-
-
 def test_transparent_colours_of_a_palette_do_not_count() -> None:
     picture = picture_in("P")
     picture.info["transparency"] = picture.getpixel((299, 199))
     found = described(encoded(picture, "PNG")).colour
     assert found is not None
     assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([10] * 3, abs=4)
-
-
-def test_a_large_jpeg_is_decoded_at_an_eighth_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[tuple[int, int]] = []
-    file, load = encoded(drawing(1600, 1200)), ImageFile.load
-
-    def noted(image: ImageFile) -> object:
-        sizes.append(image.size)
-        return load(image)
-
-    monkeypatch.setattr(ImageFile, "load", noted)
-    assert described(file).colour is not None
-    assert max(sizes) == (200, 150)
 
 
 def test_without_colour_no_pixel_is_decoded() -> None:

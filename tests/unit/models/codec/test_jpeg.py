@@ -16,18 +16,16 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from PIL import ImageCms
 
-from models.codec import decode, jpeg, open_plain
+from models.codec import decode, open_plain
 from models.codec import encoded as left_encoded
 from models.codec.jpeg import (
     MAX_SEGMENTS,
     BaselineJpeg,
     inspect,
     may_be_baseline,
-    scan_end,
 )
 from models.domain.errors import TooManyPixels
 from models.domain.image import Jpeg, Subsampling
-from tests.memory import traced
 from tests.pictures import as_image, drawing, encoded, exif, png
 
 APP0, APP14, COM, DHT, DQT, DRI, SOF0, SOS = 0xE0, 0xEE, 0xFE, 0xC4, 0xDB, 0xDD, 0xC0, 0xDA
@@ -315,39 +313,10 @@ def test_whatever_is_cut_out_and_put_in_nothing_is_raised(
     assert_sound(data, inspect(data))
 
 
-MANY = 1 << 20
-
-
 def restarts(count: int, data: bytes = b"\1", first: int = 0) -> bytes:
     """Return intervals of `data`, each with its restart marker behind it."""
     markers = islice(cycle(range(8)), first, first + count)
     return b"".join(data + bytes((0xFF, 0xD0 + number)) for number in markers)
-
-
-@pytest.mark.parametrize("block", [1 << 18, 64, 7, 3, 2, 1])
-def test_intervals_are_counted_across_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jpeg, "_BLOCK", block)
-    whole = restarts(20, b"\1\xff\0\2") + b"\1\2"
-    for mcus in (41, 42):
-        assert scan_end(whole + EOI + b"more", 0, 2, mcus, 8) == len(whole) + 2
-    for mcus, bits in ((40, 8), (43, 8), (42, 17), (42, 9)):
-        assert scan_end(whole + EOI, 0, 2, mcus, bits) is None
-    assert scan_end(whole, 0, 2, 42, 8) is None
-    assert scan_end(whole + b"\xff", 0, 2, 42, 8) is None
-    assert scan_end(restarts(19) + restarts(1, first=4) + b"\1" + EOI, 0, 2, 42, 4) is None
-    assert scan_end(restarts(19) + EOI + restarts(1, first=3) + EOI, 0, 2, 42, 4) is None
-
-
-def test_no_scan_takes_much_memory() -> None:
-    for repeated, mcus in [
-        (b"\xff\0", 60_000_000),
-        (restarts(8, b""), 60_000_000),
-        (restarts(8), 2 * MANY + 1),
-    ]:
-        data = repeated * (4 * MANY // (len(repeated) // 2)) + b"\1" + EOI
-        with traced() as peak:
-            scan_end(data, 0, 1, mcus, 2)
-            assert peak() < 8 << 20
 
 
 LIMIT = 10_000_000

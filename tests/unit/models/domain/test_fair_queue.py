@@ -126,17 +126,6 @@ async def test_clients_take_turns_by_what_their_requests_cost() -> None:
     assert found == ["a0", "b0", "a1", "a2", "b1", "a3"]
 
 
-async def test_a_grant_that_came_with_the_cancellation_goes_to_the_next_one() -> None:
-    amount = Amount()
-    held = await amount.ask("0")
-    first, second = amount.ask("1"), amount.ask("2")
-    await asyncio.sleep(0)
-    amount.ends(held)
-    first.cancel()
-    assert (await second)[0] == "2"
-    assert first.cancelled()
-
-
 async def test_requests_behind_a_cancelled_one_are_served_if_they_fit() -> None:
     amount = Amount()
     await amount.ask("0", amount=5)

@@ -107,32 +107,6 @@ def test_a_result_takes_the_place_of_an_input_that_is_needed_no_longer(
     assert np.array_equal(pixels, whole)
 
 
-@pytest.mark.parametrize("shape", [(1, 35_000_000), (100, 350_000), (1000, 35_000)], ids=str)
-@pytest.mark.parametrize(
-    "op", [{"name": "invert"}, {"name": "gaussian_blur", "sigma": 100}, {"name": "median"}], ids=str
-)
-def test_wide_images_take_little_beside_their_pixels(
-    shape: tuple[int, int], op: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
-    needed = bands.memory(parsed(op), (*shape, 4), overwrite=True)
-    assert needed <= 66 << 20
-
-
-@pytest.mark.parametrize(
-    "op", [{"name": "canny"}, {"name": "vignette"}, {"name": "clahe"}], ids=str
-)
-def test_filters_that_are_not_divided_count_what_long_lines_take(
-    op: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
-    square, row, column = (
-        bands.memory(parsed(op), (*size, 3), overwrite=True)
-        for size in ((5000, 5000), (1, 25_000_000), (25_000_000, 1))
-    )
-    assert min(row, column) >= square + 200 * 24_000_000
-
-
 def test_a_chain_keeps_an_image_that_others_read_and_overwrites_its_own_results() -> None:
     ops = [{"name": "sepia"}, {"name": "box_blur", "radius": 3}, {"name": "invert"}]
     chain, pixels = FilterChain(parse_chain(ops)), noise(3)

@@ -11,10 +11,8 @@ from PIL import Image, ImageOps
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, InvalidParameter
 from models.domain.image import Pixels
-from tests.memory import traced
 from tests.unit.workers.filters.images import PAD, image, images, pillow, run
 from workers.filters import geometry as resampling
-from workers.filters.geometry import Resize
 from workers.filters.interruption import ending_at
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import FilterChain
@@ -174,18 +172,6 @@ def small_stripes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resampling, "STRIPE", 200)
         yield
-
-
-def test_enlarging_takes_the_memory_of_its_result_and_no_pictures_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(resampling, "STRIPE", 1 << 16)
-    filter_ = Resize(width=3000, height=3000)
-    pixels = np.zeros((30, 30, 3), np.uint8)
-    with traced() as peak:
-        result = filter_.apply(pixels)
-        assert peak() < 1.2 * result.nbytes
-        assert peak() <= filter_.memory(pixels.shape) <= 2 * result.nbytes
 
 
 def test_a_deadline_ends_a_resize_between_stripes() -> None:

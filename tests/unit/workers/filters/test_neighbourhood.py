@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from tests.memory import traced
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images, run
 from workers.filters.blur import BoxBlur, GaussianBlur
 from workers.filters.rank import Median, Rank
-from workers.filters.registry import parse_one
 from workers.filters.separable import (
     taps,
 )
@@ -87,33 +85,6 @@ def test_median_is_scipy_s_plane_by_plane(pixels: Pixels, size: int) -> None:
 
 
 TALL, WIDE, BLURRED = (200_000, 1, 3), (1, 200_000, 4), (1200, 1100, 4)
-PEAKS: list[tuple[str, dict[str, object], list[tuple[int, int, int]], int, int]] = [
-    ("box_blur", {"radius": 3}, [BLURRED], 10, 0),
-    ("gaussian_blur", {"sigma": 20}, [BLURRED], 10, 0),
-    ("nl_means", {"patch": 15, "search": 5}, [(30_000, 1, 1), (1, 30_000, 3)], 4, 16),
-    ("rank", {"size": 9, "percentile": 30}, [TALL, WIDE, BLURRED], 12, 64),
-    ("convolve", {"kernel": [[0.1] * 31] * 31}, [TALL, WIDE], 20, 150),
-    ("motion_blur", {"length": 255}, [TALL, WIDE], 20, 150),
-    ("guided", {"radius": 100}, [TALL, WIDE], 4, 256),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "parameters", "shapes", "times", "more"), PEAKS)
-def test_memory_is_bounded(
-    name: str,
-    parameters: dict[str, object],
-    shapes: list[tuple[int, int, int]],
-    times: int,
-    more: int,
-) -> None:
-    filter_ = parse_one(name, parameters)
-    for shape in shapes:
-        pixels = image(*shape, 0)
-        filter_.apply(pixels[:9, :9])
-        with traced() as peak:
-            filter_.apply(pixels)
-            assert peak() < times * pixels.nbytes + (more << 20), shape
 
 
 @given(images(channels=(4,)), st.sampled_from([0.1, 0.6, 2.0, 11.0]))

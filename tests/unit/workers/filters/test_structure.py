@@ -15,7 +15,6 @@ from tests.unit.workers.filters.images import image, images, run
 from workers.filters import morphological as module
 from workers.filters.arithmetic.colour import luma
 from workers.filters.effects import halves, philox
-from workers.filters.registry import parse_chain
 
 
 @given(images())
@@ -177,15 +176,3 @@ def test_tiles_of_any_size_give_the_bytes_of_opencv(
             found = module.by_tiles(pixels, op, kernel, iterations)
             assert np.array_equal(found, expected.reshape(pixels.shape))
             assert np.array_equal(pixels, before)
-
-
-@pytest.mark.parametrize("shape", ["rect", "ellipse"])
-def test_the_filter_looks_at_the_deadline_in_each_repetition(
-    monkeypatch: pytest.MonkeyPatch, shape: str
-) -> None:
-    looks: list[int] = []
-    monkeypatch.setattr(module, "stop_if_late", lambda: looks.append(1))
-    options = {"op": "open", "shape": shape, "size": 31, "iterations": 16}
-    (step,) = parse_chain([{"name": "morphology", **options}])
-    step.apply(image(20, 20, 3, 1))
-    assert len(looks) == 32

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from app.cli.commands.health import reasons, table
+from app.cli.commands.health import table
 from app.cli.parser import run
 from models.exit_codes import ExitCode
 from tests.ports import free_port
@@ -118,16 +118,6 @@ def test_wrong_usage_is_told_apart_from_a_server_that_is_not_ready(
 ) -> None:
     assert run(["health", *words]) == ExitCode.WRONG_USAGE
     assert capsys.readouterr().out == ""
-
-
-def test_every_reason_is_listed() -> None:
-    assert reasons(LOST) == [
-        "the server is stopping",
-        "no worker is running; one is expected in 2.5 s",
-        "canary: no canary has passed",
-        "degraded: GPU 0 cannot be used",
-        "weights: no file",
-    ]
 
 
 def test_an_answer_cannot_steer_the_terminal() -> None:

@@ -1,7 +1,5 @@
 """The forward pass against torchvision's own, and what `auto` may and may not do."""
 
-import ctypes
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from models.networks.registry import RESNET18
 from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
-from workers.engines.builder import on_one_thread
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import State, random_state
 from workers.preprocess import crop
@@ -41,23 +38,6 @@ def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
     found: NDArray[np.float64] = powers / powers.sum(1, keepdims=True)
     return found
-
-
-@pytest.mark.skipif(
-    torch.backends.cpu.get_cpu_capability() != "AVX2", reason="oneDNN has one layout here"
-)
-@pytest.mark.parametrize("images", [1, 3, 8])
-def test_no_weights_are_laid_out_anew_in_a_pass(
-    images: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    made = CpuNetwork(random_state(0, CLASSES), Precision.FP32, RESNET18)
-    capfd.readouterr()
-    with on_one_thread(), torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
-        made.logits(np.zeros((images, 224, 224, 3), np.uint8))
-    ctypes.CDLL(None).fflush(None)
-    steps = [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
-    assert sum(",convolution," in line for line in steps) == 20
-    assert not [line for line in steps if ",reorder," in line]
 
 
 @pytest.fixture(scope="module")

@@ -6,20 +6,15 @@ from collections.abc import Sequence
 import pytest
 
 from models.domain.errors import ServiceError, Undecodable
-from models.domain.image import Subsampling
 from models.domain.job import Job, Labels, Result
-from models.networks.registry import RESNET18
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import (
     SLOTS,
     BatchKind,
     SelfTestFailed,
-    kinds_of,
     run_self_test,
-    samples,
 )
 from workers.engines.cuda.nvjpeg import shared_sizes
-from workers.operations import Classify, FilterChain
 from workers.scheduling.engine import BatchResult
 
 
@@ -69,13 +64,3 @@ def test_an_error_that_comes_back_as_a_value_fails_the_test() -> None:
     device.answer = Undecodable("the file is corrupt")
     with pytest.raises(SelfTestFailed, match="files, 3 at a time, in slot 0: undecodable"):
         device.test([BatchKind("files", fake_job(), 3)])
-
-
-def test_every_state_meets_files_of_every_subsampling_as_large_as_photos() -> None:
-    image, files = samples(512)
-    assert {each.subsampling for each in files} == set(Subsampling) - {Subsampling.GREY}
-    assert min(len(each.data) for each in files) > 100_000
-    for networks, operation in (([], FilterChain), ([RESNET18], Classify)):
-        kinds = [each for each in kinds_of(image, files, networks, [1, 8, 64]) if each.size == 64]
-        assert [each.job.image for each in kinds] == files
-        assert all(isinstance(each.job.operation, operation) for each in kinds)
