@@ -186,8 +186,12 @@ def checked_models(names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names
     )
     unknown = [name for name in names if not is_folder(name) and name not in NETWORKS]
-    if unknown or not names or len({spec_of(name).name for name in names}) < len(names):
+    served = [] if unknown else [spec_of(name).name for name in names]
+    twice = [name for name in served if served.count(name) > 1]
+    if unknown or twice or not names:
         problem = "each network once, at least one; "
+        if twice:
+            problem = f"two networks are named {twice[0]}; {problem}"
         if unknown:
             problem = f"there is no network {unknown[0]!r}; {hint(unknown[0], NETWORKS)}"
             if Path(unknown[0]).is_dir():

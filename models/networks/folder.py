@@ -5,13 +5,21 @@ lies beside it. Nothing here imports timm: `workers.engines.timm_network` does, 
 computed.
 """
 
+import json
 import math
 import re
 import zlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from models.labels import LabelSet, shipped
 from models.networks.registry import NETWORKS
@@ -31,7 +39,7 @@ IMAGENET_CLASSES = 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WNID = re.compile(r"n\d{8}")
 
-Triple = tuple[float, float, float]
+Positive = Annotated[float, Field(gt=0)]
 Names = Annotated[
     tuple[str, ...],
     BeforeValidator(
@@ -46,6 +54,8 @@ Names = Annotated[
 class _Section(BaseModel):
     """A section in which null means that nothing is stated."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     @model_validator(mode="before")
     @classmethod
     def _stated(cls, given: Any) -> Any:
@@ -58,12 +68,11 @@ class _Pretrained(_Section):
     """The section `pretrained_cfg` of a configuration, with timm's own defaults."""
 
     input_size: tuple[Literal[3], int, int] = (3, 224, 224)
-    fixed_input_size: bool = False
     interpolation: Literal["bilinear", "bicubic"] = "bicubic"
-    crop_pct: float = Field(0.875, gt=0, le=1)
+    crop_pct: float = Field(0.875, ge=0.5, le=1)
     crop_mode: Literal["center", "squash"] = "center"
-    mean: Triple = (0.485, 0.456, 0.406)
-    std: Triple = (0.229, 0.224, 0.225)
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[Positive, Positive, Positive] = (0.229, 0.224, 0.225)
     num_classes: int = IMAGENET_CLASSES
     label_names: Names = ()
     label_descriptions: dict[str, str] = {}
@@ -102,14 +111,18 @@ def _read(folder: Path) -> NetworkSpec:
     try:
         text = path.read_bytes()
         config = _Config.model_validate_json(text)
-        stated = _Pretrained.model_validate(config.pretrained_cfg)
+        stated = _stated(config, text)
     except OSError as error:
         raise ValueError(
             f"cannot read {path}: {error.strerror}; a network is a folder as "
             "`timm.models.save_for_hf` writes it, or the name of a built-in network"
         ) from error
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3]]
+        places = [".".join(map(str, each["loc"])) for each in error.errors()]
+        faults = [
+            f"{place}: {each['msg']}" if place else each["msg"]
+            for place, each in zip(places, error.errors(), strict=True)
+        ][:3]
         raise ValueError(f"{path} cannot be used: {'; '.join(faults)}") from None
     n_classes = stated.num_classes if config.num_classes is None else config.num_classes
     labels = _labels(path, config, stated, n_classes)
@@ -123,17 +136,26 @@ def _read(folder: Path) -> NetworkSpec:
                 "pretrained_cfg": config.pretrained_cfg,
             },
         ),
-        preprocessing=_preprocessing(path, text, config, stated),
+        preprocessing=_preprocessing(path, text, stated),
         folder=Folder(folder, _weights(folder), n_classes, labels),
     )
 
 
-def _preprocessing(path: Path, text: bytes, config: _Config, stated: _Pretrained) -> Preprocessing:
+def _stated(config: _Config, text: bytes) -> _Pretrained:
+    """Return the section `pretrained_cfg`, whose keys are at the root where there is no section.
+
+    The size that a network is built for goes before the size of the section, as timm has it.
+    """
+    given = config.pretrained_cfg or json.loads(text)
+    size = config.model_args.get("img_size")
+    if given.get("fixed_input_size") and size is not None:
+        given = {**given, "input_size": [3, *(size if isinstance(size, list) else [size, size])]}
+    return _Pretrained.model_validate(given)
+
+
+def _preprocessing(path: Path, text: bytes, stated: _Pretrained) -> Preprocessing:
     """Return the values of timm's evaluation transform; its version is a checksum of the file."""
     _, height, width = stated.input_size
-    size = config.model_args.get("img_size")
-    if stated.fixed_input_size and size is not None:
-        height, width = (size, size) if isinstance(size, int) else size
     if height != width or not 1 <= height <= LARGEST:
         raise ValueError(
             f"{path} asks for inputs of {height} × {width} pixels: Darkroom computes squares of "

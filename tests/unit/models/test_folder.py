@@ -1,6 +1,7 @@
 """The configuration of a network's folder, read without timm."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,14 @@ def test_a_short_configuration_has_the_defaults_of_timm(tmp_path: Path) -> None:
     [
         ({"architecture": None}, "config.json cannot be used: architecture: Field required"),
         ({"pretrained_cfg": {"crop_pct": 1.2}}, "crop_pct: Input should be less than or equal"),
+        ({"pretrained_cfg": {"crop_pct": 1e-9}}, "crop_pct: Input should be greater than or equal"),
+        ({"pretrained_cfg": {"std": [0, 1, 1]}}, "std.0: Input should be greater than 0"),
+        ({"pretrained_cfg": {"mean": [0, 0, math.nan]}}, "mean.2: Input should be a finite number"),
+        ({"crop_pct": 2}, "crop_pct: Input should be less than or equal"),
+        (
+            {"model_args": {"img_size": [64.5]}, "pretrained_cfg": {"fixed_input_size": True}},
+            "input_size.1: Input should be a valid integer",
+        ),
         ({"pretrained_cfg": {"interpolation": "lanczos"}}, "should be 'bilinear' or 'bicubic'"),
         ({"pretrained_cfg": {"crop_mode": "border"}}, "should be 'center' or 'squash'"),
         ({"pretrained_cfg": {"input_size": [1, 28, 28]}}, "input_size.0: Input should be 3"),
@@ -98,11 +107,16 @@ def test_a_folder_without_configuration_and_a_bad_name_are_refused(
     with pytest.raises(ValueError, match=r"cannot read .*none/config.json: .*save_for_hf"):
         of(networks=str(tmp_path / "none"))
     path = folder(tmp_path)
+    text = (path / "config.json").read_text()
+    (path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="cannot be used: Invalid JSON"):
+        of(networks=str(path))
+    (path / "config.json").write_text(text)
     for name in ("resnet18", "a name"):
         with pytest.raises(ValueError, match="gives its name to the network: rename it"):
             of(networks=str(path.rename(path.with_name(name))))
         path.with_name(name).rename(path)
-    with pytest.raises(ValueError, match="each network once"):
+    with pytest.raises(ValueError, match="two networks are named own; each network once"):
         of(networks=f"{path},resnet18,{path}/")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"no network 'own'.*is written \./own"):
