@@ -145,7 +145,8 @@ def _unreadable(path: Path, error: Exception) -> str:
             "`torch.jit.load(…).state_dict()` instead"
         )
     if refused := re.search(
-        r"Unsupported (?:global|class|operand): ?(?:GLOBAL )?(\S+)", str(error)
+        r"(?:Unsupported (?:global|class|operand): ?(?:GLOBAL )?|load unsupported GLOBAL )(\S+)",
+        str(error),
     ):
         return (
             f"{path} holds more than tensors ({refused[1]}) and is refused, because opening it "

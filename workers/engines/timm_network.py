@@ -26,7 +26,8 @@ def timm_network(
         architecture,
         pretrained=False,
         pretrained_cfg=dict(pretrained_cfg),
-        **{**model_args, "num_classes": n_classes},
+        # timm would open a checkpoint by itself, before version 1.0.26 also with code in it.
+        **{**model_args, "num_classes": n_classes, "checkpoint_path": ""},
     )
     return made
 
@@ -40,9 +41,11 @@ def described(spec: NetworkSpec) -> NetworkSpec:
     where, architecture = spec.folder.path, str(spec.build.arguments["architecture"])
     try:
         import timm
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision of another torch
+        torch_version = torch.__version__.partition("+")[0]
         raise ValueError(
-            f"the network {where} needs the extra timm ({error}): run `pip install timm`"
+            f"the network {where} needs the extra timm ({error}): run `pip install timm "
+            f"torch=={torch_version}`, which keeps this PyTorch"
         ) from error
     if not timm.is_model(architecture):
         known = timm.list_models()

@@ -1,6 +1,7 @@
+import os
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +115,19 @@ def test_a_wrong_tensor_is_refused_by_name(folder: Path) -> None:
 class Payload:
     """Leave a mark if a pickle of this object is executed."""
 
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
+    def __init__(self, function: Callable[[Path], object], mark: Path) -> None:
+        self.function, self.mark = function, mark
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.mark,)
+        return self.function, (self.mark,)
 
 
-def test_code_in_a_file_is_refused_and_never_run(folder: Path) -> None:
+@pytest.mark.parametrize("function", [Path.touch, os.mkdir])
+def test_code_in_a_file_is_refused_and_never_run(
+    folder: Path, function: Callable[[Path], object]
+) -> None:
     mark = folder / "mark"
-    path = saved({"conv1.weight": Payload(mark)}, folder / "evil.pth")
+    path = saved({"conv1.weight": Payload(function, mark)}, folder / "evil.pth")
     with pytest.raises(ValueError, match=r"holds more than tensors.* is refused"):
         load_state(path, N_CLASSES)
     assert not mark.exists()

@@ -112,6 +112,15 @@ def test_a_folder_that_cannot_be_served_says_why(
         load(folder)
 
 
+def test_a_checkpoint_that_the_arguments_name_is_not_opened(tmp_path: Path) -> None:
+    folder = save("own-vit", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["model_args"]["checkpoint_path"] = str(tmp_path / "none.pth")
+    (folder / "config.json").write_text(json.dumps(config))
+    (loaded,) = load(folder)
+    assert loaded.network is not None
+
+
 def test_without_timm_the_error_says_how_to_install_it(
     parent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,5 +131,5 @@ def test_without_timm_the_error_says_how_to_install_it(
 
     original = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", importing)
-    with pytest.raises(ValueError, match=r"needs the extra timm .*pip install timm"):
+    with pytest.raises(ValueError, match=r"needs the extra timm .*pip install timm torch==2\."):
         load(parent / "own-vit")
