@@ -256,6 +256,7 @@ class ForkServer:
             decoder.close()
             if isinstance(error, Broken | TimeoutError):
                 self.process.kill()
+                raise OSError("the process did not start") from error
             raise
         decoder.pid = frame.pid
         return decoder, frame.problem

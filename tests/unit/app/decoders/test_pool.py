@@ -348,6 +348,19 @@ async def test_processes_that_end_soon_after_their_fork_server_cost_no_image(
     assert pool.ended == {"killed": 1, "crash": 1}
 
 
+async def test_the_log_says_of_a_fork_server_that_hangs_that_no_process_started(
+    pool: DecoderPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await pool.start()
+    assert pool._server is not None
+    os.kill(pool._server.process.pid, signal.SIGSTOP)
+    pool._idle.pop().close()
+    monkeypatch.setattr("app.decoders.pool.START_WITHIN", 0.05)
+    with pytest.raises(Unavailable, match="no decoder process can be started"):
+        await pixels(pool, drawn())
+    assert caplog.messages == ["no decoder process can be started: the process did not start"]
+
+
 async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
     pool: DecoderPool,
 ) -> None:
