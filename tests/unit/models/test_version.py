@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models import version
-from models.version import UNKNOWN, VERSION
+from models.version import VERSION
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,12 +26,3 @@ def test_a_checkout_that_is_not_installed_knows_its_version(
 ) -> None:
     monkeypatch.setattr(version, "version", not_installed)
     assert version._version() == VERSION
-
-
-def test_a_copy_that_is_neither_installed_nor_a_checkout_has_an_unknown_version(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(version, "version", not_installed)
-    assert version._version(tmp_path) == UNKNOWN
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'another'\n")
-    assert version._version(tmp_path) == UNKNOWN

@@ -1,7 +1,6 @@
 """What an image holds before it is decoded, and what threads and decoder processes do for it."""
 
 import asyncio
-from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,6 @@ from app.pipeline.coding import (
     TYPICAL,
     CodecThreads,
     HeldImage,
-    IdleCores,
     ImageCodec,
 )
 from app.pipeline.memory import to_filter
@@ -224,17 +222,6 @@ def test_threads_decode_jpegs_only_if_decoding_limits_the_device_and_cores_are_i
     monkeypatch.setattr(decoder._idle, "share", lambda: idle)
     load = Load("gpu", queued, 0, 0, 0.0, alive=True, takes_jpegs=takes, decoding=decoding)
     assert decoder.device_is_sooner(load) is sooner
-
-
-def test_idle_cores_are_measured_between_two_looks(tmp_path: Path) -> None:
-    stat = tmp_path / "stat"
-    stat.write_text("cpu 100 0 0 100 0 0 0 0 0 0\n")
-    cores = IdleCores(stat)
-    stat.write_text("cpu 125 0 0 150 25 0 0 0 0 0\n")
-    assert cores.share() == 0.0
-    cores.LOOK = 0.0
-    assert cores.share() == 0.75
-    assert IdleCores(tmp_path / "none").share() == 0.0
 
 
 SLOW = Encoding(png_level=6)

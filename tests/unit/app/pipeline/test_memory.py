@@ -13,7 +13,6 @@ from app.intake.item import Item
 from app.intake.wanted import OutputFormat, Parts, Version
 from app.pipeline.coding import ImageContext
 from app.pipeline.memory import (
-    STRIPE,
     Memory,
     check_filters,
     filtering,
@@ -25,7 +24,6 @@ from models.codec import Encoding, ImageFormat, ImageInfo, encode_memory
 from models.domain.errors import Unprocessable
 from models.settings import Settings
 from tests.server import PATIENCE
-from workers import preprocess
 from workers.filters.registry import FILTERS, parse_chain
 from workers.operations import Classify, FilterChain
 
@@ -160,25 +158,6 @@ def seen(mode: str = "RGB", memory: int = 0, height: int = 1000, width: int = 10
 
 def version(*ops: Mapping[str, object], format_: ImageFormat = ImageFormat.JPEG) -> Version:
     return Version(FilterChain(parse_chain(ops)), OutputFormat(format_), Encoding())
-
-
-@pytest.mark.parametrize(
-    ("header", "needed"),
-    [
-        (seen(memory=9_000_000), 9_000_000),
-        (seen(), 3_000_000),
-        (seen("RGBA"), 7_000_000),
-        (seen("L"), 4_000_000),
-        (seen(height=2000, width=500), 7_000_000),
-        (seen("RGBA", height=12_000, width=2000), 4 * 24_000_000 + 7 * STRIPE),
-    ],
-    ids=["decoding", "colour", "alpha", "grey", "tall", "one_stripe_of_a_large_image"],
-)
-def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels(
-    header: Seen, needed: int
-) -> None:
-    assert to_classify(header) == needed
-    assert STRIPE == preprocess.STRIPE
 
 
 def encoding(format_: ImageFormat) -> int:

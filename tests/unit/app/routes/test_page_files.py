@@ -1,13 +1,12 @@
 """The files of the page: small, without anything of other servers, and consistent in themselves."""
 
 import re
-from html.parser import HTMLParser
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
-from app.routes.page import FOLDER, INDEX, forms
+from app.routes.page import FOLDER, forms
 
 MOST_BYTES = 200_000
 
@@ -16,22 +15,6 @@ TEXTS = [path for path in sorted(FOLDER.iterdir()) if path.suffix != ".jpg"]
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 """The name of SVG, which no browser opens."""
-
-
-class Elements(HTMLParser):
-    """The elements of a page in their order, each with its attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-
-def html() -> Elements:
-    return Elements((FOLDER / INDEX).read_text())
 
 
 def test_all_files_together_stay_below_200_kilobytes() -> None:
@@ -53,21 +36,6 @@ def test_a_script_makes_no_markup_and_imports_names_that_are_exported_and_used(p
         for each in names.split(", "):
             assert re.search(rf"export (async )?(function|class|const) {each}\b", exported), each
             assert len(re.findall(rf"\b{each}\b", text)) > 1, f"{each} is not used"
-
-
-def test_ids_are_unique_and_no_script_or_style_stands_in_the_html() -> None:
-    found = html().found
-    ids = [attributes["id"] for _, attributes in found if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    labelled = {attributes.get("for") for tag, attributes in found if tag == "label"}
-    for tag, attributes in found:
-        assert tag != "style"
-        assert tag != "script" or "src" in attributes
-        assert not {each for each in attributes if each == "style" or each.startswith("on")}
-        address = attributes.get("src") or attributes.get("href") or ""
-        assert not address.startswith("page/") or (FOLDER / address[len("page/") :]).is_file()
-        if tag in ("input", "select") and attributes.get("type") != "radio":  # for screen readers
-            assert attributes.get("id") in labelled or "aria-label" in attributes, attributes
 
 
 def test_names_and_values_in_the_forms_without_scripts_are_text_and_never_markup() -> None:

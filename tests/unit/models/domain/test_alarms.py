@@ -116,10 +116,3 @@ async def test_a_cancellation_from_elsewhere_stays_one() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_a_block_whose_deadline_was_taken_away_may_take_any_time() -> None:
-    with Timeout(Deadline(0.0)) as timeout:
-        timeout.cancel()
-        with pytest.raises(TimeoutError), Timeout(Deadline(0.0)):
-            await asyncio.Event().wait()
