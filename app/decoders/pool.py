@@ -81,6 +81,9 @@ START_WITHIN = 20.0
 machine.
 """
 
+ENDING = 0.05
+"""Seconds from the end of a connection to the fork server until the server has ended, too."""
+
 END_WITHIN = 5.0
 """Seconds that the fork server may take to end."""
 
@@ -403,6 +406,7 @@ class DecoderPool:
 
     async def _new(self) -> DecoderProcess:
         """Return a new process, of a new fork server if there is none; raises Unavailable."""
+        server = None
         try:
             async with self._starting:
                 if self._server is None or not self._server.alive:
@@ -414,6 +418,9 @@ class DecoderPool:
         except OSError as error:
             self._count("start")
             log.warning("no decoder process can be started: %s", error)
+            await asyncio.sleep(ENDING)
+            if server is not None and not server.alive:
+                raise Killed from error
             raise Unavailable(
                 "no decoder process can be started at the moment; send the image again later"
             ) from error

@@ -348,17 +348,31 @@ async def test_processes_that_end_soon_after_their_fork_server_cost_no_image(
     assert pool.ended == {"killed": 1, "crash": 1}
 
 
-async def test_the_log_says_of_a_fork_server_that_hangs_that_no_process_started(
-    pool: DecoderPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("hangs", "reason"),
+    [(True, "the process did not start"), (False, "the fork server ended")],
+)
+async def test_a_fork_server_that_hangs_or_ends_while_an_image_waits_for_it_is_replaced(
+    pool: DecoderPool,
+    hangs: bool,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await pool.start()
-    assert pool._server is not None
-    os.kill(pool._server.process.pid, signal.SIGSTOP)
     pool._idle.pop().close()
-    monkeypatch.setattr("app.decoders.pool.START_WITHIN", 0.05)
-    with pytest.raises(Unavailable, match="no decoder process can be started"):
-        await pixels(pool, drawn())
-    assert caplog.messages == ["no decoder process can be started: the process did not start"]
+    server = pool._server
+    assert server is not None
+    os.kill(server.process.pid, signal.SIGSTOP)
+    if hangs:
+        monkeypatch.setattr("app.decoders.pool.START_WITHIN", 0.05)
+        pool._observe = lambda _: monkeypatch.setattr("app.decoders.pool.START_WITHIN", PATIENCE)
+    work = await begun(pool, pixels(pool, drawn()))
+    if not hangs:
+        os.kill(server.process.pid, signal.SIGKILL)
+    await work
+    assert caplog.messages == [f"no decoder process can be started: {reason}"]
+    assert pool.ended == {"start": 1}
 
 
 async def test_an_image_whose_processes_are_killed_twice_may_be_sent_again(
