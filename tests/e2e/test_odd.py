@@ -72,15 +72,3 @@ def test_extremes_get_their_own_status(client: httpx.Client) -> None:
     ):
         reply = client.post("/filter?name=invert", content=body, headers=BYTES)
         assert reply.status_code == status, reply.content[:300]
-
-
-def test_a_file_over_the_size_limit_is_413_and_its_neighbours_are_answered(
-    client: httpx.Client,
-) -> None:
-    big = bytes((32 << 20) + 1)
-    reply = client.post("/classify", content=big, headers={"Content-Type": "image/jpeg"})
-    assert reply.status_code == 413
-    files = [("files", ("big", big)), ("files", ("small", bomb(9, 9)))]
-    results = client.post("/classify", files=files).json()["results"]
-    assert [r["status"] for r in results] == ["error", "ok"]
-    assert results[0]["error"]["status"] == 413

@@ -124,30 +124,6 @@ async def test_an_image_gives_back_what_it_holds_before_it_waits_for_more() -> N
     assert counters.total(Total.MEMORY) == 0
 
 
-async def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
-    loop = asyncio.get_running_loop()
-    trimmed: asyncio.Queue[None] = asyncio.Queue()
-
-    def trim() -> None:
-        loop.call_soon_threadsafe(trimmed.put_nowait, None)
-
-    memory = Memory(8 * LARGE, trim=trim)
-    image = image_of(memory)
-    await image.hold(SMALL)
-    image.release()
-    assert memory.trimming is None
-    for _ in range(3):
-        await image.hold(LARGE)
-        image.release()
-    assert memory.trimming is not None
-    memory.trimming.cancel()
-    memory.trim_now()
-    async with asyncio.timeout(PATIENCE):
-        await trimmed.get()
-    assert memory.trimming is None
-    assert trimmed.empty()
-
-
 MOST = 50_000_000
 
 

@@ -59,12 +59,6 @@ async def test_a_line_of_the_log_is_short_whatever_a_client_sends(
     assert len(vars(line)["path"]) == LONGEST_PATH
 
 
-async def test_a_page_of_another_origin_is_refused() -> None:
-    headers = [(b"origin", b"https://evil.example")]
-    refused = await sent(Response(), Metrics(), method="POST", headers=headers)
-    assert refused[0]["status"] == 403
-
-
 @pytest.mark.parametrize("begun", [True, False])
 async def test_an_answer_that_was_dropped_is_told_of_before_it_begins_and_is_no_fault(
     caplog: pytest.LogCaptureFixture, begun: bool

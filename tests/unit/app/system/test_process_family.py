@@ -27,25 +27,6 @@ def test_a_child_follows_its_parent() -> None:
     assert list(found).index(os.getpid()) < list(found).index(child.pid)
 
 
-def test_a_program_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / "7"
-    (folder / "fd").mkdir(parents=True)
-    (folder / "fd" / "0").touch()
-    (folder / "task" / "7").mkdir(parents=True)
-    (folder / "task" / "7" / "children").write_text("")
-    ticks = os.sysconf("SC_CLK_TCK")
-    numbers = ["S", "1", *["0"] * 9, f"{ticks}", f"{2 * ticks}", f"{3 * ticks}", f"{4 * ticks}"]
-    numbers += ["20", "0", "5", "0", f"{9 * ticks}", "0", "0"]
-    (folder / "stat").write_text(f"7 (a) b (c) {' '.join(numbers)}")
-    (folder / "statm").write_text("100 3 0 0 0 0 0")
-    (folder / "cmdline").write_bytes(b"python\0-m\0darkroom\0")
-    [use] = process_family(7, tmp_path)
-    assert (use.parent, use.cpu, use.cpu_of_ended) == (1, 3.0, 7.0)
-    assert (use.started, use.threads) == (9.0, 5)
-    assert (use.words, use.descriptors) == (("python", "-m", "darkroom"), 1)
-    assert use.resident == 3 * os.sysconf("SC_PAGE_SIZE")
-
-
 def test_a_process_is_alive_and_has_a_use_until_its_end_was_waited_for() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert is_alive(child.pid)
