@@ -1,11 +1,15 @@
 """Small images for tests, drawn with NumPy: no files to store or to license."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from models.domain import image as domain
+
+HEIF = Path(__file__).parent / "heif"
+"""The folder of small HEIF files; its README.md names them."""
 
 
 def drawing(width: int = 320, height: int = 240, seed: int = 0, mode: str = "RGB") -> Image.Image:

@@ -17,7 +17,10 @@ from urllib.parse import urlsplit
 from app.bulk.errors import WrongUsage
 from models.codec.formats import ImageFormat, identify
 
-IMAGES = ("jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "avif")
+IMAGES = (
+    *("jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "avif"),
+    *("heic", "heif", "hif"),
+)
 """Endings of names that are taken without a look at the content."""
 
 HEAD = 80

@@ -25,6 +25,7 @@ _DECODED = {
     ImageFormat.BMP: (7.5, 9.0),
     ImageFormat.TIFF: (7.5, 9.0),
     ImageFormat.AVIF: (9.5, 9.5),
+    ImageFormat.HEIF: (9.5, 13.0),
 }
 """For grey and RGB, and for every other mode: palettes, alpha, CMYK and floats."""
 
@@ -113,8 +114,9 @@ def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
         )
 
 
-# Pixels by the first bytes of a file, in microseconds; none of a TIFF or an AVIF. The guess orders
-# waiting work. A file that lies is refused when it is decoded, and every loop has a stated bound.
+# Pixels by the first bytes of a file, in microseconds; none of a TIFF, an AVIF or a HEIF. The
+# guess orders waiting work. A file that lies is refused when it is decoded, and every loop has a
+# stated bound.
 
 START = 1 << 16
 """Bytes of a file that are looked at."""
@@ -123,7 +125,7 @@ START = 1 << 16
 def claimed_pixels(start: bytes) -> int | None:
     """Return width times height by the first bytes of a file, None if they do not show it."""
     format_ = identify(start)
-    if format_ is None or format_ is ImageFormat.AVIF:
+    if format_ in (None, ImageFormat.AVIF, ImageFormat.HEIF):
         return None
     if format_ is ImageFormat.JPEG:
         frame = first_frame(start)

@@ -10,7 +10,7 @@ from PIL import features
 
 
 class ImageFormat(StrEnum):
-    """A format that can be read; the names of the members are Pillow's."""
+    """A format that can be read; the names of the members are Pillow's. HEIC is a kind of HEIF."""
 
     JPEG = "jpeg"
     PNG = "png"
@@ -19,6 +19,7 @@ class ImageFormat(StrEnum):
     BMP = "bmp"
     TIFF = "tiff"
     AVIF = "avif"
+    HEIF = "heif"
 
     @property
     def media_type(self) -> str:
@@ -42,7 +43,8 @@ ENCODABLE = tuple(
 )
 """The output formats that this machine can write: AVIF needs a Pillow that was built with it."""
 
-# AVIF is an ISO base media file that lists "avif" or "avis" among its brands; HEIC starts the same.
+# AVIF is an ISO base media file that lists "avif" or "avis" among its brands; HEIF starts the same
+# and lists brands of HEVC, or of HEIF without a codec.
 _MAGIC = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)"
     rb"|(?P<PNG>\x89PNG\r\n\x1a\n)"
@@ -50,7 +52,8 @@ _MAGIC = re.compile(
     rb"|(?P<GIF>GIF8[79]a)"
     rb"|(?P<BMP>BM)"
     rb"|(?P<TIFF>II[*+]\0|MM\0[*+]|II\0\*|MM\*\0)"
-    rb"|(?P<AVIF>.{4}ftyp(?:.{4}){0,15}?avi[fs])",
+    rb"|(?P<AVIF>.{4}ftyp(?:.{4}){0,15}?avi[fs])"
+    rb"|(?P<HEIF>.{4}ftyp(?:.{4}){0,15}?(?:he[iv][cxms]|m[is]f1))",
     re.DOTALL,
 )
 

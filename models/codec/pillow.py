@@ -27,6 +27,7 @@ from PIL import Image as PillowImage
 from models.codec.colour import cicp_profile, is_grey
 from models.codec.containers import clean_aperture, embedded_profile, first_frame, nclx, properties
 from models.codec.formats import ImageFormat
+from models.codec.heif import HeifPicture
 from models.codec.png import cicp, without_damaged_chunks
 from models.codec.rows import FRAME, SHOWN
 from models.codec.tiff import bytes_for_pillow, prepare
@@ -68,6 +69,8 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
         data, layout = bytes_for_pillow(data)
     elif format is ImageFormat.PNG:
         data = without_damaged_chunks(data)
+    elif format is ImageFormat.HEIF:
+        return _open_heif(data)
     image = PillowImage.open(BytesIO(data), formats=[format.name])
     match format:
         case ImageFormat.TIFF:
@@ -88,6 +91,13 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
         case ImageFormat.BMP:
             image.info["icc_profile"] = embedded_profile(data)
     return image
+
+
+def _open_heif(data: bytes) -> HeifPicture:
+    picture = HeifPicture(BytesIO(data))
+    if points := picture.info.get("nclx"):
+        picture.info["icc_profile"] = cicp_profile(*points, grey=False)
+    return picture
 
 
 @contextmanager

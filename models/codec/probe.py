@@ -10,7 +10,14 @@ from typing import NamedTuple
 from PIL.Image import DecompressionBombError
 from PIL.ImageFile import ImageFile
 
-from models.codec.containers import avif_buffers, bmp_cost, canvas, properties
+from models.codec.containers import (
+    avif_buffers,
+    bmp_cost,
+    canvas,
+    heif_buffers,
+    heif_cost,
+    properties,
+)
 from models.codec.formats import ImageFormat, identify
 from models.codec.jpeg import check_jpeg, has_several_scans, too_large
 from models.codec.metadata import read_metadata
@@ -120,19 +127,22 @@ def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: floa
         width, height = image.size
         if width * height > max_pixels:
             raise too_large(width, height, max_pixels)
+        stored_pixels = getattr(image, "stored_pixels", width * height)
         described = _describe(image, format_)
         stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
         alpha = described.info.transparent
-        beside = buffers(data, format_, width * height, alpha=alpha)
+        beside = buffers(data, format_, stored_pixels, alpha=alpha)
         pixels = max(1, described.info.n_pixels)
-        if hidden := max(0, width * height - pixels):  # of an AVIF, decoded and cut
+        if hidden := max(0, stored_pixels - pixels):  # of an AVIF or a HEIF, decoded and cut
             beside += _BYTES_OF_HIDDEN * hidden
-            cost *= width * height / pixels
+            cost *= stored_pixels / pixels
         return described._replace(seconds_per_pixel=cost, coefficients=stored, buffers=beside)
 
 
 def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     orientation, copyright_, exif = read_metadata(image)
+    if format_ is ImageFormat.HEIF:  # turned by libheif
+        orientation = 1
     layout = layout_of(image)
     width, height, mode = *image.size, image.mode
     if shown := image.info.get(SHOWN):
@@ -184,7 +194,8 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     """Return the CPU seconds that each pixel is estimated to take.
 
     Raises Undecodable or TooManyPixels for a JPEG that would cost more than its image is worth, and
-    for a canvas of a WebP. The limits of a decoder process end all other files of that kind.
+    for the size that a WebP or a HEIF states. The limits of a decoder process end all other files
+    of that kind.
     """
     match format:
         case ImageFormat.JPEG:
@@ -193,10 +204,12 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
             return bmp_cost(data)
         case ImageFormat.TIFF:
             return tiff_cost(data)
-        case ImageFormat.WEBP:
-            width, height = canvas(data)
+        case ImageFormat.WEBP | ImageFormat.HEIF:
+            width, height = stated_size(data, format)
             if width * height > max_pixels:
                 raise too_large(width, height, max_pixels)
+            if format is ImageFormat.HEIF:
+                return heif_cost(data, width * height)
     return _PER_PIXEL[format]
 
 
@@ -218,7 +231,7 @@ def stated_size(data: bytes, format: ImageFormat) -> tuple[int, int]:
                 return abs(width), abs(height)  # a negative height: the first row is the top row
             case ImageFormat.WEBP:
                 return canvas(data)
-            case ImageFormat.AVIF:
+            case ImageFormat.AVIF | ImageFormat.HEIF:
                 extents = [content for name, content in properties(data) if name == b"ispe"]
                 return struct.unpack_from(">II", extents[0], 4) if extents else (0, 0)
     except struct.error:  # the file is shorter than its header should be
@@ -238,4 +251,6 @@ def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> in
             return tiff_buffers(data, pixels)
         case ImageFormat.AVIF:
             return avif_buffers(data, pixels, alpha=alpha)
+        case ImageFormat.HEIF:
+            return heif_buffers(data, pixels)
     return 0

@@ -15,6 +15,7 @@ from PIL import ImageOps
 from PIL.ImageFile import ImageFile
 
 from models.codec.colour import float_scale, is_grey, simplified, to_srgb
+from models.codec.heif import HeifPicture
 from models.codec.rows import FRAME, SHOWN, Box, PictureRows, boxes, cropped, framed, rows_of
 from models.codec.tiff import INVERTED, layout_of, unpacked
 from models.domain.image import Pixels
@@ -26,10 +27,12 @@ NewPixels = Callable[[tuple[int, int, int]], Pixels]
 """Return a new uint8 array of this shape, which is overwritten wholly."""
 
 
-def _raw(data: bytes, image: ImageFile, raw_mode: str) -> PictureRows:
-    """Return the rows of an image whose decoder gave bytes, which Pillow would copy."""
+def _raw(data: bytes | Pixels, image: ImageFile, raw_mode: str) -> PictureRows:
+    """Return the rows of an image whose decoder gave bytes or pixels, which Pillow would copy."""
     (width, height), mode, info = image.size, image.mode, dict(image.info)
-    pixels = np.frombuffer(data, np.uint8).reshape(height, width, len(raw_mode))
+    if isinstance(data, bytes):
+        data = np.frombuffer(data, np.uint8).reshape(height, width, len(raw_mode))
+    pixels = data
 
     def crop(box: Box) -> PillowImage.Image:
         # No copy of whole rows, or of a part of one.
@@ -48,6 +51,8 @@ def loaded(image: ImageFile) -> PictureRows:
     The decoders of AVIF and WebP are asked directly: Pillow's `load` would keep the decoder with
     its two canvases, the bytes that it gave, and the copy of these bytes, all at the same time.
     """
+    if isinstance(image, HeifPicture):
+        return _raw(image.decoded(), image, image.raw_mode)
     decoder: Any = getattr(image, "_decoder", None)
     if image.format == "AVIF" and hasattr(decoder, "get_frame"):
         data = decoder.get_frame(0)[0]

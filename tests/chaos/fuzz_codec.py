@@ -34,6 +34,7 @@ from models.domain.errors import ServiceError
 from models.domain.image import Image as Image_
 from tests import hostile
 from tests.chaos.mutations import mutated
+from tests.pictures import HEIF
 
 MAX_PIXELS = 1_000_000
 SECONDS = 5.0
@@ -123,6 +124,7 @@ def drawn() -> list[bytes]:
     avif: tuple[dict[str, Any], ...] = ({"subsampling": "4:4:4"}, {"exif": exif}, {"quality": 100})
     for options in avif:
         add("RGBA", "AVIF", max_threads=1, speed=9, **options)
+    seeds.extend(each.read_bytes() for each in sorted(HEIF.glob("*.h*")))
     return seeds
 
 

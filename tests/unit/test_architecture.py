@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
+MODELS = {"models", "numpy", "PIL", "_pi_heif", "simplejpeg", "pydantic", "pydantic_settings"}
 ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors", "timm"}
 RAY_ROOMS = ("app/cluster.py", "workers/cluster.py")
 """The files that may import Ray, each inside the functions that use it."""

@@ -5,7 +5,7 @@
 
 import { announce, byId } from "./dom.js";
 
-const IMAGE = /\.(jpe?g|png|webp|gif|bmp|tiff?|avif)$/i;
+const IMAGE = /\.(jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf]|hif)$/i;
 const URL_LINE = /^https?:\/\/\S+$/i;
 
 /** Call `onfiles(files)` and `onurls(urls)` for what a person gives. */

@@ -158,7 +158,7 @@ def mixed(tmp_path: Path) -> Path:
     (tmp_path / "claims.jpg").write_bytes(b"no image at all")
     for number in range(4):
         (tmp_path / f"{number}.txt").write_text("words")
-    (tmp_path / "real.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    (tmp_path / "film.mp4").write_bytes(b"\0\0\0\x18ftypisom\0\0\0\0isommp42")
     (tmp_path / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
     (tmp_path / ".thumbnails").mkdir()
     (tmp_path / "again").symlink_to(tmp_path)
@@ -180,7 +180,7 @@ def test_what_is_left_out_is_told_by_reason_with_the_first_names(mixed: Path) ->
     assert sources.count() == sources.count() == 4
     assert str(sources.left_out) == (
         "9 left out; link to a folder: 1 (again); hidden: 1 (.DS_Store); "
-        "no image of a format that is read (JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF): 6 "
+        "no image of a format that is read (JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF, HEIF): 6 "
         "(0.txt, 1.txt, 2.txt, …); hidden folder: 1 (.thumbnails)"
     )
 

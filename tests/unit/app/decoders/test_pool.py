@@ -30,7 +30,7 @@ from models.domain.image import Image, Pixels
 from tests.chaos.hostile.tiff import large_tile
 from tests.decoder_pool import LIMITS, drawn, pool_of
 from tests.hostile import avif_lying_size
-from tests.pictures import as_image, png
+from tests.pictures import HEIF, as_image, png
 from tests.server import PATIENCE, gone
 
 
@@ -94,6 +94,16 @@ async def test_a_process_decodes_to_the_very_bytes_of_a_thread(
     about = expected.info, expected.copyright, expected.exif
     assert (found.info, found.copyright, found.exif) == about
     as_image(found.image).pixels[0, 0] = 1  # theirs alone: filters may write there
+
+
+@pytest.mark.parametrize("name", ["iphone.heic", "samsung.heic", "canon.hif", "alpha.heic"])
+async def test_a_process_decodes_a_heif_without_a_thread_of_the_codec(
+    pool: DecoderPool, name: str
+) -> None:
+    data = (HEIF / name).read_bytes()
+    expected = as_image(codec.decode(data, max_pixels=LIMITS.max_pixels).image)
+    assert np.array_equal(await pixels(pool, data), expected.pixels)
+    assert not pool.ended
 
 
 async def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded(
