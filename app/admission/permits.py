@@ -85,6 +85,7 @@ class Permit:
         self, admission: "Admission", client: str, deadline: Deadline, background: bool
     ) -> None:
         self._admission = admission
+        self._key = admission.counters.key(f"client {client}")
         self.client = client
         self.deadline = deadline
         self.in_background = background
@@ -207,14 +208,14 @@ class Permit:
     def _held(self, by_key: ByKey, total: Total) -> tuple[int, int]:
         """Return what the client holds, and all clients together."""
         counters = self._admission.counters
-        return counters.of(counters.key(f"client {self.client}"), by_key), counters.total(total)
+        return counters.of(self._key, by_key), counters.total(total)
 
     def _count(self, n_images: int, n_bytes: int) -> None:
         counters = self._admission.counters
         if n_images:
             self._images += n_images
             counters.add(Total.IMAGES, n_images)
-            counters.add_for(counters.key(f"client {self.client}"), ByKey.IMAGES, n_images)
+            counters.add_for(self._key, ByKey.IMAGES, n_images)
         if n_bytes:
             self._bytes += n_bytes
             counters.add(Total.BYTES, n_bytes)
@@ -224,7 +225,7 @@ class Permit:
             counters = self._admission.counters
             self._arriving += n_bytes
             counters.add(Total.ARRIVING, n_bytes)
-            counters.add_for(counters.key(f"client {self.client}"), ByKey.ARRIVING, n_bytes)
+            counters.add_for(self._key, ByKey.ARRIVING, n_bytes)
 
     def __enter__(self) -> "Permit":
         return self
