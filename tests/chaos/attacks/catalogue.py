@@ -21,7 +21,7 @@ _IMAGES = dict.fromkeys(images.FILES, 5) | {"progressive_jpegs": 2}
 _LISTED = (
     Attack(bursts.body_bursts, promise=1, patience=200),
     Attack(bursts.tiny_chunks, promise=1, resets_allowed=True),
-    Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True, own_addresses=True),
+    Attack(slow_rates.slow_bodies, promise=2, patience=90, resets_allowed=True),
     *(Attack(images.attack(name), promise) for name, promise in _IMAGES.items()),
     Attack(
         slow_rates.idle_connections,
@@ -30,14 +30,13 @@ _LISTED = (
         descriptors=1024,
         patience=150,
     ),
-    Attack(images.dear_neighbourhoods, promise=4, own_addresses=True),
+    Attack(images.dear_neighbourhoods, promise=4),
     Attack(
         slow_rates.slow_answers,
         promise=5,
         ends_within=90,
         patience=120,
         resets_allowed=True,
-        own_addresses=True,
     ),
     Attack(images.enlarging_chains, promise=5),
     Attack(bodies.json_urls, promise=5),
@@ -50,7 +49,6 @@ _LISTED = (
         promise=8,
         ends_within=DEADLINE + 2 * SLACK,
         patience=150,
-        own_addresses=True,
     ),
     Attack(origins.origin_redirects, promise=10, flags=origins.FLAGS),
 )

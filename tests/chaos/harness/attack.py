@@ -66,8 +66,6 @@ class Attack:
 
     `ends_within` is the seconds after which each of them must have ended; `patience`, the seconds
     the whole attack may take. `front_ends`: it needs several processes.
-    `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
-    equal requests from one address can only be shared out by address.
     """
 
     run: Callable[[Target], Steps]
@@ -78,7 +76,6 @@ class Attack:
     descriptors: int | None = None
     front_ends: bool = False
     resets_allowed: bool = False
-    own_addresses: bool = False
 
     @property
     def name(self) -> str:

@@ -94,7 +94,6 @@ class Neighbours:
     """
 
     target: Target
-    own_addresses: bool
     requests: int = 0
     in_time: int = 0
     spared: int = 0
@@ -125,7 +124,7 @@ class Neighbours:
         photo = jpeg(number, 640, 480)
         path = "/classify" if number % 2 else "/filter?name=gaussian_blur&sigma=2"
         request = post(path, photo, "image/jpeg")
-        source = f"127.0.0.{number + 10}" if self.own_addresses else "127.0.0.1"
+        source = f"127.0.0.{number + 10}"
         self._one(number, request, source)
         while not self._done.wait(_PAUSE):
             self._one(number, request, source)
@@ -169,6 +168,9 @@ class Neighbours:
         return found.status, found.body_bytes, wait, str(found.status or found.end)
 
 
+ATTACKER = "127.0.0.9"
+"""The address of the attacker; a neighbour has an address of its own, from 127.0.0.10 on."""
+
 _HEAD_START = 0.3
 """Seconds the attacker has before the neighbours begin."""
 
@@ -190,8 +192,6 @@ def run(attack: Attack, through: str | None = None) -> dict[str, Any]:
     `through` names a proxy of `docker/edge` that all clients connect to. Good clients then always
     have addresses of their own, because a proxy is there for clients of many addresses.
     """
-    own_addresses = attack.own_addresses or through is not None
-    source = "127.0.0.9" if own_addresses else "127.0.0.1"
     front_ends = 2 if attack.front_ends else 0
     flags = ["--weights", "random", "--log-level", "error", "--front-ends", str(front_ends)]
     flags += ["--trusted-proxies", "127.0.0.1"] if through else []
@@ -204,11 +204,11 @@ def run(attack: Attack, through: str | None = None) -> dict[str, Any]:
             port = served.port
             if through:
                 port = stack.enter_context(behind(through, Path(folder), port))
-            target = Target(port, served.process.pid, source)
+            target = Target(port, served.process.pid, ATTACKER)
             _warm_up(target)
             observer = Observer(target)
             observer.start()
-            neighbours = Neighbours(target, own_addresses)
+            neighbours = Neighbours(target)
             try:
                 steps, seconds, finished = _attacked(attack, target, neighbours)
             finally:
