@@ -1,6 +1,6 @@
 """Estimate the costs of decoding and encoding before they begin: memory, CPU seconds, and pixels.
 
-Memory is in bytes per pixel, measured by `python -m tests.bench.decoder_memory` and rounded up. The
+Memory is in bytes per pixel, measured (`tests/bench/results/memory.md`) and rounded up. The
 figures hold for large images; the tables of a codec and the stripe that is converted come to 10 to
 20 MB more for every image.
 """

@@ -94,7 +94,7 @@ class Filter(BaseModel):
     - `tolerance`: the distance to the reference implementation that the tests enforce, in words.
     - `device_tolerance`: the share of samples that a GPU may return a level off the CPU result.
     - `cpu_bytes_per_pixel`: the bytes of memory that the result and temporary arrays take at a time
-      on a CPU, for grey or RGB and for RGBA, measured by `tests/bench/filter_memory.py`. A filter
+      on a CPU, for grey or RGB and for RGBA, measured (`tests/bench/results/memory.md`). A filter
       that is a table takes its result only.
     - `row_reach`: how many rows above and below its own, and columns beside it, a pixel of the
       result depends on: a number, two numbers for rows and columns, or a function of the filter
