@@ -47,6 +47,7 @@ TOPICS: dict[str, dict[str, Entry]] = {
         "filters": Entry("list the filters", "[name]", has_settings=False),
     },
     "prepare a machine": {
+        "devices": Entry("show the GPUs and the CPU, and what `serve` would use"),
         "weights": Entry("download, verify or list weights", "{fetch,verify,list} [name]"),
         "kernels": Entry("compile the GPU's kernels in advance"),
         "completion": Entry("print the completion script of a shell", "SHELL", has_settings=False),

@@ -1,5 +1,6 @@
 """Kernels load from cubins that were compiled in advance, and give the bytes of one module."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from app.cli.parser import run
 from models.domain.image import Image
+from models.exit_codes import ExitCode
 from tests.emulation.staging import noise
 from tests.gpu.equality import MAX_PIXELS, runner
 from workers.engines.cuda import kernels as modules
@@ -86,3 +89,10 @@ def test_cubins_give_the_bytes_of_one_module(engines: list[CudaEngine], name: st
         assert all(isinstance(each, Image) for each in results), results
         first, second = (each.pixels for each in results if isinstance(each, Image))
         assert np.array_equal(first, second)
+
+
+def test_devices_shows_that_this_gpu_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["devices", "--json", "--gpus", "1"]) == ExitCode.OK
+    gpu = json.loads(capsys.readouterr().out)["devices"][0]
+    assert (gpu["device"], gpu["used"]) == ("GPU 0", True), gpu["unused"]
+    assert torch.cuda.get_device_name(0) in gpu["description"]

@@ -1,11 +1,25 @@
-"""Count the GPUs of this machine by asking the driver: no context, no torch, no memory."""
+"""Find the GPUs of this machine by asking the driver: no context, no torch, no memory."""
 
 import ctypes
+import os
+from dataclasses import dataclass
 from functools import cache
 from uuid import UUID
 
 _UUID = 16
 """Bytes of a GPU's UUID."""
+
+_MAJOR, _MINOR = 75, 76
+"""The attributes of a GPU that are its compute capability (`CUdevice_attribute` of cuda.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that CUDA_VISIBLE_DEVICES leaves: its name, memory in bytes, and compute capability."""
+
+    name: str
+    memory: int
+    capability: tuple[int, int]
 
 
 def count_gpus() -> int:
@@ -15,6 +29,38 @@ def count_gpus() -> int:
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)):
         return 0
     return count.value
+
+
+def describe_gpus() -> list[Gpu]:
+    """Return the GPUs that `count_gpus` counts, in order."""
+    found = []
+    for number in range(count_gpus()):
+        driver, name, memory = _driver(), ctypes.create_string_buffer(100), ctypes.c_size_t()
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        assert driver is not None  # it has counted
+        driver.cuDeviceGetName(name, len(name), number)
+        driver.cuDeviceTotalMem_v2(ctypes.byref(memory), number)
+        driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, number)
+        driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, number)
+        found.append(Gpu(name.value.decode(), memory.value, (major.value, minor.value)))
+    return found
+
+
+def cuda_version() -> str:
+    """Return the newest CUDA that the driver can run, as `13.0`; empty without a driver."""
+    driver, version = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)):
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def why_no_gpu() -> str:
+    """Return why `count_gpus` returns 0."""
+    driver, problem = _opened()
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if problem and (driver is None or hidden is None):
+        return problem
+    return f"CUDA_VISIBLE_DEVICES={hidden} leaves none"
 
 
 def wanted_gpus(gpus: str) -> int:
@@ -40,8 +86,15 @@ def uuid_of(device: str) -> str:
 
 def _driver() -> ctypes.CDLL | None:
     """Return the initialised driver, None where there is none."""
+    driver, problem = _opened()
+    return None if problem else driver
+
+
+def _opened() -> tuple[ctypes.CDLL | None, str]:
+    """Return the driver, None where there is none, and why it cannot be used."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return None
-    return None if driver.cuInit(0) else driver
+        return None, "there is no NVIDIA driver: the library libcuda.so.1 is not found"
+    code = driver.cuInit(0)
+    return driver, f"the NVIDIA driver finds no GPU: cuInit returns error {code}" if code else ""

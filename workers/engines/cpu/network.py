@@ -234,5 +234,12 @@ def _fastest() -> Precision:
     Elsewhere bf16 is emulated. fp16 is no candidate: on a CPU it is at best as fast, and it
     overflows where bf16 does not.
     """
-    bf16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return Precision.BF16 if bf16 else Precision.FP32
+    return Precision.BF16 if any(bf16_instructions().values()) else Precision.FP32
+
+
+def bf16_instructions() -> dict[str, bool]:
+    """Return whether this CPU has each kind of instructions that make bf16 fast."""
+    return {
+        "AMX": torch.cpu._is_amx_tile_supported(),
+        "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported(),
+    }

@@ -32,6 +32,35 @@ def check_majors() -> None:
         )
 
 
+def runs_on(capability: str, built: Sequence[str]) -> bool:
+    """Return whether a library built for `built` runs on a compute capability, as `90`.
+
+    A cubin (`sm_80`) runs on its major from its minor on; PTX (`compute_80`) on all later GPUs.
+    """
+    found = int(capability)
+    kinds = [(kind, int(number)) for kind, _, number in (each.partition("_") for each in built)]
+    return any(
+        number <= found and (kind == "compute" or number // 10 == found // 10)
+        for kind, number in kinds
+    )
+
+
+def check_capability(capability: str) -> None:
+    """Raise RuntimeError where torch has no kernels for a compute capability, as `90`."""
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            f"torch {torch.__version__} is built for CUDA {torch.version.cuda} and cannot use the "
+            "driver; install a newer driver, or the torch of an older CUDA"
+        )
+    # An architecture such as sm_90a adds to sm_90, which is built too.
+    built = [each for each in torch.cuda.get_arch_list() if each.partition("_")[2].isdecimal()]
+    if not runs_on(capability, built):
+        raise RuntimeError(
+            f"torch {torch.__version__} has kernels for {', '.join(built)}, and this GPU has the "
+            f"compute capability {capability[:-1]}.{capability[-1]}; install a torch for it"
+        )
+
+
 class Kernels:
     """All kernels, loaded for the current device from cubins, by default in the user's cache.
 
@@ -41,6 +70,7 @@ class Kernels:
 
     def __init__(self, cubins: CubinStore | None = None) -> None:
         check_majors()
+        check_capability(cupy.cuda.Device().compute_capability)
         try:
             self._functions = _from_cubins(
                 cubins or CubinStore(folders(cache_folder(), cache_folder()))

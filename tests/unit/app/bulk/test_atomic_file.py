@@ -15,17 +15,6 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def test_an_existing_file_is_left_alone_unless_it_may_be_replaced(tmp_path: Path) -> None:
-    target = tmp_path / "a.png"
-    target.write_bytes(b"mine")
-    with pytest.raises(FileExistsError):
-        write(target, b"new", replace=False)
-    assert target.read_bytes() == b"mine"
-    write(target, b"new", replace=True)
-    assert target.read_bytes() == b"new"
-    assert names(tmp_path) == ["a.png"]
-
-
 def test_a_file_that_appears_while_ours_is_written_is_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "a.png"
 
