@@ -364,10 +364,28 @@ class Resize(Filter):
     fit: Literal["contain", "cover", "fill"] = Field(
         "contain",
         description="contain: the whole image, no larger than width and height; cover: exactly "
-        "this size, the excess is cut off evenly; fill: exactly this size, stretched",
+        "this size, the excess is cut off; fill: exactly this size, stretched",
     )
     method: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
         "bilinear", description="resampling method; all but nearest antialias"
+    )
+    enlarge: bool = Field(
+        True, description="false: no side gets larger than the image's, except to a minimum size"
+    )
+    dpr: float = number(1, 1, 5, "ratio", "device pixel ratio: multiplies all asked sizes")
+    min_width: int | None = number(
+        None, 1, 65_500, "px", "least width of the result; contain keeps the image's proportions"
+    )
+    min_height: int | None = number(None, 1, 65_500, "px", "least height of the result, likewise")
+    gravity: Literal[
+        "center", "north", "northeast", "east", "southeast", "south", "southwest", "west",
+        "northwest",
+    ] = Field("center", description="part of the image that cover keeps")  # fmt: skip
+    focus_x: float | None = number(
+        None, 0, 1, "ratio", "share of the width around which cover keeps, in place of gravity"
+    )
+    focus_y: float | None = number(
+        None, 0, 1, "ratio", "share of the height around which cover keeps, in place of gravity"
     )
 
     example: ClassVar = {"name": "resize", "width": 90, "height": 90, "fit": "cover"}
@@ -377,7 +395,7 @@ class Resize(Filter):
     passes: ClassVar = (Pass("resize_weights"), Pass("resize", of_result=True))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return Pillow's `Image.resize`, or `ImageOps.fit` to cover, of uint8 (H, W, C).
+        """Return Pillow's `Image.resize`, to cover of the box of `ImageOps.fit`, uint8 (H, W, C).
 
         Pillow resamples with integer weights of 22 bits, along both axes in the order of
         `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
@@ -436,28 +454,61 @@ class Resize(Filter):
         return (float(left), float(top)), scales, (across, down)
 
     def _box(self, shape: Shape, rows: int, columns: int) -> Box:
-        """Return the source box in pixels: the image, or the part that `ImageOps.fit` keeps."""
+        """Return the source box in pixels: the image, or the part that cover keeps.
+
+        That part has the size that `ImageOps.fit` keeps. Its middle is as near to the focus as the
+        sides of the image allow; a compass name is the focus in a corner or in the middle of a
+        side.
+        """
         (height, width), ratio = shape[:2], columns / rows
         seen_height, seen_width = float(height), float(width)
         if self.fit == "cover" and width / height > ratio:
             seen_width = ratio * height
         elif self.fit == "cover" and width / height < ratio:
             seen_height = width / ratio
-        left, top = (width - seen_width) * 0.5, (height - seen_height) * 0.5
+        named_x = 0.5 + 0.5 * (("east" in self.gravity) - ("west" in self.gravity))
+        named_y = 0.5 + 0.5 * (("south" in self.gravity) - ("north" in self.gravity))
+        left = _start(named_x if self.focus_x is None else self.focus_x, width, seen_width)
+        top = _start(named_y if self.focus_y is None else self.focus_y, height, seen_height)
         return left, top, left + seen_width, top + seen_height
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width in pixels.
 
         A side that follows from the given side is rounded to the nearest, halves to even, as in
-        `ImageOps.contain`.
+        `ImageOps.contain`; so are minimum sizes of contain, as in `ImageOps.cover`.
         """
-        if self.height is None and self.width is None:
+        rows, columns = self._fitted(height, width)
+        if not self.enlarge:
+            rows, columns = min(rows, height), min(columns, width)
+        least_rows = self._asked(self.min_height) or 1
+        least_columns = self._asked(self.min_width) or 1
+        if rows >= least_rows and columns >= least_columns:
+            return rows, columns
+        if self.fit != "contain":
+            return max(rows, least_rows), max(columns, least_columns)
+        if width / height < least_columns / least_rows:
+            return max(least_rows, round(height / width * least_columns)), least_columns
+        return least_rows, max(least_columns, round(width / height * least_rows))
+
+    def _fitted(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width by width, height and fit alone."""
+        high, wide = self._asked(self.height), self._asked(self.width)
+        if high is None and wide is None:
             return height, width
-        rows = self.height or max(1, round(height / width * (self.width or 0)))
-        columns = self.width or max(1, round(width / height * rows))
-        if self.fit != "contain" or self.height is None or self.width is None:
+        rows = high or max(1, round(height / width * (wide or 0)))
+        columns = wide or max(1, round(width / height * rows))
+        if self.fit != "contain" or high is None or wide is None:
             return rows, columns
         if width / height > columns / rows:
             return max(1, round(height / width * columns)), columns
         return rows, min(columns, max(1, round(width / height * rows)))
+
+    def _asked(self, side: int | None) -> int | None:
+        """Return a size that was asked for, in device pixels."""
+        return None if side is None else round(side * self.dpr)
+
+
+def _start(focus: float, side: int, seen: float) -> float:
+    """Return where `seen` pixels of a side begin, around a share of it but inside the image."""
+    return min(max(focus * side - seen * 0.5, 0.0), side - seen)

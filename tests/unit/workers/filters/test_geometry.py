@@ -40,11 +40,40 @@ def test_resize_to_fill_is_pillow_s(
     assert np.array_equal(found, expected.reshape(height, width, -1))
 
 
-@given(images(), SIDES, SIDES)
-def test_resize_to_cover_is_pillow_s_fit(pixels: Pixels, width: int, height: int) -> None:
-    expected = ImageOps.fit(pillow(pixels), (width, height), Image.Resampling.BILINEAR)
-    found = run("resize", pixels, width=width, height=height, fit="cover")
+GRAVITIES = {
+    **{"center": (0.5, 0.5), "north": (0.5, 0), "south": (0.5, 1), "west": (0, 0.5)},
+    **{"east": (1, 0.5), "northwest": (0, 0), "southeast": (1, 1)},
+    **{"northeast": (1, 0), "southwest": (0, 1)},
+}
+
+
+@given(images(), SIDES, SIDES, st.sampled_from(list(GRAVITIES)))
+def test_resize_to_cover_is_pillow_s_fit(
+    pixels: Pixels, width: int, height: int, gravity: str
+) -> None:
+    at = GRAVITIES[gravity]
+    size = (width, height)
+    expected = ImageOps.fit(pillow(pixels), size, Image.Resampling.BILINEAR, centering=at)
+    found = run("resize", pixels, width=width, height=height, fit="cover", gravity=gravity)
     assert np.array_equal(found, np.asarray(expected).reshape(height, width, -1))
+
+
+@pytest.mark.parametrize(("focus", "first"), [(0, 0), (0.3, 2), (0.5, 6), (0.6, 8), (1, 12)])
+def test_cover_keeps_the_pixels_around_its_focus(focus: float, first: int) -> None:
+    pixels = image(8, 20, 3, 0)
+    of_columns = {"focus_x": focus, "gravity": "northwest"}
+    found = run("resize", pixels, width=8, height=8, fit="cover", **of_columns)
+    assert np.array_equal(found, pixels[:, first : first + 8])
+    turned = pixels.transpose(1, 0, 2)
+    found = run("resize", turned, width=8, height=8, fit="cover", focus_y=focus)
+    assert np.array_equal(found, turned[first : first + 8])
+
+
+@given(images(), st.integers(2, 60), st.integers(2, 60))
+def test_minimum_sizes_are_pillow_s_cover(pixels: Pixels, width: int, height: int) -> None:
+    found = run("resize", pixels, width=1, height=1, min_width=width, min_height=height)
+    expected = ImageOps.cover(pillow(pixels), (width, height), Image.Resampling.BILINEAR)
+    assert np.array_equal(found, np.asarray(expected).reshape(found.shape))
 
 
 @given(images(), SIDES, SIDES)
@@ -70,6 +99,14 @@ def test_resize_to_contain_is_pillow_s(pixels: Pixels, width: int, height: int) 
         ({"width": 200, "height": 200, "fit": "cover"}, (200, 200)),
         ({"width": 7, "height": 900, "fit": "fill"}, (900, 7)),
         ({"width": 200, "fit": "cover"}, (150, 200)),
+        ({"width": 101, "dpr": 1.5}, (114, 152)),
+        ({"width": 800, "enlarge": False}, (300, 400)),
+        ({"width": 800, "height": 90, "fit": "fill", "enlarge": False}, (90, 400)),
+        ({"width": 800, "height": 200, "fit": "cover", "enlarge": False}, (200, 400)),
+        ({"width": 200, "min_height": 200}, (200, 267)),
+        ({"width": 200, "min_width": 300, "min_height": 200, "dpr": 2}, (450, 600)),
+        ({"min_width": 4000, "enlarge": False}, (3000, 4000)),
+        ({"width": 200, "min_height": 200, "fit": "fill"}, (200, 200)),
     ],
 )
 def test_a_side_that_is_left_out_follows_from_the_other(

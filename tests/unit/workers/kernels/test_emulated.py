@@ -11,7 +11,7 @@ from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.registry import FILTERS, describe, parse_one
 
 SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
-LARGEST = {"pad": 60, "resize": 150}
+LARGEST = {"pad": 60, "resize": 60}
 """Upper limits for parameters whose largest values would make the emulation too slow."""
 
 NAMES = [name for name, filter_ in FILTERS.items() if filter_.passes]
