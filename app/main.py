@@ -16,6 +16,7 @@ from app.admission.clients import ApiKeys
 from app.admission.counters import Counters, Rate, Total
 from app.decoders import DecoderLimits, DecoderPool
 from app.fetch.fetcher import Fetcher
+from app.intake.presets import read_presets
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.memory import Memory, budget_for
 from app.pipeline.pipeline import Pipeline
@@ -268,6 +269,7 @@ async def start_service(
         operations = canary_operations(computing().networks)
         service = Service(
             settings=settings,
+            presets=read_presets(settings.presets),
             backend=backend,
             pipeline=pipeline,
             decoders=decoders,
@@ -307,7 +309,7 @@ async def _start_jobs(service: Service, data_folder: Path, started: AsyncExitSta
         folder,
         storage,
         ImageWorker(service.pipeline, service.admission, storage, settings),
-        jobs.work_of(service.computing),
+        jobs.work_of(service),
         job_images(settings, service.admission.counters.front_ends),
         service.admission.counters,
         service.stopping.is_set,

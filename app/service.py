@@ -13,6 +13,7 @@ from app.admission import Admission
 from app.admission.clients import ApiKeys
 from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
+from app.intake.presets import Presets
 from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
 from app.telemetry.inference_statistics import InferenceStatistics
@@ -78,6 +79,7 @@ class Service:
     """
 
     settings: Settings
+    presets: Presets
     backend: Backend
     pipeline: Pipeline
     decoders: DecoderPool

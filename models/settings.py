@@ -165,6 +165,11 @@ class Settings(BaseSettings):
         description="processes that decode all but baseline JPEGs, in each process that serves "
         "HTTP; auto: one a core, at least 2; 0: threads decode, which cannot be ended",
     )
+    presets: Path | None = Field(
+        None,
+        description="TOML file of presets: a table of filters and output options under each name, "
+        "for `?preset=NAME`; read at the start; none: no presets",
+    )
     cache_control: str = Field(
         "",
         max_length=200,

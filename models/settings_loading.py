@@ -87,9 +87,9 @@ def _faults(error: ValidationError, flags: Collection[str]) -> Iterator[str]:
 
 FIXED = frozenset({
     "host", "port", "metrics_port", "grpc_port", "front_ends", "gpus", "gpu_workers",
-    "tls_certificate", "tls_key", "settings_file", "log_level", "tracing", "networks", "weights",
-    "weights_labels", "weights_sha256", "cache_folder", "precision", "optimize", "threads",
-    "data_folder", "jobs_database",
+    "tls_certificate", "tls_key", "settings_file", "presets", "log_level", "tracing", "networks",
+    "weights", "weights_labels", "weights_sha256", "cache_folder", "precision", "optimize",
+    "threads", "data_folder", "jobs_database",
 })  # fmt: skip
 """Settings that need a restart: sockets, the number of processes, the networks, and jobs."""
 

@@ -7,7 +7,7 @@ known only once the image has been read: all else that the format depends on, th
 and the Accept header, becomes a small value here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -269,7 +269,7 @@ def chain_of(options: FilterOptions) -> FilterChain:
     parameters = options.model_extra or {}
     if (options.ops is None) == (options.name is None):
         wrong = FieldError(
-            "ops", "exactly one of `ops` and `name` is needed; GET /filters lists all filters"
+            "ops", "exactly one of `ops`, `name` and `preset` is needed; GET /filters lists them"
         )
         raise InvalidParameter(wrong.message, [wrong])
     if options.name is not None:
@@ -280,6 +280,10 @@ def chain_of(options: FilterOptions) -> FilterChain:
         ]
         raise InvalidParameter(f"unknown parameter {unknown[0].path!r} beside `ops`", unknown)
     return FilterChain(parse_chain(_decoded("ops", options.ops)))
+
+
+Expand = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Puts the options of a preset in the place of its name."""
 
 
 def listed_versions(given: str | list[Any]) -> list[Any]:
@@ -294,8 +298,12 @@ def listed_versions(given: str | list[Any]) -> list[Any]:
     return found
 
 
-def versions_of(given: list[Any], shared: EncodingOptions, accept: Accept) -> tuple[Version, ...]:
-    """Return versions that were listed. To parse 64 chains of 32 filters takes 10 ms.
+def versions_of(
+    given: list[Any], shared: EncodingOptions, accept: Accept, expanded: Expand = lambda each: each
+) -> tuple[Version, ...]:
+    """Return versions that were listed, with the options of presets that `expanded` puts in.
+
+    To parse 64 chains of 32 filters takes 10 ms.
 
     Raises InvalidParameter with the first errors of the versions, and their paths.
     """
@@ -304,7 +312,7 @@ def versions_of(given: list[Any], shared: EncodingOptions, accept: Accept) -> tu
     errors: list[FieldError] = []
     for number, each in enumerate(given):
         try:
-            versions.append(_version(each, shared, unnamed))
+            versions.append(_version(each, shared, unnamed, expanded))
         except InvalidParameter as error:
             errors.extend(
                 FieldError(f"versions[{number}].{e.path}".rstrip("."), e.message, e.given)
@@ -341,7 +349,9 @@ def version_of(
     return Version(chain, unnamed, encoding, id_)
 
 
-def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> Version:
+def _version(
+    given: object, shared: EncodingOptions, unnamed: OutputFormat, expanded: Expand
+) -> Version:
     """Return one version; raises InvalidParameter, whose paths start at the version."""
     if not isinstance(given, Mapping):
         message = 'an object is needed: {"ops": [{"name": …}]}'
@@ -351,7 +361,7 @@ def _version(given: object, shared: EncodingOptions, unnamed: OutputFormat) -> V
         message = f"a text of at most {MAX_ID} characters is needed"
         raise InvalidParameter(message, [FieldError("id", message, id_)])
     asked = {name: value for name, value in given.items() if name != "id"}
-    options, own = read_with_encoding(FilterOptions, asked)
+    options, own = read_with_encoding(FilterOptions, expanded(asked))
     return version_of(chain_of(options), own, unnamed, shared, id_)
 
 

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from app.intake.presets import Presets
 from app.responses.thumbnails import thumbnail
 from app.routes.openapi import NOT_FOUND, Responses
 from app.service import ServiceOf
@@ -33,11 +34,11 @@ _PICTURE: Responses = {200: {"content": {_PNG: {"schema": {"type": "string", "fo
 
 
 @router.get("/filters", operation_id="list_filters", response_model=FilterCatalogue)
-async def filters() -> Response:
+async def filters(service: ServiceOf) -> Response:
     """List every filter with its JSON Schema, units, defaults, an example and a link to its
-    picture.
+    picture, and the presets of the operator.
     """
-    return Response(_catalogue(), media_type=_JSON)
+    return Response(_catalogue(service.presets), media_type=_JSON)
 
 
 @router.get(
@@ -78,9 +79,10 @@ async def models(service: ServiceOf) -> Response:
 
 
 @functools.cache
-def _catalogue() -> bytes:
+def _catalogue(presets: Presets) -> bytes:
     every = [_record(name) for name in FILTERS]
-    return _body(FilterCatalogue(spec_version=SPEC_VERSION, filters=every))
+    named = {name: {**options} for name, options in presets.by_name.items()}
+    return _body(FilterCatalogue(spec_version=SPEC_VERSION, filters=every, presets=named))
 
 
 def _record(name: str) -> FilterRecord:

@@ -39,6 +39,7 @@ from app.http.request import (
 )
 from app.intake.item import Item
 from app.intake.json_items import in_parsing_thread
+from app.intake.presets import NO_PRESETS, Presets
 from app.intake.request_items import collect, options_of
 from app.intake.spool import Blob, digest_of
 from app.intake.stream import ImageStream, is_stream
@@ -61,7 +62,7 @@ from app.responses.records import VectorStyle
 from app.routes.image_route import ImageRoute, client_name, permit_of
 from app.routes.network_choice import classification
 from app.routes.openapi import IMAGES, LABELS, OF_IMAGES, PARTS, image_document
-from app.service import Computing, Service, service_in
+from app.service import Service, service_in
 from models.api.schemas import (
     ClassifyOptions,
     EncodingOptions,
@@ -86,8 +87,8 @@ from workers.operations import Classify
 CheckParts = Callable[[int], None]
 """Raise TooLarge if the images of a request may not have this number of parts each."""
 
-WantedOf = Callable[[Mapping[str, Any], Accept, Computing, CheckParts], Wanted]
-"""Map the options of a request, its Accept header and the networks to the work that is wanted.
+WantedOf = Callable[[Mapping[str, Any], Accept, Service, CheckParts], Wanted]
+"""Map the options of a request and its Accept header to the work that is wanted of a service.
 
 With several parts of an image, the last argument is called before any work on them.
 """
@@ -119,10 +120,10 @@ async def classify(request: Request) -> Response:
 
 
 def classify_wanted(
-    given: Mapping[str, Any], _accept: Accept, computing: Computing, _check: CheckParts
+    given: Mapping[str, Any], _accept: Accept, service: Service, _check: CheckParts
 ) -> Classify:
     """Return the output of a network that is asked for; raises WeightsMissing without a model."""
-    wanted = classification(read(ClassifyOptions, given), computing)
+    wanted = classification(read(ClassifyOptions, given), service.computing())
     if isinstance(wanted, WeightsMissing):
         raise wanted
     return wanted
@@ -141,10 +142,10 @@ async def filter_images(request: Request) -> Response:
 
 
 def filter_wanted(
-    given: Mapping[str, Any], accept: Accept, _computing: Computing, _check: CheckParts
+    given: Mapping[str, Any], accept: Accept, service: Service, _check: CheckParts
 ) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
-    options, asked = read_with_encoding(FilterOptions, given)
+    options, asked = read_with_encoding(FilterOptions, service.presets.expanded(given))
     return version_of(chain_of(options), asked, output_format(accept, strict=True))
 
 
@@ -169,7 +170,7 @@ async def info(request: Request) -> Response:
 
 
 def _info_wanted(
-    given: Mapping[str, Any], _accept: Accept, _computing: Computing, _check: CheckParts
+    given: Mapping[str, Any], _accept: Accept, _service: Service, _check: CheckParts
 ) -> Describe:
     return Describe(read(InfoOptions, given).colour)
 
@@ -190,7 +191,7 @@ async def process(request: Request) -> Response:
 
 
 def process_wanted(
-    given: Mapping[str, Any], accept: Accept, computing: Computing, check: CheckParts
+    given: Mapping[str, Any], accept: Accept, service: Service, check: CheckParts
 ) -> Parts:
     """Return the parts that the options ask for; raises InvalidParameter, and what `check` raises
     for their number.
@@ -200,8 +201,8 @@ def process_wanted(
     options, encoding = read_with_encoding(ProcessOptions, given)
     listed = listed_versions(options.versions)
     check(options.labels + len(listed))
-    labels = classification(options, computing) if options.labels else None
-    wanted = Parts(labels, versions_of(listed, encoding, accept))
+    labels = classification(options, service.computing()) if options.labels else None
+    wanted = Parts(labels, versions_of(listed, encoding, accept, service.presets.expanded))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")
         raise InvalidParameter(wrong.message, [wrong])
@@ -226,7 +227,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         service.pipeline.spans.stages(timings)
     n_items = len(items)
     check = partial(_check_parts, n_items, settings.max_images_per_request)
-    decide = partial(wanted_of, options, accept, service.computing(), check)
+    decide = partial(wanted_of, options, accept, service, check)
     if are_long(options):
         wanted = await before(permit.deadline, in_parsing_thread(decide))
     else:
@@ -259,7 +260,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     options = options_of(request, [])
     most = settings.max_images_per_request
     check = partial(_check_parts, 1, most)
-    decide = partial(wanted_of, options, accept, service.computing(), check)
+    decide = partial(wanted_of, options, accept, service, check)
     wanted = await in_parsing_thread(decide) if are_long(options) else decide()
     parts = images_of_each(wanted)
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
@@ -381,7 +382,7 @@ async def tagged(
     digests = await before(permit.deadline, _digests(asked.items))
     if digests is None:
         return asked, rendering, None
-    etag = entity_tag(digests, _described(request, asked, rendering, options))
+    etag = entity_tag(digests, _described(request, asked, rendering, options, service.presets))
     headers = {**rendering.good_headers, "ETag": etag, "Vary": _vary(service.settings)}
     if names(request.headers.get("if-none-match", ""), etag):
         return asked, rendering, _not_modified(asked, rendering, headers, service)
@@ -406,7 +407,11 @@ async def _digests(items: tuple[Item, ...]) -> list[bytes] | None:
 
 
 def _described(
-    request: Request, asked: ImageRequest, rendering: Rendering, options: Mapping[str, Any]
+    request: Request,
+    asked: ImageRequest,
+    rendering: Rendering,
+    options: Mapping[str, Any],
+    presets: Presets = NO_PRESETS,
 ) -> object:
     """Return everything beside the contents that the bytes of an answer depend on."""
     return {
@@ -417,6 +422,7 @@ def _described(
         "path": request.url.path,
         "accept": request.headers.get("accept"),
         "options": options,
+        "presets": presets.digest,
         "items": [(item.id, item.source) for item in asked.items],
     }
 

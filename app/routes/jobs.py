@@ -1,7 +1,7 @@
 """`/jobs`: long batches that the server works through in the background."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,7 +21,7 @@ from app.responses.records import VectorStyle
 from app.routes.image_route import client_name
 from app.routes.images import WantedOf, classify_wanted, filter_wanted, process_wanted
 from app.routes.openapi import Responses, described_problem, job_parameters
-from app.service import Computing, Service, ServiceOf
+from app.service import Service, ServiceOf
 from models.api.jobs import (
     JobEnding,
     JobItemCounts,
@@ -50,14 +50,14 @@ OPERATIONS: Mapping[str, WantedOf] = {
 }
 
 
-def work_of(computing: Callable[[], Computing]) -> "WorkOf":
-    """Return the function that maps operations and options to work, with the networks of now."""
+def work_of(service: Service) -> "WorkOf":
+    """Return the function that maps operations and options to work, with what is served now."""
     from app.jobs.runner import Work
 
     def work(operation: str, given: Mapping[str, Any]) -> Work:
-        wanted = _wanted(operation, given, computing())
+        wanted = _wanted(operation, given, service)
         network = ImageRequest((), wanted).network
-        model = None if network is None else computing().chosen(network).model
+        model = None if network is None else service.computing().chosen(network).model
         labels = None if model is None else model.labels
         shown = None if model is None else model.record_for("model" in given).model_dump()
         return Work(wanted, labels, VectorStyle.of(given), shown)
@@ -65,9 +65,9 @@ def work_of(computing: Callable[[], Computing]) -> "WorkOf":
     return work
 
 
-def _wanted(operation: str, given: Mapping[str, Any], computing: Computing) -> Wanted:
+def _wanted(operation: str, given: Mapping[str, Any], service: Service) -> Wanted:
     if operation in OPERATIONS:
-        return OPERATIONS[operation](given, EVERYTHING, computing, _any_number)
+        return OPERATIONS[operation](given, EVERYTHING, service, _any_number)
     more = f"not {operation[:60]!r}" if operation else "for example ?operation=classify"
     text = f"one of {', '.join(OPERATIONS)} is needed, {more}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
@@ -192,7 +192,7 @@ async def make_job(
     operation = options.pop("operation", "")
     given = {name: options.pop(name) for name in JobQuery.model_fields if name in options}
     query = read(JobQuery, given)
-    work_of(service.computing)(operation, options)
+    work_of(service)(operation, options)
     if query.webhook is not None:
         jobs.endings.sender.check(query.webhook)
     asked = JobRequest(client, operation, options, query, idempotency_key)

@@ -249,7 +249,7 @@ class EncodingOptions(BaseModel):
 
 
 class FilterOptions(BaseModel):
-    """Options of `POST /filter`: `ops`, or `name` and the parameters of that filter beside it."""
+    """Options of `POST /filter`: `ops`, `preset`, or `name` with parameters of that filter."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -259,6 +259,11 @@ class FilterOptions(BaseModel):
         examples=['[{"name": "gaussian_blur", "sigma": 2}, {"name": "grayscale"}]'],
     )
     name: str | None = Field(None, description="one filter; its parameters stand beside it")
+    preset: str | None = Field(
+        None,
+        description="a chain with output options that the operator keeps, one of `presets` in "
+        "GET /filters; beside it only output options may stand that the preset leaves open",
+    )
 
 
 class ProcessOptions(BaseModel):
@@ -302,10 +307,13 @@ class FilterRecord(BaseModel):
 
 
 class FilterCatalogue(BaseModel):
-    """Every filter there is."""
+    """Every filter and every preset there is."""
 
     spec_version: int
     filters: list[FilterRecord]
+    presets: dict[str, dict[str, Any]] = Field(
+        description="the operator's presets by name, each what POST /filter takes"
+    )
 
 
 class ClassRecord(BaseModel):

@@ -35,6 +35,12 @@ class Running:
     serving: threading.Thread
 
 
+PRESETS = """
+[small]
+ops = [{ name = "resize", width = 8, height = 6 }, { name = "invert" }]
+format = "png"
+"""
+
 Start = Callable[..., AbstractContextManager[Running]]
 
 
@@ -126,8 +132,11 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Running]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    presets = tmp_path_factory.mktemp("presets") / "presets.toml"
+    presets.write_text(PRESETS)
     with running(
+        presets=presets,
         warm=True,
         fetch_allowed_networks="127.0.0.0/8",
         fetch_ports="1-65535",

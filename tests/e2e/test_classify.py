@@ -95,9 +95,7 @@ def test_an_option_that_is_given_twice_is_422(client: httpx.Client) -> None:
         assert (reply.status_code, reply.json()["detail"]) == (422, "top_k: given more than once")
 
 
-def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(
-    client: httpx.Client,
-) -> None:
+def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(client: httpx.Client) -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Make] = "Kamera\x07 X"
     exif[ExifTags.Base.Orientation] = 6

@@ -61,10 +61,7 @@ def test_a_server_with_all_its_connections_in_use_is_503_until_one_ends(start: S
     head += b"Content-Length: 5000\r\nExpect: 100-continue\r\n\r\n"
     request = b"GET /livez HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
     everybody = "127.0.0.0/8"  # addresses of proxies have no limit of their own
-    with (
-        start(max_connections=16, trusted_proxies=everybody) as running,
-        ExitStack() as stack,
-    ):
+    with start(max_connections=16, trusted_proxies=everybody) as running, ExitStack() as stack:
         busy = []
         for _ in range(16):
             busy.append(stack.enter_context(opened(running.port)))

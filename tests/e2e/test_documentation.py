@@ -121,10 +121,7 @@ def end(group: int) -> None:
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES)
 def test_the_examples_of_a_page_work_as_they_are_shown(
-    page: Path,
-    documented: Running,
-    folder: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    page: Path, documented: Running, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     if page.stem == "your-own-network":
         pytest.importorskip("timm")

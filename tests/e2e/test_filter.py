@@ -1,3 +1,4 @@
+import base64
 import io
 import json
 import zipfile
@@ -46,6 +47,23 @@ def test_several_images_come_back_as_a_zip_with_every_record(client: httpx.Clien
             inverted = ImageOps.invert(opened(body))
             found = opened(archive.read(record["image"]["name"]))
             assert found.tobytes() == inverted.tobytes()
+
+
+def test_a_preset_is_its_chain_in_forms_queries_json_and_versions(client: httpx.Client) -> None:
+    small, sent = client.get("/filters").json()["presets"]["small"], files(png())[:1]
+    chain = {"ops": json.dumps(small["ops"]), "format": "png"}
+    expected = client.post("/filter", files=sent, data=chain).content
+    assert client.post("/filter", files=sent, data={"preset": "small"}).content == expected
+    assert post(client, "preset=small", png(), Accept="image/webp").content == expected
+    data = base64.b64encode(png()).decode()
+    body: dict[str, object] = {"images": [{"data": f"data:,{data}".replace(",", ";base64,", 1)}]}
+    assert client.post("/filter", json=body | {"preset": "small"}).content == expected
+    body |= {"labels": False, "versions": [{"preset": "small"}]}
+    (record,) = client.post("/process", json=body).json()["results"]
+    assert base64.b64decode(record["versions"][0]["image"]["data"]) == expected
+    refused = post(client, "preset=smal", png())
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "preset")
+    assert "did you mean 'small'? there are: small" in refused.json()["detail"]
 
 
 def thumbnail(client: httpx.Client, name: str) -> Image.Image:

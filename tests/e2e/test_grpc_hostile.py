@@ -107,9 +107,7 @@ def test_a_compressed_message_is_not_unpacked_beyond_its_limit(ports: tuple[int,
     assert usage(pid).memory - before < 64 << 20
 
 
-def test_calls_in_progress_are_answered_while_the_server_stops(
-    ports: tuple[int, int, int],
-) -> None:
+def test_calls_in_progress_are_answered_while_the_server_stops(ports: tuple[int, int, int]) -> None:
     """Unary calls and calls whose messages are still to come, of all methods with a message."""
     http, rpc, pid = ports
     asked = typed("IMAGE", "BYTES", [64], bytes_contents=[jpeg(1)] * 64).SerializeToString()

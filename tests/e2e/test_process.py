@@ -65,8 +65,7 @@ def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGTERM, ExitCode.OK), (signal.SIGINT, ExitCode.INTERRUPTED)],
+    ("number", "code"), [(signal.SIGTERM, ExitCode.OK), (signal.SIGINT, ExitCode.INTERRUPTED)]
 )
 def test_a_signal_ends_a_server_that_is_still_starting_at_once(
     number: signal.Signals, code: ExitCode

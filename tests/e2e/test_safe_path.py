@@ -73,10 +73,7 @@ def test_the_traps_work(trapped: Path) -> None:
 
 @pytest.mark.parametrize(
     ("started_as", "commands"),
-    [
-        ("module", (FILTERS, FILTER)),
-        pytest.param("script", (CLASSIFY,), marks=pytest.mark.slow),
-    ],
+    [("module", (FILTERS, FILTER)), pytest.param("script", (CLASSIFY,), marks=pytest.mark.slow)],
 )
 def test_commands_spring_no_trap(
     trapped: Path, script: tuple[str, ...], started_as: str, commands: Sequence[Sequence[str]]

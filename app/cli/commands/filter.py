@@ -5,6 +5,7 @@ mirror their folders, behind a progress bar, and the same command goes on after 
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -23,9 +24,10 @@ from app.bulk.work import Filtering
 from app.cli.flags import LOCAL, add_settings, complete_files
 from app.cli.image_flags import JSON, add_chain, add_sources, counted, given_chain, sources_of
 from app.cli.standard_output import show
-from app.http.problems import read
-from app.intake.wanted import AS_SOURCE, Version, version_of
-from models.api.schemas import EncodingOptions
+from app.http.problems import read, read_with_encoding
+from app.intake.presets import read_presets
+from app.intake.wanted import AS_SOURCE, Version, chain_of, version_of
+from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
 from models.exit_codes import ExitCode
@@ -68,7 +70,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
             {"action": "store_true"} if field.default is False else {"metavar": "VALUE"}
         )
         group.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
-    add_settings(parser, LOCAL)
+    add_settings(parser, (*LOCAL, "presets"))
 
 
 def run(
@@ -76,6 +78,7 @@ def run(
     files: Sequence[str],
     ops: str | None,
     op: Sequence[str],
+    preset: str | None,
     output: str,
     force: bool,
     retry_failed: bool,
@@ -89,6 +92,8 @@ def run(
     servers, settings = encoding.pop("servers"), allowed(settings, files)
     archive = Path(output) if results.is_zip(output) else None
     path = Path(output) if archive is None else results.collected(archive)
+    if preset is not None:
+        ops = _expand(settings, preset, encoding)
     encoding["files"] = files
     sources = sources_of(encoding, str(path))
     filters, folder = given_chain(ops, op), ResultsFolder(path, force)
@@ -121,6 +126,20 @@ def run(
     keep = printer(sys.stderr, sys.stderr.write, as_json=as_json)
     total = counted(sources)
     return Run(settings, work, servers, total).answer(_tasks(sources, path, version), keep)
+
+
+def _expand(settings: Settings, preset: str, encoding: dict[str, Any]) -> str:
+    """Return the chain of a preset as JSON, and add its output options to `encoding`."""
+    flags = {n: given for n, given in encoding.items() if n in EncodingOptions.model_fields}
+    asked = {"preset": preset, **{n: given for n, given in flags.items() if given}}
+    try:
+        found = read_presets(settings.presets).expanded(asked)
+        options, own = read_with_encoding(FilterOptions, found)
+        chain = chain_of(options)
+    except (ValueError, InvalidParameter) as error:
+        raise WrongUsage(f"--preset: {error}") from None
+    encoding.update(own.model_dump(exclude_none=True))
+    return json.dumps([each.model_dump(mode="json") for each in chain.filters])
 
 
 def _mirrored(

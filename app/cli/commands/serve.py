@@ -67,14 +67,16 @@ def run(settings: Settings) -> int:
 
 
 def _check_files(settings: Settings) -> None:
-    """Raise ValueError if the API keys or the data folder cannot be used.
+    """Raise ValueError if the API keys, the presets or the data folder cannot be used.
 
     Every front end would find that too, but only after the model is loaded.
     """
     from app.admission.clients import read_keys
+    from app.intake.presets import read_presets
 
     if settings.api_keys_file is not None:
         read_keys(settings.api_keys_file)
+    read_presets(settings.presets)
     if settings.data_folder is not None:
         from app.jobs.files import DataFolder
 

@@ -17,13 +17,7 @@ from app.intake import request_items, spool
 from app.intake.item import Item
 from app.intake.request_items import PLACES, collect
 from app.intake.spool import Blob
-from models.domain.errors import (
-    BadArchive,
-    MalformedRequest,
-    Overloaded,
-    ServiceError,
-    TooLarge,
-)
+from models.domain.errors import BadArchive, MalformedRequest, Overloaded, ServiceError, TooLarge
 from models.settings import Settings
 from tests.asgi import body_of, cut
 from tests.server import PATIENCE
@@ -88,9 +82,7 @@ def test_each_member_is_an_item_with_its_name(body: bytes, kind: str) -> None:
     assert found[1] == {"top_k": "2"}
 
 
-def test_an_archive_on_disk_is_read_with_members_on_disk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_archive_on_disk_is_read_with_members_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "THRESHOLD", 100)
     found = collected(zipped(FILES))
     assert [shown(item) for item in found[0]] == list(FILES.items())

@@ -11,21 +11,8 @@ import pytest
 from app.admission import Admission, Limits, Permit
 from app.admission.counters import Total
 from app.http import problems
-from app.intake.body import (
-    ALLOWANCE,
-    FIRST,
-    MOST_MEMBERS,
-    PIECE,
-    coding_of,
-    counted,
-    unpacked,
-)
-from models.domain.errors import (
-    MalformedRequest,
-    Overloaded,
-    TooLarge,
-    UnsupportedCoding,
-)
+from app.intake.body import ALLOWANCE, FIRST, MOST_MEMBERS, PIECE, coding_of, counted, unpacked
+from models.domain.errors import MalformedRequest, Overloaded, TooLarge, UnsupportedCoding
 from tests.asgi import body_of, cut
 from tests.unit.app.admission.simulation import held
 

@@ -26,13 +26,7 @@ from app.intake.inference import (
 )
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors
-from models.domain.errors import (
-    MalformedRequest,
-    NotFound,
-    ServiceError,
-    TooLarge,
-    TooManyPixels,
-)
+from models.domain.errors import MalformedRequest, NotFound, ServiceError, TooLarge, TooManyPixels
 from models.settings import Settings
 from tests.asgi import body_of, cut
 from tests.fakes import fake_network

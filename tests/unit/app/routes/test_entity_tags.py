@@ -10,12 +10,7 @@ from app.intake.wanted import ImageRequest, OutputFormat, Version
 from app.pipeline.outcomes import Timings
 from app.responses.answers import Rendering
 from app.routes import images
-from app.routes.images import (
-    _described,
-    caching_headers,
-    entity_tag,
-    wants_tag,
-)
+from app.routes.images import _described, caching_headers, entity_tag, wants_tag
 from models.codec import Encoding, ImageFormat
 from models.codec.encoder import codec_versions
 from models.settings import Settings

@@ -1,0 +1,80 @@
+"""Presets: options of `POST /filter` that an operator keeps in a TOML file under names."""
+
+import hashlib
+import re
+import reprlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.http.problems import read_with_encoding
+from app.intake.wanted import AS_SOURCE, chain_of, version_of
+from models.api.schemas import EncodingOptions, FilterOptions
+from models.did_you_mean import hint
+from models.domain.errors import FieldError, InvalidParameter
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""A name of a preset: a bare key of TOML."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Presets:
+    """The options of each preset by its name, and the digest of their file."""
+
+    by_name: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    digest: str = ""
+
+    def expanded(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return options with those of the preset that they name, which are final.
+
+        Beside a preset only output options may stand that the preset leaves open. Raises
+        InvalidParameter for other options, and for an unknown preset.
+        """
+        rest = {name: value for name, value in given.items() if name != "preset"}
+        if (name := given.get("preset")) is None:
+            return rest
+        if not isinstance(name, str) or name not in self.by_name:
+            known = ", ".join(self.by_name) or "none on this server"
+            near = hint(name, self.by_name) if isinstance(name, str) else ""
+            text = f"no preset {reprlib.repr(name)}; {near}there are: {known}"
+            raise InvalidParameter(f"preset: {text}", [FieldError("preset", text, name)])
+        preset = self.by_name[name]
+        left = [each for each in EncodingOptions.model_fields if each not in preset]
+        text = f"beside the preset {name} only these options may stand: {', '.join(left)}"
+        if wrong := [FieldError(each, text, rest[each]) for each in rest if each not in left]:
+            raise InvalidParameter(f"{wrong[0].path[:60]}: {text}", wrong)
+        return {**preset, **rest}
+
+
+NO_PRESETS = Presets()
+
+
+def read_presets(file: Path | None) -> Presets:
+    """Return the presets of a file; raises ValueError with the preset and the value that is wrong.
+
+    Each table of the file is a preset, with options as a JSON body of `POST /filter` has them.
+    """
+    if file is None:
+        return NO_PRESETS
+    try:
+        data = file.read_bytes()
+        found = tomllib.loads(data.decode("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"the presets {file} cannot be read: {reason}") from None
+    for name, options in found.items():
+        where = f"the presets {file}, [{name}]"
+        if not NAME.fullmatch(name) or not isinstance(options, dict):
+            raise ValueError(
+                f"{where}: a table is needed, whose name has 1 to 64 of A-Z a-z 0-9 _ -"
+            )
+        try:
+            filters, encoding = read_with_encoding(FilterOptions, options)
+            if filters.preset is not None:
+                raise ValueError(f"{where}: a preset cannot name another preset")
+            version_of(chain_of(filters), encoding, AS_SOURCE)
+        except InvalidParameter as error:
+            raise ValueError(f"{where}: {error}") from None
+    return Presets(found, hashlib.sha256(data).hexdigest())
