@@ -234,7 +234,7 @@ class _Decoder:
         self._allowance.grant(bytes_, task.seconds)
         try:
             data = self._area.view(size + (task.exif or 0))
-            made = codec.encode(
+            made, quality = codec.encode_within(
                 Image(data[:size].reshape(task.shape)),
                 task.format,
                 task.encoding,
@@ -243,7 +243,7 @@ class _Decoder:
                 taken=release if self._took_much else lambda _rows: None,
             )
             self._area.put(made)
-            self._send(Encoded(len(made)))
+            self._send(Encoded(len(made), quality))
         except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
             self._fail(error, _NO_ROOM_TO_ENCODE)  # encoders report a lack of memory in many ways
 

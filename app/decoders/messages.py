@@ -120,9 +120,10 @@ class Encode(msgspec.Struct, frozen=True, tag=True):
 
 
 class Encoded(msgspec.Struct, frozen=True, tag=True):
-    """The encoded file has `size` bytes."""
+    """The encoded file has `size` bytes, and the quality that `max_bytes` has led to."""
 
     size: int
+    quality: int | None = None
 
 
 class ImageFailed(msgspec.Struct, frozen=True, tag=True):

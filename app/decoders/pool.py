@@ -138,7 +138,7 @@ ANY = Bounds(1 << 60, 1 << 60, 1 << 60, math.inf)
 
 
 Task = DecodeTask | Encode
-Found = Decoded | Description | Seen | bytes
+Found = Decoded | Description | Seen | tuple[bytes, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,18 +333,18 @@ class DecoderPool:
         """
         task = DecodeTask(size, self.limits.max_pixels, self.limits.seconds, bounds, wanted)
         found = await self._run(task, file, slow=slow)
-        assert not isinstance(found, bytes)
+        assert not isinstance(found, tuple)
         return found
 
     async def encode(
         self, task: Encode, pixels: Bytes, exif: bytes | None, *, slow: bool = False
-    ) -> bytes:
-        """Return the file that is asked for; raises as `decode` does.
+    ) -> tuple[bytes, int | None]:
+        """Return what `codec.encode_within` returns; raises as `decode` does.
 
         The pixels are C-contiguous. Large ones lose their memory while a process takes them.
         """
         found = await self._run(task, pixels, exif or b"", slow=slow)
-        assert isinstance(found, bytes)
+        assert isinstance(found, tuple)
         return found
 
     async def aclose(self) -> None:
@@ -495,7 +495,7 @@ async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
     if isinstance(task, Encode):
         if not isinstance(frame, Encoded):
             raise Broken("no encoded file")
-        return await _taken(decoder.area.contents, frame.size)
+        return await _taken(decoder.area.contents, frame.size), frame.quality
     pixels = task.wanted is Wanted.PIXELS
     if isinstance(frame, Described) and not pixels:
         return frame.description

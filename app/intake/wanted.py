@@ -130,7 +130,7 @@ class Version:
 
     def on_gpu(self, format: ImageFormat) -> FilterChain:
         """Return the filters as a GPU runs them, which also makes baseline JPEGs of the results."""
-        if format is not ImageFormat.JPEG or self.encoding.progressive:
+        if format is not ImageFormat.JPEG or self.encoding.progressive or self.encoding.max_bytes:
             return self.operation
         chroma = Subsampling(":".join(self.encoding.subsampling))
         return replace(self.operation, jpeg=DeviceJpeg(self.encoding.quality_for(format), chroma))

@@ -319,8 +319,9 @@ class ImageCodec:
         cost: float,
         *,
         background: bool = False,
-    ) -> bytes:
-        """Return a file with the pixels of an image and the metadata of its source.
+    ) -> tuple[bytes, int | None]:
+        """Return a file with the pixels of an image and the metadata of its source, and the quality
+        that `max_bytes` has led to.
 
         The pixels are taken from `held`, so that a process which encodes large ones has them alone.
         An image that takes long by its estimated `cost` in CPU seconds is encoded in a process,
@@ -331,11 +332,11 @@ class ImageCodec:
         if not isinstance(image, Image):
             finish = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
             if image.data.nbytes <= BRIEFLY_READ:
-                return finish()
-            return await self._threads.run(finish, background=background)
+                return finish(), None
+            return await self._threads.run(finish, background=background), None
         if cost < LONG_ENCODING or not self._decoders.running:
             taken = release if image.pixels.nbytes > KEPT else lambda _rows: None
-            encode = partial(codec.encode, copyright=notice, exif=exif, taken=taken)
+            encode = partial(codec.encode_within, copyright=notice, exif=exif, taken=taken)
             return await self._threads.run(encode, image, format_, encoding, background=background)
         n = None if exif is None else len(exif)
         task = Encode(held.shape, format_, encoding, notice, n, ENCODE_SECONDS)

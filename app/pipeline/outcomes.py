@@ -96,12 +96,13 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
-    """A filtered image as a file."""
+    """A filtered image as a file; `quality` is the one that `max_bytes` has led to."""
 
     file: EncodedFile
     format: ImageFormat
     width: int
     height: int
+    quality: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,11 +284,11 @@ class Pipeline:
         del job, completed  # the pixels have one owner
         with stages.measure("encode"):
             behind = permit.in_background
-            data = await self._codec.encode(
+            data, quality = await self._codec.encode(
                 held, format_, version.encoding, cost, background=behind
             )
             file, (height, width, _) = await self._files.keep(data), held.shape
-            return EncodedImage(file, format_, width, height)
+            return EncodedImage(file, format_, width, height, quality)
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"

@@ -202,6 +202,8 @@ async def whole_reply(answers: Answers, form: str, rendering: Rendering) -> Resp
         headers |= rendering.good_headers
     if form == IMAGE and isinstance(first, EncodedImage):
         file, kind = first.file, first.format.media_type
+        if first.quality is not None:
+            headers["X-Quality"] = str(first.quality)
         return sized(pieces_of(file), file.size, headers, kind, counted=True)
     inline = InlineImages()
     if sum(_n_labels(each) for each in found) > MANY_LABELS:

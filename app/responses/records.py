@@ -127,6 +127,7 @@ def record(
             "width": image.width,
             "height": image.height,
             "bytes": image.file.size,
+            **({} if image.quality is None else {"quality": image.quality}),
             **named,
             **data,
         }

@@ -56,7 +56,10 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change and compute nothing. A page of another origin can send them, and cannot read
 the answers."""
 
-_EXPOSED = ("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec", "ETag")
+_EXPOSED = (
+    *("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec", "X-Quality"),
+    "ETag",
+)
 """Headers of answers that scripts of other origins may read, beside those that CORS allows."""
 
 _OWN = ("same-origin", "none")

@@ -85,6 +85,7 @@ class FilteredImage(BaseModel):
     width: int
     height: int
     bytes: int
+    quality: int | None = Field(None, description="that was chosen for `max_bytes`")
     name: str | None = None
     data: str | None = None
 
@@ -245,6 +246,15 @@ class EncodingOptions(BaseModel):
         description="strip, the default, leaves the copyright alone; keep leaves of the source's "
         "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
         "pixels are sRGB and upright",
+    )
+    max_bytes: Whole | None = Field(
+        None,
+        ge=1,
+        description="of JPEG, WebP and AVIF: the highest quality whose file has at most this size, "
+        "up to `quality`; X-Quality and records state it",
+    )
+    min_quality: Whole | None = Field(
+        None, ge=1, le=100, description="lowest quality for max_bytes; 1 if not given"
     )
 
 

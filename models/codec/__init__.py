@@ -16,7 +16,7 @@ from models.codec.costs import (
 )
 from models.codec.decode import Decoded, Opened, decode, encoded, open_file, open_plain, pixels_of
 from models.codec.description import Description
-from models.codec.encoder import Chroma, Encoding, encode, finished, flatten
+from models.codec.encoder import Chroma, Encoding, encode, encode_within, finished, flatten
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg import may_be_baseline
 from models.codec.probe import ImageInfo, probe
@@ -41,6 +41,7 @@ __all__ = [
     "decode_memory",
     "encode",
     "encode_memory",
+    "encode_within",
     "encoded",
     "finished",
     "flatten",

@@ -6,6 +6,7 @@ figures hold for large images; the tables of a codec and the stripe that is conv
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from models.codec import avif_grid
@@ -145,9 +146,13 @@ _PNG_SECONDS = [each * 1e-6 for each in (0.057, 0.07, 0.08, 0.1, 0.12, 0.18, 0.2
 _WEBP_SECONDS, _PROGRESSIVE_SECONDS, _BASELINE_SECONDS = 0.05e-6, 0.02e-6, 0.003e-6
 _USUAL_SPEED, _USUAL_LEVEL = 9, 1
 
+MOST_TRIES = 8
+"""Files that are made to find the quality for `max_bytes`."""
+
 
 def encode_cost(pixels: int, format: ImageFormat, encoding: Encoding) -> float:
     """Estimate the CPU seconds that encoding an image of this number of pixels takes."""
+    pixels *= 1 if encoding.max_bytes is None else MOST_TRIES
     if format is ImageFormat.AVIF:
         speed = encoding.avif_speed
         return pixels * _AVIF_SECONDS[_USUAL_SPEED if speed is None else speed]
@@ -223,6 +228,9 @@ def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding) -> int:
     """Estimate the bytes that encoding takes at most, with the pixels and the file."""
     height, width, channels = shape
     pixels = height * width
+    if encoding.max_bytes is not None:  # the pixels and the best file so far stay meanwhile
+        once = replace(encoding, max_bytes=None)
+        return encode_memory(shape, format, once) + 2 * pixels * channels
     match format:
         case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
             return int(pixels * _of_grid(shape, encoding)) + avif_grid.CELL * _CELL_OF_AVIF

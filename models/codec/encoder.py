@@ -36,6 +36,8 @@ OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
     "lossless": (ImageFormat.WEBP,),
     "png_level": (ImageFormat.PNG,),
     "avif_speed": (ImageFormat.AVIF,),
+    "max_bytes": (*_DEFAULT_QUALITY,),
+    "min_quality": (*_DEFAULT_QUALITY,),
 }
 """The options that only some formats have."""
 
@@ -46,7 +48,8 @@ class Encoding:
 
     `quality` (1…100) has no effect on lossless files: PNG, and WebP that is `lossless`. `png_level`
     is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest). `metadata`
-    states whether the source's EXIF is kept, as far as it is still true.
+    states whether the source's EXIF is kept, as far as it is still true. With `max_bytes` the
+    quality is lowered until the file fits, at most to `min_quality`, by default 1.
     """
 
     quality: int | None = None
@@ -56,6 +59,8 @@ class Encoding:
     png_level: int | None = None
     avif_speed: int | None = None
     metadata: Literal["strip", "keep"] = "strip"
+    max_bytes: int | None = None
+    min_quality: int | None = None
 
     def quality_for(self, format: ImageFormat) -> int:
         """Return the quality, by default that of `format`, which is JPEG, WebP or AVIF."""
@@ -76,6 +81,15 @@ class Encoding:
             given = getattr(self, name)
             if format not in formats and given != getattr(PLAIN, name):
                 errors.append(FieldError(name, _of_another(formats, format), given))
+        if self.min_quality is not None and self.max_bytes is None:
+            problem = "an option beside max_bytes; give both or leave it out"
+            errors.append(FieldError("min_quality", problem, self.min_quality))
+        elif not errors and self.max_bytes is not None and self.lossless:
+            problem = "a lossless file has no quality to lower; leave out max_bytes or lossless"
+            errors.append(FieldError("max_bytes", problem, self.max_bytes))
+        elif self.min_quality and not errors and self.min_quality > self.quality_for(format):
+            problem = f"at most the quality is needed, which is {self.quality_for(format)}"
+            errors.append(FieldError("min_quality", problem, self.min_quality))
         if errors:
             raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
 
@@ -173,6 +187,35 @@ def encode(
         return _avif_grid(image, encoding, block)
     options = {**_options(image, format, encoding), **({"exif": block} if block else {})}
     return _by_pillow(image.pixels, format, options, taken)
+
+
+def encode_within(
+    image: Image, format: ImageFormat, encoding: Encoding = PLAIN, **more: Any
+) -> tuple[bytes, int | None]:
+    """Return the file of `encode` and None, or a file of at most `max_bytes` and its quality.
+
+    The quality is the highest that fits. Bisection finds it in at most 8 files; where a size does
+    not grow with the quality, as rarely by some bytes, a higher quality may fit too. `more` are the
+    further arguments of `encode`. Raises Unprocessable, which states the smallest size.
+    """
+    if encoding.max_bytes is None:
+        return encode(image, format, encoding, **more), None
+    more.pop("taken", None)  # the pixels are read again
+    low, high = encoding.min_quality or 1, encoding.quality_for(format)
+    found, smallest, quality = None, 0, high  # most files fit as they are asked for
+    while low <= high:
+        file = encode(image, format, replace(encoding, quality=quality), **more)
+        if len(file) <= encoding.max_bytes:
+            found, low = (file, quality), quality + 1
+        else:
+            smallest, high = len(file), quality - 1
+        quality = (low + high) // 2
+    if found is None:
+        raise Unprocessable(
+            f"no {format.name} of this image fits into {encoding.max_bytes:,} bytes: at quality "
+            f"{low} it has {smallest:,}; allow more bytes or a lower min_quality, or resize it"
+        )
+    return found
 
 
 def finished(

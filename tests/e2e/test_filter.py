@@ -31,6 +31,17 @@ def test_one_image_in_is_one_image_out_with_the_exact_pixels(client: httpx.Clien
     assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
 
 
+def test_a_file_of_at_most_so_many_bytes_states_its_quality(client: httpx.Client) -> None:
+    whole = post(client, "name=invert&format=jpeg", png())
+    most = len(whole.content) - 50
+    reply = post(client, f"name=invert&format=jpeg&max_bytes={most}", png())
+    chosen = post(client, f"name=invert&format=jpeg&quality={reply.headers['X-Quality']}", png())
+    assert (chosen.content, "X-Quality" in whole.headers) == (reply.content, False)
+    assert len(reply.content) <= most
+    refused = post(client, "name=invert&format=webp&max_bytes=9", png())
+    assert (refused.status_code, refused.json()["code"]) == (422, "unprocessable")
+
+
 def files(*bodies: bytes) -> list[tuple[str, tuple[str, bytes]]]:
     return [("files", (f"{n}.png", body)) for n, body in enumerate(bodies)]
 

@@ -28,6 +28,8 @@ type Encoding = Pick<
   | "png_level"
   | "avif_speed"
   | "metadata"
+  | "max_bytes"
+  | "min_quality"
 >;
 
 export type ClassifyOptions = Query<"classify"> & RequestOptions;

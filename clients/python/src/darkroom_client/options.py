@@ -67,6 +67,8 @@ class EncodingFields(TypedDict, total=False):
     png_level: int | None
     avif_speed: int | None
     metadata: Literal["strip", "keep"] | None
+    max_bytes: int | None
+    min_quality: int | None
 
 
 class ClassifyOptions(LabelFields, ImageOptions, total=False):

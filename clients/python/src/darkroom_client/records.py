@@ -23,7 +23,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class FilteredImage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A filtered image: its `size` in bytes, and `data`, the file, or `path` if it was written.
 
-    `name` is its name below the `output` of a job.
+    `name` is its name below the `output` of a job. `quality` was chosen for `max_bytes`.
     """
 
     media_type: str
@@ -33,6 +33,7 @@ class FilteredImage(msgspec.Struct, frozen=True, omit_defaults=True):
     data: bytes | None = None
     path: Path | None = None
     name: str | None = None
+    quality: int | None = None
 
 
 class ImageInfo(msgspec.Struct, frozen=True):

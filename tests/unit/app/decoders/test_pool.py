@@ -232,7 +232,7 @@ async def encoded(
     height, width, channels = image.shape
     shape = (height, width, channels)
     task = Encode(shape, codec.ImageFormat.PNG, encoding, "us", None, seconds)
-    return await pool.encode(task, image.copy(), None)
+    return (await pool.encode(task, image.copy(), None))[0]
 
 
 @pytest.mark.parametrize(("height", "level"), [(50, 9), (3000, 0)])

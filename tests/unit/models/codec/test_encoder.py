@@ -1,6 +1,7 @@
 """Encoding: options, bytes, pixels, costs and memory."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from models.codec import (
     check_encode_memory,
     decode,
     encode,
+    encode_within,
     flatten,
     probe,
 )
@@ -69,6 +71,41 @@ def test_a_lower_quality_gives_a_smaller_file() -> None:
             len(encode(noise, format, Encoding(quality=q))) for q in (5, None, 100)
         )
         assert low < default < high
+
+
+@pytest.mark.parametrize("format", LOSSY)
+@pytest.mark.parametrize(("least", "most", "quality"), [(1, 90, 90), (1, 90, 41), (7, 60, 7)])
+def test_the_highest_quality_that_fits_is_found_and_else_the_smallest_size_is_told(
+    format: ImageFormat, least: int, most: int, quality: int
+) -> None:
+    image = Image(np.random.default_rng(1).integers(0, 256, (64, 96, 3), np.uint8))
+    size = len(encode(image, format, Encoding(quality=quality), copyright="us"))
+    asked = Encoding(quality=most, min_quality=least, max_bytes=size)
+    asked.check(format)
+    data, found = encode_within(image, format, asked, copyright="us")
+    assert (len(data), data) == (size, encode(image, format, Encoding(found), copyright="us"))
+    assert found is not None
+    assert found >= quality  # some qualities share a file
+    above = encode(image, format, Encoding(found + 1), copyright="us")
+    assert len(above) > size or found == most
+    lowest = len(encode(image, format, Encoding(least)))
+    with pytest.raises(Unprocessable, match=f"at quality {least} it has {lowest:,};"):
+        encode_within(image, format, replace(asked, max_bytes=10))
+
+
+@pytest.mark.parametrize(
+    ("asked", "path"),
+    [
+        (Encoding(min_quality=5), "min_quality: an option beside max_bytes"),
+        (Encoding(max_bytes=5, lossless=True), "max_bytes: a lossless file has no quality"),
+        (Encoding(max_bytes=5, min_quality=81), "min_quality: at most the quality .* is 80"),
+    ],
+)
+def test_options_of_sizes_that_contradict_each_other_are_refused(
+    asked: Encoding, path: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=path):
+        asked.check(ImageFormat.WEBP)
 
 
 def test_formats_only_read_are_not_written() -> None:
@@ -234,6 +271,7 @@ ONLY: dict[str, tuple[Any, list[ImageFormat]]] = {
     "lossless": (True, [ImageFormat.WEBP]),
     "png_level": (0, [ImageFormat.PNG]),
     "avif_speed": (0, [ImageFormat.AVIF]),
+    "max_bytes": (9999, [*LOSSY]),
 }
 
 
@@ -259,7 +297,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(InvalidParameter) as no:
         Encoding(**everything).check(ImageFormat.PNG)
     paths = [e.path for e in no.value.errors]
-    assert paths == ["progressive", "chroma", "lossless", "avif_speed"]
+    assert paths == ["progressive", "chroma", "lossless", "avif_speed", "max_bytes"]
 
 
 def test_what_would_take_too_long_is_refused_with_what_to_do() -> None:
