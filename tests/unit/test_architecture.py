@@ -106,6 +106,7 @@ FILTERS = (
     "morphological",
     "effects",
     "geometry",
+    "marks",
     "registry",
     "short_form",
 )

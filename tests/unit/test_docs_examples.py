@@ -9,7 +9,7 @@ import pytest
 from tests.documentation import OUTPUTS, PAGES, REASONS, ROOT, RUN, blocks, script
 from tests.shown import differences
 
-OTHER = ("cuda", "html", "ini", "lua", "nginx", "promql", "ts", "yaml")
+OTHER = ("cuda", "html", "ini", "lua", "nginx", "promql", "toml", "ts", "yaml")
 """Languages of blocks that are neither examples nor outputs."""
 
 PAGE = """# Page

@@ -31,6 +31,9 @@ def parameters(random: np.random.Generator, name: str, size: tuple[int, int]) ->
         elif key == "kernel":
             rows, columns = random.integers(1, 32, 2) if random.integers(2) else (3, 5)
             chosen[key] = (9 * (2 * random.random((rows, columns)) - 1) ** 3).tolist()
+        elif key == "regions":  # within any image, or beyond an edge; up to three
+            places = 2 * random.random((random.integers(1, 4), 4)) - 1
+            chosen[key] = [[x, y, 1 + abs(w), 1.01 - min(0, y) + h**2] for x, y, w, h in places]
         elif kind["type"] == "array":
             chosen[key] = (8 * (2 * random.random(12) - 1) ** 3).tolist()
         elif random.integers(4):
@@ -39,6 +42,8 @@ def parameters(random: np.random.Generator, name: str, size: tuple[int, int]) ->
             value = random.choice([low, high, any_, any_])
             whole = kind["type"] == "integer"
             chosen[key] = (int(value) | ("not" in kind)) if whole else float(value)
+    if "regions" in chosen:
+        chosen["unit"] = "share"
     if chosen.get("in_black", 0) >= chosen.get("in_white", 255):
         return {}
     return _inside(chosen, size) if name == "crop" else chosen
