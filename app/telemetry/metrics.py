@@ -5,7 +5,9 @@ files of a folder that the processes share.
 """
 
 import asyncio
+import math
 import os
+import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,6 +69,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._shared = METRICS_FOLDER in os.environ
         self._collecting = asyncio.Lock()
+        self._texts: dict[str, tuple[float, bytes]] = {}
         self.now: Collector = CollectorRegistry()
         """The state of the server: it is collected on the event loop, whose objects it reads."""
         self.system: Sequence[Collector] = ()
@@ -194,13 +197,20 @@ class Metrics:
         """Return the metrics in the format that an Accept header asks for, and its media type.
 
         The metrics are collected in a thread, because reading many processes and GPUs takes longer
-        than a request may wait for the event loop.
+        than a request may wait for the event loop. Scrapers that wait get the same text, which
+        counts all that happened before they asked.
         """
+        asked = time.monotonic()
         encode, kind = choose_encoder(f"{OPENMETRICS}; version=1.0.0" * (OPENMETRICS in accept))
         async with self._collecting:
-            if self._shared:
-                await asyncio.sleep(DELAY)
-            return await asyncio.to_thread(encode, self.snapshot()), kind
+            begun, text = self._texts.get(kind, (-math.inf, b""))
+            if begun < asked:
+                begun = time.monotonic()
+                if self._shared:
+                    await asyncio.sleep(DELAY)
+                text = await asyncio.to_thread(encode, self.snapshot())
+                self._texts[kind] = begun, text
+            return text, kind
 
     def snapshot(self) -> Collector:
         """Return the metrics for a scraper; with several front ends they are the sums of all.
