@@ -185,20 +185,14 @@ LONGEST_PAUSE = 86400.0
 """Seconds that a receiver may ask to wait with `Retry-After`."""
 
 
+@dataclass
 class Endings:
     """Works on the endings of all jobs; `results` returns the records of a job."""
 
-    def __init__(
-        self,
-        store: JobStore,
-        results: Callable[[Job], AsyncGenerator[bytes, None]],
-        storage: Storage,
-        sender: WebhookSender,
-    ) -> None:
-        self._store = store
-        self._results = results
-        self._storage = storage
-        self.sender = sender
+    store: JobStore
+    results: Callable[[Job], AsyncGenerator[bytes, None]]
+    storage: Storage
+    sender: WebhookSender
 
     async def run(self) -> None:
         """Work until this is cancelled."""
@@ -216,7 +210,7 @@ class Endings:
 
     async def _claimed(self, most: int) -> list[Ending]:
         try:
-            return await self._store.claim_endings(most)
+            return await self.store.claim_endings(most)
         except (DatabaseFailed, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
         except Exception as error:  # a fault of ours must not end the work on all endings
@@ -230,14 +224,14 @@ class Endings:
         """
         holding = asyncio.create_task(self._hold(ending))
         try:
-            job = await self._store.find(ending.job)
+            job = await self.store.find(ending.job)
             if job is not None:  # a sweep removes the endings of jobs that are gone
                 await (self._write if ending.kind == DESTINATION else self._send)(ending, job)
         except (DatabaseFailed, OSError) as error:
             log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
             with suppress(DatabaseFailed, OSError):
                 reason = "the server's files or database failed"
-                await self._store.postpone(ending, AGAIN, reason, counts=False)
+                await self.store.postpone(ending, AGAIN, reason, counts=False)
         except Exception as error:
             log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
             with suppress(DatabaseFailed, OSError):
@@ -250,20 +244,20 @@ class Endings:
         while True:
             await asyncio.sleep(HOLD / 4)
             with suppress(DatabaseFailed, OSError):
-                await self._store.postpone(ending, HOLD, "in work")
+                await self.store.postpone(ending, HOLD, "in work")
 
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as a file; a repeated write gives the same bytes."""
-        finish = self._store.finish
+        finish = self.store.finish
         if job.state is State.EXPIRED:
             await finish(ending, FAILED, "the results expired before they were written")
             return
         try:
-            folder = self._storage.writable(ending.target)
-            await self._storage.check_folder(folder.below(IMAGES))
+            folder = self.storage.writable(ending.target)
+            await self.storage.check_folder(folder.below(IMAGES))
             target = folder.below(RESULTS)
-            async with aclosing(self._results(job)) as results:
-                await self._storage.write(target, results)
+            async with aclosing(self.results(job)) as results:
+                await self.storage.write(target, results)
         except DatabaseFailed:
             raise
         except ServiceError as error:
@@ -282,17 +276,17 @@ class Endings:
         if tried.state == TO_DO:
             await self._again(ending, tried.reason, tried.pause)
         else:
-            await self._store.finish(ending, tried.state, tried.reason)
+            await self.store.finish(ending, tried.state, tried.reason)
 
     async def _again(self, ending: Ending, reason: str, pause: float | None) -> None:
         """Try again later, with a tenth of jitter, or give up."""
         if ending.attempts >= len(PAUSES):
             log.warning("gave up the %s of job %s: %s", ending.kind, ending.job, reason)
-            await self._store.finish(ending, FAILED, reason)
+            await self.store.finish(ending, FAILED, reason)
             return
         usual = PAUSES[ending.attempts] * (1 + random.random() / 10)  # noqa: S311 (jitter)
         asked = min(pause or 0.0, LONGEST_PAUSE)
-        await self._store.postpone(ending, max(usual, asked), reason)
+        await self.store.postpone(ending, max(usual, asked), reason)
 
 
 def message(job: Job) -> str:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from io import FileIO
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
+@dataclass
 class OpenResults:
     """Records of a job from number `offset` up to `end`, which is left out; None means up to the
     last.
@@ -58,27 +60,18 @@ class OpenResults:
     connection break.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        store: JobStore,
-        folder: DataFolder,
-        offset: int,
-        end: int | None,
-        stopping: Callable[[], bool] | None = None,
-        on_close: Callable[[], None] | None = None,
-        *,
-        whole: bool = False,
-    ) -> None:
-        self._job = job
-        self._store = store
-        self._folder = folder
-        self._offset, self._end = offset, end
-        self._stopping = stopping
-        self._whole = whole
-        self._on_close = on_close
+    job: Job
+    store: JobStore
+    folder: DataFolder
+    offset: int
+    end: int | None
+    stopping: Callable[[], bool] | None = None
+    on_close: Callable[[], None] | None = None
+    whole: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._runs: list[ResultRun] = []
-        self._known = offset
+        self._known = self.offset
         self._files: dict[str, FileIO] = {}
 
     async def open(self) -> bool:
@@ -88,7 +81,7 @@ class OpenResults:
                 pass
         except FileNotFoundError:
             return False
-        return self._known >= self._job.done or self._is_end(self._known)
+        return self._known >= self.job.done or self._is_end(self._known)
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         """Yield the records as JSON Lines; a second call yields the same records again.
@@ -96,28 +89,26 @@ class OpenResults:
         An empty line is sent after each SILENCE without a record. Raises Cancelled where the rest
         cannot be read here.
         """
-        at, sent, number = self._offset, time.monotonic(), 0
+        at, sent, number = self.offset, time.monotonic(), 0
         while not self._is_end(at):
             if number < len(self._runs):
                 rows = self._runs[number]
                 number += 1
                 last = rows.row + rows.count
-                last = last if self._end is None else min(last, self._end)
+                last = last if self.end is None else min(last, self.end)
                 async with aclosing(self._pieces(rows, at, last)) as pieces:
                     async for piece in pieces:
                         cut = piece.find(b"\n") + 1 if self._leaves() else 0
                         yield piece[: cut or None]
                         if cut:
-                            self._leave()
                             return
                 at, sent = last, time.monotonic()
-            elif self._stopping is None:
+            elif self.stopping is None:
                 return
             elif await self._are_complete():
-                self._stopping = None
+                self.stopping = None
             elif number == len(self._runs):
                 if self._leaves():
-                    self._leave()
                     return
                 if time.monotonic() - sent > SILENCE:
                     sent = time.monotonic()
@@ -128,32 +119,31 @@ class OpenResults:
         """Close the files."""
         for file in self._files.values():
             file.close()
-        on_close, self._on_close = self._on_close, None
+        on_close, self.on_close = self.on_close, None
         if on_close is not None:
             on_close()
 
     async def _are_complete(self) -> bool:
         """Look for records of a job that is followed; return whether no more will come."""
         try:
-            state = (await self._store.states([self._job.id])).get(self._job.id)
+            state = (await self.store.states([self.job.id])).get(self.job.id)
             # After the state: results that come with the end of the job are not missed.
             found = await self._more()
         except (DatabaseFailed, OSError) as error:  # the database may answer again
-            log.warning("the results of job %s cannot be followed: %s", self._job.id, error)
+            log.warning("the results of job %s cannot be followed: %s", self.job.id, error)
             return False
         if state in (None, State.EXPIRED):
             raise _broken()
         return state not in UNFINISHED and found < RUNS
 
     def _leaves(self) -> bool:
-        return self._stopping is not None and self._stopping()
-
-    def _leave(self) -> None:
-        if self._whole:
+        leaves = self.stopping is not None and self.stopping()
+        if leaves and self.whole:
             raise _broken()
+        return leaves
 
     def _is_end(self, at: int) -> bool:
-        return self._end is not None and at >= self._end
+        return self.end is not None and at >= self.end
 
     async def _more(self) -> int:
         """Find runs of records that were not known, and open their files; return their number.
@@ -162,10 +152,10 @@ class OpenResults:
         """
         if self._is_end(self._known):
             return 0
-        found = await self._store.results(self._job.id, self._known, RUNS)
+        found = await self.store.results(self.job.id, self._known, RUNS)
         for rows in found:
             if rows.file not in self._files:
-                path = self._folder.of(self._job.id) / rows.file
+                path = self.folder.of(self.job.id) / rows.file
                 self._files[rows.file] = await asyncio.to_thread(FileIO, path)
             self._known = rows.row + rows.count
         self._runs += found
@@ -180,7 +170,7 @@ class OpenResults:
         while at < end and seen < wanted:
             piece = await asyncio.to_thread(os.pread, file.fileno(), min(PIECE, end - at), at)
             if not piece:
-                raise OSError(f"the results of job {self._job.id} end before byte {end}")
+                raise OSError(f"the results of job {self.job.id} end before byte {end}")
             at += len(piece)
             start, n_lines = _after(piece, skip - seen), piece.count(b"\n")
             stop = len(piece) if seen + n_lines < wanted else _after(piece, wanted - seen)

@@ -163,6 +163,7 @@ WorkOf = Callable[[str, Mapping[str, Any]], Work]
 """Map an operation and its options to the work on each image; raises ServiceError."""
 
 
+@dataclass
 class ImageWorker:
     """Does the work of jobs on images.
 
@@ -175,17 +176,14 @@ class ImageWorker:
     kept, replaces itself.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, admission: Admission, storage: Storage, settings: Settings
-    ) -> None:
-        self._pipeline = pipeline
-        self._admission = admission
-        self._storage = storage
-        self._settings = settings
+    pipeline: Pipeline
+    admission: Admission
+    storage: Storage
+    settings: Settings
 
     def inputs(self, folder: Path) -> Inputs:
         """Return the reader of the items of the job in a folder."""
-        return Inputs(folder, self._settings.max_image_bytes)
+        return Inputs(folder, self.settings.max_image_bytes)
 
     async def record(
         self, job: Job, work: Work, index: int, given: StoredLine, inputs: Inputs
@@ -206,7 +204,7 @@ class ImageWorker:
         OriginFailed too.
         """
         if target is not None:
-            await self._storage.check_folder(self._storage.writable(target).below(IMAGES))
+            await self.storage.check_folder(self.storage.writable(target).below(IMAGES))
 
     async def _written(self, target: str, answer: Answer, made: Record) -> Record:
         """Write the images of an answer under the names in its record, below `images/`.
@@ -215,12 +213,12 @@ class ImageWorker:
         full, because no further image of the job could be written either.
         """
         try:
-            folder = self._storage.writable(target)
+            folder = self.storage.writable(target)
             every = (made, *made.get("versions", ()))
             shown = [each["image"] for each in every if "image" in each]
             for image, (_, file) in zip(shown, answer.images, strict=True):
                 image["name"] = f"{IMAGES}/{image['name']}"
-                await self._storage.write(folder.below(image["name"]), _content(file.file))
+                await self.storage.write(folder.below(image["name"]), _content(file.file))
         except StorageFull:
             raise
         except ServiceError as error:
@@ -246,12 +244,12 @@ class ImageWorker:
     async def _answer(
         self, client: str, work: Work, index: int, given: StoredLine, inputs: Inputs
     ) -> Answer:
-        seconds = BEHIND * self._settings.max_deadline
-        deadline = Deadline.after(seconds, self._admission.clock())
-        with self._admission.enter(client, deadline, background=True) as permit:
+        seconds = BEHIND * self.settings.max_deadline
+        deadline = Deadline.after(seconds, self.admission.clock())
+        with self.admission.enter(client, deadline, background=True) as permit:
             content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)
-            return await self._pipeline.answer(item, work.wanted, permit)
+            return await self.pipeline.answer(item, work.wanted, permit)
 
 
 def refused(index: int, given: StoredLine) -> bytes:
@@ -338,33 +336,25 @@ class Resting:
     until: float
 
 
+@dataclass
 class Runner:
     """The work of a process on all jobs; at most `most` images are under way.
 
     `clock` returns seconds.
     """
 
-    def __init__(
-        self,
-        store: JobStore,
-        folder: DataFolder,
-        worker: ImageWorker,
-        work_of: WorkOf,
-        most: int,
-        stopping: Callable[[], bool],
-        on_item: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._folder = folder
-        self._worker = worker
-        self._work_of = work_of
-        self._most = most
+    store: JobStore
+    folder: DataFolder
+    worker: ImageWorker
+    work_of: WorkOf
+    most: int
+    stopping: Callable[[], bool]
+    on_item: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         # A client alone has `most` of them: PART times as many as stay free.
-        self._slots = FairSemaphore(-(-most * (PART + 1) // PART))
-        self._stopping = stopping
-        self._on_item = on_item
-        self._clock = clock
+        self._slots = FairSemaphore(-(-self.most * (PART + 1) // PART))
         self._storing = asyncio.Lock()
         self._ended = False
         self._feeders: dict[str, asyncio.Task[None]] = {}
@@ -407,19 +397,18 @@ class Runner:
     async def look(self) -> None:
         """Renew the lease, drop cancelled jobs, and begin with jobs that have free chunks."""
         if self._feeders:
-            await self._store.renew([*self._feeders])
-        states = await self._store.states([*self._feeders])
+            await self.store.renew([*self._feeders])
+        states = await self.store.states([*self._feeders])
         for id_, task in self._feeders.items():
             if states.get(id_) not in RUNNABLE and not task.cancelling():
                 task.cancel()
-        if self._stopping():
+        if self.stopping():
             self._wanted = set()
             return
-        now = self._clock()
-        kept = self._resting.items()
-        self._resting = {id_: rest for id_, rest in kept if now < rest.until + PATIENCE}
+        now = self.clock()
+        self._resting = {i: r for i, r in self._resting.items() if now < r.until + PATIENCE}
         resting = [id_ for id_, rest in self._resting.items() if now < rest.until]
-        known = await self._store.runnable(JOBS_AT_ONCE, self.full_clients, resting)
+        known = await self.store.runnable(JOBS_AT_ONCE, self.full_clients, resting)
         self._wanted = {job.id for job in known}
         for job in known:
             if job.id not in self._feeders and len(self._feeders) < JOBS_AT_ONCE:
@@ -432,22 +421,22 @@ class Runner:
         answer was lost. Where the database does not answer, their lease ends.
         """
         try:
-            await self._worker.check(job.destination)
-            work = self._work_of(job.operation, job.options)
-            inputs = self._worker.inputs(self._folder.of(job.id))
-            limit = asyncio.Semaphore(job.concurrency or self._most)
+            await self.worker.check(job.destination)
+            work = self.work_of(job.operation, job.options)
+            inputs = self.worker.inputs(self.folder.of(job.id))
+            limit = asyncio.Semaphore(job.concurrency or self.most)
             if work.model is not None:
-                await self._store.note_model(job.id, work.model)
+                await self.store.note_model(job.id, work.model)
             await self._work(JobInWork(job, work, inputs, limit))
         except Exception as error:  # other jobs are protected from a fault of ours
-            if not self._stopping():
+            if not self.stopping():
                 await self._take_fault(job, error)
         else:
             self._resting.pop(job.id, None)
         finally:
             try:
                 with suppress(DatabaseFailed, OSError):
-                    await self._store.release([job.id])
+                    await self.store.release([job.id])
             finally:
                 del self._feeders[job.id]
                 self.wake()
@@ -455,8 +444,8 @@ class Runner:
     async def _work(self, this: JobInWork) -> None:
         """Claim chunks in turn: the next when all images of the chunk before began."""
         async with this.inputs, asyncio.TaskGroup() as group:
-            while this.job.id in self._wanted and not self._stopping():
-                claim = await self._store.claim(this.job.id)
+            while this.job.id in self._wanted and not self.stopping():
+                claim = await self.store.claim(this.job.id)
                 if claim is None:
                     return
                 begun = asyncio.Event()
@@ -465,7 +454,7 @@ class Runner:
 
     async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last item is under way."""
-        folder, span = self._folder.of(this.job.id), claim.span
+        folder, span = self.folder.of(this.job.id), claim.span
         records = ChunkRecords(claim, folder)
         try:
             found = await asyncio.to_thread(read, folder / MANIFEST, span)
@@ -494,12 +483,12 @@ class Runner:
     async def _item(
         self, this: JobInWork, index: int, line: StoredLine, records: ChunkRecords
     ) -> None:
-        made, failed = await self._worker.record(this.job, this.work, index, line, this.inputs)
+        made, failed = await self.worker.record(this.job, this.work, index, line, this.inputs)
         await self._add(records, made, failed=failed)
 
     async def _add(self, records: ChunkRecords, made: bytes, *, failed: bool) -> None:
         await records.add(made, failed=failed)
-        self._on_item("failed" if failed else "ok")
+        self.on_item("failed" if failed else "ok")
 
     async def _commit(self, records: ChunkRecords) -> None:
         """Sync the records of a chunk to a file, then let the database count them.
@@ -507,12 +496,12 @@ class Runner:
         A chunk that another process has taken over does not count. Waits for a database that does
         not answer; raises OSError where the disk does not take the records.
         """
-        path = self._folder.of(records.claim.job) / f"results-{self._store.owner}.jsonl"
+        path = self.folder.of(records.claim.job) / f"results-{self.store.owner}.jsonl"
         async with self._storing:
             stored = await asyncio.to_thread(records.store, path)
         while True:
             try:
-                await self._store.commit(stored)
+                await self.store.commit(stored)
             except (DatabaseFailed, OSError) as error:
                 if self._ended:  # another process does the chunk again
                     raise
@@ -530,7 +519,7 @@ class Runner:
         """
         causes = [*_causes(error)]
         reason = next((each for each in causes if isinstance(each, LASTING)), causes[0])
-        now, known = self._clock(), self._resting.get(job.id)
+        now, known = self.clock(), self._resting.get(job.id)
         is_new = known is None or known.done != job.done or any(map(_is_waited_for, causes))
         since = now if known is None or is_new else known.since
         fails = isinstance(reason, LASTING) or now - since >= PATIENCE
@@ -542,10 +531,10 @@ class Runner:
         shown = problem(_public(reason))
         with suppress(DatabaseFailed, OSError):  # the next try finds the same reason
             if fails:
-                await self._store.fail(job.id, shown)
+                await self.store.fail(job.id, shown)
                 self._resting.pop(job.id, None)
             else:
-                await self._store.note(job.id, shown)
+                await self.store.note(job.id, shown)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -58,10 +58,10 @@ class Quick(ImageWorker):
     """Answers images at once; `begun` is set for the client of each."""
 
     def __init__(self, root: Path) -> None:
-        self._storage = Storage.from_settings(
+        self.storage = Storage.from_settings(
             Settings(storage_allow_write=((root / "out").as_uri(),))
         )
-        self._settings = Settings()
+        self.settings = Settings()
         self.begun = defaultdict[str, asyncio.Event](asyncio.Event)
         self.records = 0
 
@@ -193,7 +193,7 @@ async def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(tmp_pat
         for made in (*long, job("yours", "you")):
             if made.client == "you":
                 await worker.begun["me"].wait()
-            add(runner._folder, made)
+            add(runner.folder, made)
             await store.add(made, spans[made.id])
             runner.wake()
         await worker.begun["you"].wait()
