@@ -4,7 +4,8 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -22,6 +23,23 @@ SCHED_IDLE."""
 
 NICEST = 19
 """The lowest priority that there is."""
+
+STEP = 0.0003
+"""Seconds of work of a thread between two pauses of `giving_way`."""
+
+
+def giving_way(items: Iterable[T]) -> Iterator[T]:
+    """Yield items to a thread that works on each of them in Python, and pause as long as it works.
+
+    A thread that needs the interpreter's lock gets it from Python code after 5 ms. A forward pass
+    needs the lock after each layer, so it waits that long a hundred times beside long Python code.
+    """
+    begun = time.monotonic()
+    for item in items:
+        yield item
+        if (worked := time.monotonic() - begun) >= STEP:
+            time.sleep(worked)
+            begun = time.monotonic()
 
 
 async def run_to_end(

@@ -73,7 +73,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.settings import Settings
-from models.threads import run_to_end
+from models.threads import giving_way, run_to_end
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -347,22 +347,19 @@ class Jobs:
         targets = {DESTINATION: new.destination, WEBHOOK: webhook}
         endings = [Ending(new.id, kind, to) for kind, to in targets.items() if to is not None]
 
-        async def remove() -> None:
-            await asyncio.to_thread(self.folder.remove, new.id)
-
         try:
             queued = await self.store.add(new, made.spans, endings, self._check_added)
         except DatabaseFailed:
             found = await self.store.find(new.id)
             if found is None:
-                await remove()
+                await self._remove([new.id])
                 raise
             queued = found
         except ServiceError:
-            await remove()
+            await self._remove([new.id])
             raise
         if queued.id != new.id:
-            await remove()
+            await self._remove([new.id])
         self._runner.wake()
         return queued
 
@@ -417,7 +414,7 @@ class Jobs:
             if sent.exists():
                 writer.read(sent)
                 sent.unlink()
-            for each in archive.members() if archive and not writer.total else ():
+            for each in giving_way(archive.members() if archive and not writer.total else ()):
                 writer.add(StoredLine(path=each.name, member=place_of(each)))
             if archive and not writer.total:
                 raise MalformedRequest("the archive has no files")
@@ -490,7 +487,7 @@ class Jobs:
     def _copied(self, old: Path, folder: Path, failed: bytearray, id_: str) -> ManifestWriter:
         """Write the marked items of an old manifest as a new manifest; share the archive."""
         with closing(self._writer(folder)) as writer, (old / MANIFEST).open("rb") as file:
-            for index, text in enumerate(file):
+            for index, text in giving_way(enumerate(file)):
                 if failed[index]:
                     line = parsed(text)
                     writer.add(line if line.id else msgspec.structs.replace(line, id=f"{index}"))

@@ -21,6 +21,7 @@ from app.jobs.files import private
 from app.jobs.store import SMALLEST_CHUNK, Span
 from app.urls import MAX_URL
 from models.domain.errors import FieldError, InternalError, MalformedRequest, TooLarge
+from models.threads import giving_way
 
 LONGEST_ID = 256
 LONGEST_PATH = 1000
@@ -99,7 +100,7 @@ class ManifestWriter:
             if is_list:
                 self._list(file.read(LARGEST + 1))
                 return
-            while text := file.readline(LARGEST + 2):
+            for text in giving_way(iter(lambda: file.readline(LARGEST + 2), b"")):
                 self._line(text.removesuffix(b"\n"))
 
     def _list(self, text: bytes) -> None:
@@ -115,7 +116,7 @@ class ManifestWriter:
             place = _PLACE.search(str(error))
             self._lines = int(place[1]) + 1 if place else 1
             raise self._wrong(_reason(error)) from None
-        for self._lines, line in enumerate(found, 1):
+        for self._lines, line in giving_way(enumerate(found, 1)):
             self._item(line)
 
     def _line(self, text: bytes) -> None:

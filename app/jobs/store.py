@@ -53,6 +53,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.http.problems import problem
 from app.jobs.files import DATABASE, LOCK, private, to_its_end
 from models.domain.errors import NotFound, TooManyFailures, Unavailable
+from models.threads import giving_way
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -277,7 +278,7 @@ LEASE, HOLD = 10.0, 30.0
 """Seconds after the last sign of life of a process until others take its chunks over, and its
 endings of jobs. A try of a webhook takes 20 seconds at most."""
 
-AT_ONCE = 1000
+AT_ONCE = 100
 """Rows that one statement inserts or names: a statement takes a limited number of parameters."""
 
 JOBS_OF_ONE = 4
@@ -443,7 +444,7 @@ class JobStore:
         row = asdict(job) | {"options": json.dumps(job.options), "state": job.state.value}
         connection.execute(insert(JOBS), [row])
         check(_usage(connection, job.client))
-        for begin in range(0, len(spans), AT_ONCE):
+        for begin in giving_way(range(0, len(spans), AT_ONCE)):
             some = enumerate(spans[begin : begin + AT_ONCE], begin)
             connection.execute(insert(CHUNKS), [_chunk_row(job.id, n, each) for n, each in some])
         if endings:

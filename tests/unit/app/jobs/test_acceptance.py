@@ -45,13 +45,9 @@ LINE = b'{"data": "data:,"}'
 NO_SOURCE = JobRequest("me", "classify", {}, JobQuery())
 
 
-async def _at_once() -> None:
-    """Wait for nothing."""
-
-
 def request(
     body: bytes = LINE,
-    before: Callable[[], Awaitable[object]] = _at_once,
+    before: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0),
     departure: Departure | None = None,
     kind: str = "",
 ) -> Request:

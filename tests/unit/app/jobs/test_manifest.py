@@ -1,12 +1,13 @@
 """Manifests: their chunks, and the lines that are refused."""
 
-import json
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.jobs.manifest import LARGEST, ManifestWriter, StoredLine, read
+from models import threads
 from models.domain.errors import MalformedRequest, TooLarge
 
 
@@ -19,13 +20,14 @@ def written(path: Path, body: bytes, most: int = 1000) -> tuple[list[list[Stored
         return [read(path, span) for span in writer.spans], writer.total
 
 
-def test_chunks_are_runs_of_lines(tmp_path: Path) -> None:
+def test_chunks_are_runs_of_lines_and_smaller_with_much_data(tmp_path: Path) -> None:
     body = b"".join(b'{"url": "https://e.org/%d"}\n' % n for n in range(150))
     chunks, total = written(tmp_path / "m", body)
     assert [len(each) for each in chunks] == [32, 32, 32, 32, 22]
     urls = [line.url for chunk in chunks for line in chunk]
     assert urls == [f"https://e.org/{n}" for n in range(total)]
-    assert total == 150
+    chunks, _ = written(tmp_path / "m", b'{"data": "%s"}\n' % (b"A" * 1_000_000) * 20)
+    assert [len(each) for each in chunks] == [8, 8, 4]
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -33,10 +35,14 @@ def test_chunks_are_runs_of_lines(tmp_path: Path) -> None:
     "body", [b'{"url": "a"}\n{"url": "b"}\n', b' \n[{"url": "a"},\n {"url": "b"}]']
 )
 def test_a_manifest_is_lines_or_a_list_with_a_byte_order_mark_or_without(
-    tmp_path: Path, body: bytes, mark: bytes
+    tmp_path: Path, body: bytes, mark: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Other threads get the interpreter's lock between any two items."""
+    pauses = list[float]()
+    monkeypatch.setattr(threads, "STEP", 0.0)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     ((one, other),), _ = written(tmp_path / "m", mark + body)
-    assert (one.url, other.url) == ("a", "b")
+    assert (one.url, other.url, len(pauses)) == ("a", "b", 2)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +105,3 @@ def test_a_manifest_without_items_or_with_too_many_is_refused(tmp_path: Path) ->
         written(tmp_path / "m", b"\n \n")
     with pytest.raises(TooLarge, match="more than 2 items"):
         written(tmp_path / "m", b'{"url": "a"}\n' * 3, most=2)
-
-
-def test_chunks_with_much_data_are_smaller(tmp_path: Path) -> None:
-    line = json.dumps({"data": "A" * 1_000_000}).encode() + b"\n"
-    chunks, _ = written(tmp_path / "m", line * 20)
-    assert [len(each) for each in chunks] == [8, 8, 4]
