@@ -45,6 +45,10 @@ TOPICS: dict[str, dict[str, Entry]] = {
             "put images through filters", "(--ops FILTERS | --op FILTER) -o PATH [FILE ...]"
         ),
         "filters": Entry("list the filters", "[name]", has_settings=False),
+        "compare": Entry(
+            "time filters on each device, and compare the bytes",
+            "(--ops FILTERS | --op FILTER) IMAGE",
+        ),
     },
     "prepare a machine": {
         "devices": Entry("show the GPUs and the CPU, and what `serve` would use"),

@@ -19,6 +19,7 @@ DECLARATIONS = ("workers.operations", "workers.filters")
 ROOTS = (
     "app/main.py",
     "app/processes/member.py",
+    "app/cli/commands/compare.py",
     "app/cli/commands/devices.py",
     "app/cli/commands/kernels.py",
     "app/cli/commands/weights.py",
