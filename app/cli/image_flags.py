@@ -88,16 +88,15 @@ def counted(sources: Sources) -> int:
     return number
 
 
-def add_chain(parser: argparse.ArgumentParser) -> None:
-    """Add `--ops`, `--op` and `--preset`, which are alternatives."""
+def add_chain(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    """Add `--ops` and `--op`, which are alternatives; return their group for a further one."""
     group = parser.add_mutually_exclusive_group(required=True)
     text = 'all filters: sepia,grayscale, or JSON: [{"name": "gaussian_blur", "sigma": 2}]'
     complete_with(group.add_argument("--ops", metavar="FILTERS", help=text), [*FILTERS])
     text = "one filter, as gaussian_blur:sigma=2; repeat it for a chain"
     op = group.add_argument("--op", action="append", default=[], metavar="FILTER", help=text)
     complete_with(op, [*FILTERS])
-    text = "filters and output options under this name in the file of --presets, also for --server"
-    group.add_argument("--preset", metavar="NAME", help=text)
+    return group
 
 
 def given_chain(ops: str | None, op: Sequence[str]) -> FilterChain:

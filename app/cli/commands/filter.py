@@ -45,7 +45,8 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
     add_sources(parser)
-    add_chain(parser)
+    text = "filters and output options under this name in the file of --presets, also for --server"
+    add_chain(parser).add_argument("--preset", metavar="NAME", help=text)
     output = parser.add_argument(
         "-o",
         "--output",
