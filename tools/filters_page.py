@@ -24,6 +24,7 @@ ALPHA = {
     "plane": "filtered as one more plane",
     "keep": "",  # the head of the page says that alpha is kept
     "drop": "dropped",
+    "over": "united with the alpha of the picture",
 }
 RESULT = {
     "colour": "RGB, for grey images too",

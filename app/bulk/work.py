@@ -70,7 +70,8 @@ class Filtering:
 
     def call(self) -> ImageCall:
         """Return the request of the Python client for any images."""
-        ops = [each.model_dump(mode="json") for each in self.version.operation.filters]
+        filters = self.version.operation.filters
+        ops = [each.model_dump(mode="json", exclude_unset=True) for each in filters]
         version, plain = self.version, Encoding()
         given: Any = {each.name: getattr(version.encoding, each.name) for each in fields(Encoding)}
         given = {name: each for name, each in given.items() if each != getattr(plain, name)}

@@ -12,8 +12,10 @@ from typing import Any
 from app.http.problems import read_with_encoding
 from app.intake.wanted import AS_SOURCE, chain_of, version_of
 from models.api.schemas import EncodingOptions, FilterOptions
+from models.codec import decode, pixels_of
 from models.did_you_mean import hint
-from models.domain.errors import FieldError, InvalidParameter
+from models.domain.errors import FieldError, InvalidParameter, ServiceError
+from workers.filters.marks import MOST_PICTURE, picture_of
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A name of a preset: a bare key of TOML."""
@@ -21,9 +23,13 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Presets:
-    """The options of each preset by its name, and the digest of their file."""
+    """The options of each preset by its name, and the digest of their file.
+
+    `listed` are the same options as the file has them: names of pictures in place of pictures.
+    """
 
     by_name: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    listed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     digest: str = ""
 
     def expanded(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -64,6 +70,7 @@ def read_presets(file: Path | None) -> Presets:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ValueError(f"the presets {file} cannot be read: {reason}") from None
+    by_name = {}
     for name, options in found.items():
         where = f"the presets {file}, [{name}]"
         if not NAME.fullmatch(name) or not isinstance(options, dict):
@@ -71,10 +78,26 @@ def read_presets(file: Path | None) -> Presets:
                 f"{where}: a table is needed, whose name has 1 to 64 of A-Z a-z 0-9 _ -"
             )
         try:
+            by_name[name] = options = _with_pictures(options, file.parent)
             filters, encoding = read_with_encoding(FilterOptions, options)
             if filters.preset is not None:
                 raise ValueError(f"{where}: a preset cannot name another preset")
             version_of(chain_of(filters), encoding, AS_SOURCE)
-        except InvalidParameter as error:
+        except (OSError, ServiceError) as error:
             raise ValueError(f"{where}: {error}") from None
-    return Presets(found, hashlib.sha256(data).hexdigest())
+    digest = hashlib.sha256(data + repr(by_name).encode()).hexdigest()
+    return Presets(by_name, found, digest)
+
+
+def _with_pictures(options: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return options whose overlays have the picture of their `file` below the folder."""
+    if not isinstance(ops := options.get("ops"), list):
+        return options
+    made = []
+    for op in ops:
+        if isinstance(op, dict) and op.get("name") == "overlay" and isinstance(op.get("file"), str):
+            decoded = decode((folder / op["file"]).read_bytes(), max_pixels=MOST_PICTURE)
+            picture = picture_of(pixels_of(decoded.image).pixels)
+            op = {**{n: each for n, each in op.items() if n != "file"}, "picture": picture}
+        made.append(op)
+    return {**options, "ops": made}

@@ -197,6 +197,9 @@ FIELDS = 100
 FILES = ("files", "file")
 """Names of the fields that hold images, with or without a filename. All other fields hold text."""
 
+OVERLAY = "overlay"
+"""Name of the field that holds the picture of the filter `overlay`, no larger than the texts."""
+
 CHARSET = "_charset_"
 """Name of a field that browsers fill in (RFC 7578, section 4.6); it is ignored: text is UTF-8."""
 
@@ -231,7 +234,9 @@ async def form_items(
                         await part.write(event)
                         continue
                     content = part.outcome()
-                    if name not in FILES:
+                    if name == OVERLAY and isinstance(content, Blob) and content.size:
+                        options.append((name, content))
+                    elif name not in FILES:
                         left -= part.size
                         _add_text(name, _text(name, head, content), found, options)
                     elif packed and isinstance(content, Blob):

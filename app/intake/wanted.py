@@ -23,6 +23,8 @@ from models.codec import ENCODABLE, Encoding, ImageFormat, claimed_pixels, ident
 from models.codec.costs import START, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
+from workers.filters.base import Filter
+from workers.filters.marks import Overlay
 from workers.filters.registry import nanoseconds, parse_chain, parse_one
 from workers.operations import Classify, DeviceJpeg, FilterChain
 
@@ -273,13 +275,26 @@ def chain_of(options: FilterOptions) -> FilterChain:
         )
         raise InvalidParameter(wrong.message, [wrong])
     if options.name is not None:
-        return FilterChain((parse_one(options.name, parameters),))
+        return _pictured((parse_one(options.name, parameters),), options.overlay)
     if parameters:
         unknown = [
             FieldError(name, "unknown parameter", given) for name, given in parameters.items()
         ]
         raise InvalidParameter(f"unknown parameter {unknown[0].path!r} beside `ops`", unknown)
-    return FilterChain(parse_chain(_decoded("ops", options.ops)))
+    return _pictured(parse_chain(_decoded("ops", options.ops)), options.overlay)
+
+
+def _pictured(filters: tuple[Filter, ...], picture: bytes | None) -> FilterChain:
+    """Return a chain whose overlays have the request's picture, unless a preset has given theirs.
+
+    Raises InvalidParameter for an overlay without a picture, and for a picture without an overlay.
+    """
+    lacking = [f for f in filters if isinstance(f, Overlay) and "picture" not in f.model_fields_set]
+    if bool(lacking) == (picture is None):
+        text = "the filter overlay needs a picture, which is the file `overlay` of a form"
+        raise InvalidParameter(f"overlay: {text}", [FieldError("overlay", text)])
+    more = {"picture": picture}
+    return FilterChain(tuple(f.model_copy(update=more) if f in lacking else f for f in filters))
 
 
 Expand = Callable[[Mapping[str, Any]], Mapping[str, Any]]

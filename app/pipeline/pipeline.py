@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from app.http.request import StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import (
+    CODEC,
     Admitted,
     ClassifyTensors,
     Describe,
@@ -43,11 +45,13 @@ from app.pipeline.outcomes import (
     VersionAnswer,
 )
 from app.telemetry.metrics import Metrics
+from models.codec import pixels_of
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
 from models.domain.errors import InternalError, InvalidParameter, ServiceError
 from models.domain.image import Source
 from models.domain.job import Job, Labels, Vector
+from workers.filters.marks import picture_of
 from workers.operations import Classify
 
 if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
@@ -127,6 +131,18 @@ class Pipeline:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(opened(each)) for each in items]
         return tuple(each.result() for each in tasks)
+
+    async def picture(self, content: Blob, permit: Permit) -> bytes:
+        """Return the overlay of a request, decoded within the limits of its images."""
+        image = ImageContext(Item(0, content), permit, self._memory)
+        try:
+            with permit.turn(CODEC) as image.turn:
+                await image.turn.take()
+                held = await self._codec.decoded(content, image, attrgetter("memory"))
+                return picture_of(pixels_of(held.image(last=True)).pixels)
+        finally:
+            image.release()
+            content.close()
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""

@@ -81,7 +81,7 @@ async def models(service: ServiceOf) -> Response:
 @functools.cache
 def _catalogue(presets: Presets) -> bytes:
     every = [_record(name) for name in FILTERS]
-    named = {name: {**options} for name, options in presets.by_name.items()}
+    named = {name: {**options} for name, options in presets.listed.items()}
     return _body(FilterCatalogue(spec_version=SPEC_VERSION, filters=every, presets=named))
 
 

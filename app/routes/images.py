@@ -40,7 +40,7 @@ from app.http.request import (
 from app.intake.item import Item
 from app.intake.json_items import in_parsing_thread
 from app.intake.presets import NO_PRESETS, Presets
-from app.intake.request_items import collect, options_of
+from app.intake.request_items import OVERLAY, collect, options_of
 from app.intake.spool import Blob, digest_of
 from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
@@ -223,6 +223,9 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     settings = service.settings
     with timings.measure("intake"):
         items, options = await before(permit.deadline, collect(request, permit, settings))
+        if isinstance(picture := options.get(OVERLAY), Blob):
+            opened = service.pipeline.picture(picture, permit)
+            options[OVERLAY] = await before(permit.deadline, opened)
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
     n_items = len(items)

@@ -269,6 +269,9 @@ class FilterOptions(BaseModel):
         examples=['[{"name": "gaussian_blur", "sigma": 2}, {"name": "grayscale"}]'],
     )
     name: str | None = Field(None, description="one filter; its parameters stand beside it")
+    overlay: bytes | None = Field(
+        None, strict=True, description="file of a form: the picture of the filter `overlay`"
+    )
     preset: str | None = Field(
         None,
         description="a chain with output options that the operator keeps, one of `presets` in "
@@ -306,7 +309,8 @@ class FilterRecord(BaseModel):
     )
     alpha: str = Field(
         description="point: colours only; premul: colour times alpha is filtered; plane: alpha is "
-        "one more plane; keep: alpha is copied; drop: the result is opaque"
+        "one more plane; keep: alpha is copied; drop: the result is opaque; over: united with that "
+        "of a picture"
     )
     border: str | None = Field(description="what lies outside the image; a parameter may say so")
     result_shape: Literal["same", "colour", "no alpha", "turned", "resized"]

@@ -19,7 +19,7 @@ from app.main import create_app
 from app.processes.uvicorn_server import Server
 from models.settings import Settings
 from tests.drawn_classes import DRAWN
-from tests.pictures import encoded
+from tests.pictures import encoded, png
 from tests.server import PATIENCE
 from workers.engines.cpu.engine import CpuEngine
 
@@ -39,6 +39,8 @@ PRESETS = """
 [small]
 ops = [{ name = "resize", width = 8, height = 6 }, { name = "invert" }]
 format = "png"
+[marked]
+ops = [{ name = "overlay", file = "logo.png", x = 2 }]
 """
 
 Start = Callable[..., AbstractContextManager[Running]]
@@ -135,6 +137,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     presets = tmp_path_factory.mktemp("presets") / "presets.toml"
     presets.write_text(PRESETS)
+    presets.with_name("logo.png").write_bytes(png(5))
     with running(
         presets=presets,
         warm=True,

@@ -31,6 +31,21 @@ def test_one_image_in_is_one_image_out_with_the_exact_pixels(client: httpx.Clien
     assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
 
 
+def test_an_overlay_comes_with_the_form_or_with_a_preset(client: httpx.Client) -> None:
+    sent = [*files(png(1)), ("overlay", ("logo.png", png(5)))]
+    made = client.post("/filter", files=sent, data={"name": "overlay", "x": "2"})
+    assert made.status_code == 200, made.text
+    assert post(client, "preset=marked", png(1)).content == made.content
+    assert client.get("/filters").json()["presets"]["marked"]["ops"][0]["file"] == "logo.png"
+    for refused in (
+        client.post("/filter", files=sent, data={"name": "sepia"}),
+        post(client, "name=overlay", png(1)),
+        post(client, "name=overlay&overlay=x", png(1)),
+        client.post("/filter", files=[sent[0], ("overlay", b"x")], data={"name": "overlay"}),
+    ):
+        assert refused.status_code in (415, 422), refused.text
+
+
 def test_a_file_of_at_most_so_many_bytes_states_its_quality(client: httpx.Client) -> None:
     whole = post(client, "name=invert&format=jpeg", png())
     most = len(whole.content) - 50
@@ -92,8 +107,12 @@ def test_the_catalogue_shows_every_filter_with_schema_example_and_thumbnail(
     assert {f["name"] for f in listed} >= {"gaussian_blur", "median", "sobel"}
     for each in listed:
         assert client.get(f"/filters/{each['name']}").json() == each
-        example = json.dumps([each["example"]])
-        assert post(client, f"ops={example}", png()).status_code == 200
+        sent = [
+            *files(png()),
+            *([("overlay", ("o.png", png()))] if each["name"] == "overlay" else []),
+        ]
+        example = {"ops": json.dumps([each["example"]])}
+        assert client.post("/filter", files=sent, data=example).status_code == 200
         image = opened(client.get(each["thumbnail"]).content)
         assert image.width > WIDTH + GAP
         assert image.height >= HEIGHT

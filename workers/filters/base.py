@@ -88,7 +88,8 @@ class Filter(BaseModel):
 
     - `example`: a valid request for this filter, which documents it and draws its thumbnail.
     - `alpha_rule`: "point" filters colours without regard to alpha, "premul" filters colour times
-      alpha, "plane" filters alpha as a further plane, "keep" copies alpha, "drop" removes it.
+      alpha, "plane" filters alpha as a further plane, "keep" copies alpha, "drop" removes it,
+      "over" unites it with the alpha of a picture.
     - `border`: how the pixels outside the image are defined; None if no result depends on them.
     - `result_shape`: "same", "colour" (grey becomes RGB), "no alpha", "turned", or "resized".
     - `tolerance`: the distance to the reference implementation that the tests enforce, in words.

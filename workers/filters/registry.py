@@ -19,7 +19,7 @@ from workers.filters.edges import Canny, Dog, Laplacian, Prewitt, Scharr, Sobel
 from workers.filters.effects import Noise, Pixelate, Vignette
 from workers.filters.geometry import Composite, Crop, Flip, Pad, Resize, Rotate90
 from workers.filters.histogram import Autocontrast, Clahe, Equalize
-from workers.filters.marks import Redact
+from workers.filters.marks import Overlay, Redact
 from workers.filters.morphological import Morphology
 from workers.filters.rank import Median, Rank
 from workers.filters.sharpen import Convolve, Preset, Sharpen, UnsharpMask
@@ -96,7 +96,7 @@ _CLASSES: tuple[type[Filter], ...] = (
     UnsharpMask, Sharpen, Preset, Convolve, Sobel, Scharr, Prewitt, Laplacian, Dog, Canny,
     Morphology, AdaptiveThreshold, Pixelate, Vignette, Noise,
     Flip, Rotate90, Resize, Crop, Pad, Composite,
-    Redact,
+    Redact, Overlay,
 )  # fmt: skip
 """All filters, in the order of the catalogue."""
 

@@ -163,7 +163,7 @@ def encode_operation(operation: Operation) -> bytes:
     )
 
 
-@lru_cache(256)
+@lru_cache(32)  # operations with the picture of an overlay have up to 1 MiB
 def decode_operation(encoded: bytes) -> Operation:
     """Reverse `encode_operation`, once for equal bytes: a chain of two filters takes 60 µs."""
     found = msgspec.msgpack.decode(encoded)

@@ -140,7 +140,8 @@ def _expand(settings: Settings, preset: str, encoding: dict[str, Any]) -> str:
     except (ValueError, InvalidParameter) as error:
         raise WrongUsage(f"--preset: {error}") from None
     encoding.update(own.model_dump(exclude_none=True))
-    return json.dumps([each.model_dump(mode="json") for each in chain.filters])
+    ops = [each.model_dump(mode="json", exclude_unset=True) for each in chain.filters]
+    return json.dumps(ops)
 
 
 def _mirrored(

@@ -21,6 +21,10 @@ UNPACK = np.dtype([("source", SOURCE), ("target", np.uint64)])
 
 UNPACKING = Pass("unpack")
 
+READ_ONLY = 1 << 16
+"""Bytes of data from which no kernel writes to it, so that images with equal data share it: the
+picture of an overlay has up to 1 MiB, and the tables of a slot have 4."""
+
 
 class Launch(NamedTuple):
     """A kernel, its blocks, the device addresses of its tables, and the number of their rows."""
@@ -127,11 +131,15 @@ class GpuFiltering:
         # All steps of all batches share the scratch memory, because the compute stream runs them
         # one after the other.
         self._scratch.used = 0
+        shared: dict[bytes, int] = {}
         for row, (each, (offset, shape)) in enumerate(zip(steps, slot.places, strict=True)):
             height, width, channels = shape
             after = each.shape_after(shape)
             places.append((target.take(math.prod(after)), after))
-            data = slot.tables.add(each.device_data(shape))
+            content = each.device_data(shape)
+            if content not in shared or len(content) < READ_ONLY:
+                shared[content] = slot.tables.add(content)
+            data = shared[content]
             addresses = (source.address(offset), target.address(places[row][0]))
             scratch = self._scratch.address(self._scratch.take(each.device_scratch(shape)))
             table[row] = (*addresses, scratch, data, width, height, channels, 0)

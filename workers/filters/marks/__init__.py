@@ -1,18 +1,24 @@
-"""Filters that mark a picture: the redaction of regions."""
+"""Filters that mark an image: the redaction of regions, a picture over it."""
 
+import base64
+import functools
 import math
 import struct
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from models.api.numbers import plain_float
-from models.domain.errors import InvalidParameter
+from models.domain.errors import InvalidParameter, TooManyPixels
 from models.domain.image import Pixels
 from workers.filters import bands
+from workers.filters.arithmetic import sums
 from workers.filters.arithmetic.colour import luma
-from workers.filters.base import HexColour, PieceFilter, colour, number, rgba
+from workers.filters.base import Filter, HexColour, PieceFilter, colour, number, rgba
 from workers.filters.blur import BoxBlur
 from workers.filters.effects import Pixelate
 from workers.filters.interruption import stop_if_late
@@ -153,3 +159,114 @@ class Redact(PieceFilter):
         """Return the colour as uint8: a sample for a grey image, else one for each channel."""
         found = np.array(rgba(self.background), np.uint8)
         return found[:channels] if channels > 1 else luma(found.reshape(1, 1, 4)).ravel()
+
+
+MOST_PICTURE = 1 << 18
+"""Most pixels of the picture of an overlay, which travels with every job: 1 MiB in RGBA."""
+
+_SIZE = struct.Struct("<2i")
+"""Width and height, which stand before the RGBA pixels of a picture."""
+
+
+def picture_of(pixels: Pixels) -> bytes:
+    """Return grey, RGB or RGBA pixels as the picture of an overlay; raises TooManyPixels."""
+    height, width, channels = pixels.shape
+    if height * width > MOST_PICTURE:
+        size = f"{width} × {height} pixels"
+        raise TooManyPixels(f"the overlay has {size}; at most {MOST_PICTURE:,} are allowed")
+    found = np.full((height, width, 4), 255, np.uint8)
+    found[..., : max(channels, 3)] = pixels
+    return _SIZE.pack(width, height) + found.tobytes()
+
+
+def _picture(given: object) -> object:
+    """Return a picture, also one in base64; raise ValueError for anything else."""
+    found = base64.urlsafe_b64decode(given) if isinstance(given, str) else given
+    if isinstance(found, bytes) and len(found) > _SIZE.size:
+        width, height = _SIZE.unpack_from(found)
+        fits = 0 < width <= MOST_PICTURE and 0 < height <= MOST_PICTURE // width
+        if fits and len(found) == _SIZE.size + 4 * width * height:
+            return found
+    raise ValueError("no picture")
+
+
+@functools.lru_cache(8)
+def _faded(picture: bytes, opacity: float) -> Pixels:
+    """Return the RGBA pixels of a picture (h, w, 4) with less alpha, rounded half up."""
+    width, height = _SIZE.unpack_from(picture)
+    found = np.frombuffer(picture, np.uint8, offset=_SIZE.size).reshape(height, width, 4).copy()
+    found[..., 3] = np.floor(found[..., 3] * opacity + 0.5)
+    return found
+
+
+Position = Literal[
+    "north_west", "north", "north_east", "west", "center", "east", "south_west", "south",
+    "south_east",
+]  # fmt: skip
+"""Places of a picture, row by row."""
+
+_RING = np.clip(900 - 150 * np.abs(np.hypot(*(np.mgrid[:40, :40] - 19.5)) - 15), 0, 255)
+SAMPLE = picture_of(np.dstack([np.full((40, 40, 3), 255), _RING]).astype(np.uint8))
+"""The picture of the catalogue, a white ring."""
+
+
+class Overlay(Filter):
+    """Lay a picture over the image, such as a watermark: the file `overlay` of a form."""
+
+    model_config = ConfigDict(ser_json_bytes="base64")
+
+    name: Literal["overlay"] = "overlay"
+    position: Position = Field(
+        "south_east", description="side of the image; parts of the picture beyond are cut off"
+    )
+    x: int = number(
+        0, -65_500, 65_500, "px", "distance inwards from a side; from the centre to the right"
+    )
+    y: int = number(0, -65_500, 65_500, "px", "distance inwards from top or bottom; else down")
+    opacity: float = number(1, 0, 1, "ratio", "factor of the opacity that the picture has")
+    tile: bool = Field(False, description="repeat the picture in all directions")
+    picture: SkipJsonSchema[Annotated[bytes, BeforeValidator(_picture)]] = Field(SAMPLE, repr=False)
+
+    example: ClassVar = {"name": "overlay", "position": "south_east", "x": 4, "y": 4}
+    alpha_rule: ClassVar = "over"
+    cpu_bytes_per_pixel: ClassVar = (3, 4)
+    result_shape: ClassVar = "colour"
+    passes: ClassVar = (Pass("overlay"),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `alpha_composite` of image and picture, uint8 (H, W, 3 or 4)."""
+        result = np.empty(self.shape_after(pixels.shape), np.uint8)
+        result[:] = pixels
+        picture, sides = _faded(self.picture, self.opacity), pixels.shape[:2]
+        at = [  # of every row and column, in the picture; -1: beside it
+            self._within(np.arange(side), axis) for axis, side in enumerate(sides)
+        ]
+        rows, columns = (np.flatnonzero(each >= 0) for each in at)
+        for part in sums.bands(len(rows), max(1, 4 * len(columns))):
+            stop_if_late()
+            seen = np.ix_(rows[part], columns)
+            over = picture[np.ix_(at[0][rows[part]], at[1][columns])]
+            under = np.full(over.shape, 255, np.uint8)
+            under[..., : result.shape[2]] = result[seen]
+            if over.size:
+                made = Image.alpha_composite(Image.fromarray(under), Image.fromarray(over))
+                result[seen] = np.asarray(made)[..., : result.shape[2]]
+        return result
+
+    def _within(self, at: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+        """Return the place in the picture of each place along an axis of the image (0: rows)."""
+        own, offset = _faded(self.picture, self.opacity).shape[axis], (self.y, self.x)[axis]
+        free = len(at) - own
+        at = at - (offset, free // 2 + offset, free - offset)[self._place[axis]]
+        return at % own if self.tile else np.where((at >= 0) & (at < own), at, -1)
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        """Return row and column of the position: 0 at the start, 1 in the middle, 2 at the end."""
+        return divmod(get_args(Position).index(self.position), 3)
+
+    def device_data(self, _shape: Shape) -> bytes:
+        """Return `struct Overlay` and the pixels of the picture."""
+        faded, (row, column) = _faded(self.picture, self.opacity), self._place
+        place = faded.shape[1], faded.shape[0], column, row, self.x, self.y, self.tile, 0
+        return struct.pack("<8i", *place) + faded.tobytes()

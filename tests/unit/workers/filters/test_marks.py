@@ -1,16 +1,19 @@
-"""Redaction against the filters of a crop, and what it must not leave behind."""
+"""Redaction against the filters of a crop, overlays against Pillow, and what may not leak."""
 
 import struct
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
 
 from models.codec.metadata import kept
-from models.domain.errors import InvalidParameter
+from models.domain.errors import InvalidParameter, TooManyPixels
 from models.domain.image import Pixels
 from tests.unit.models.codec.test_metadata import block
-from tests.unit.workers.filters.images import image, images, run
+from tests.unit.workers.filters.images import image, images, pillow, run
+from workers.filters.marks import MOST_PICTURE, picture_of
 
 SHARES = [[0.25, 0.1, 0.5, 0.6], [0.4, 0.5, 0.9, 0.9]]
 
@@ -73,3 +76,47 @@ def test_no_thumbnail_is_kept_that_would_show_a_redacted_region() -> None:
     exif += struct.pack(">HHHIIHHIII", 2, 0x0201, 4, 1, at, 0x0202, 4, 1, 5, 0) + b"THUMB"
     assert b"Model X" in (found := kept(b"Exif\0\0" + exif, 8, 8) or b"")
     assert b"THUMB" not in found
+
+
+POSITIONS = {"north_west": (0, 0), "north": (1, 0), "center": (1, 1), "east": (2, 1)}
+
+
+@given(
+    pixels=images(),
+    over=images(),
+    position=st.sampled_from([*POSITIONS]),
+    moved=st.tuples(st.integers(-9, 9), st.integers(-9, 9)),
+    opacity=st.sampled_from([0, 0.3, 1]),
+    tile=st.booleans(),
+)
+def test_an_overlay_is_pillow_s_alpha_composite(
+    pixels: Pixels, over: Pixels, position: str, moved: tuple[int, int], opacity: float, tile: bool
+) -> None:
+    top = pillow(over).convert("RGBA")
+    alpha = np.floor(np.asarray(top.getchannel("A")) * opacity + 0.5).astype(np.uint8)
+    top.putalpha(Image.fromarray(alpha))
+    under = pillow(pixels).convert("RGBA")
+    layer = Image.new("RGBA", under.size)
+    left, up = (
+        (by, (side - own) // 2 + by, side - own - by)[place]
+        for side, own, place, by in zip(
+            under.size, top.size, POSITIONS[position], moved, strict=True
+        )
+    )
+    (width, height), (across, down) = top.size, under.size
+    for x in range(left % width - width, across, width) if tile else [left]:
+        for y in range(up % height - height, down, height) if tile else [up]:
+            layer.paste(top, (x, y))
+    expected = Image.alpha_composite(under, layer)
+    options = {"position": position, "x": moved[0], "y": moved[1], "opacity": opacity, "tile": tile}
+    found = run("overlay", pixels, picture=picture_of(over), **options)
+    mode = "RGBA" if pixels.shape[2] == 4 else "RGB"
+    assert np.array_equal(found, np.asarray(expected.convert(mode)))
+
+
+def test_a_picture_is_small_and_whole() -> None:
+    with pytest.raises(TooManyPixels, match="262,144 are allowed"):
+        picture_of(np.zeros((1, MOST_PICTURE + 1, 1), np.uint8))
+    for wrong in (b"", picture_of(image(2, 2, 3, 1))[:-1], struct.pack("<2i", -1, -1), "AAAA", 3):
+        with pytest.raises(InvalidParameter, match="picture"):
+            run("overlay", image(2, 2, 3, 1), picture=wrong)

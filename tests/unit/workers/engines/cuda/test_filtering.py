@@ -29,6 +29,7 @@ from workers.engines.cuda.filtering import GpuFiltering
 from workers.engines.cuda.nvjpeg import Decoder
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import BatchSources
+from workers.filters.marks import picture_of
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -60,6 +61,14 @@ def test_a_chain_over_mixed_sizes_and_channels_gives_the_bytes_of_the_specificat
     images = [Image(noise(*size, channels)) for size in SIZES for channels in (1, 3, 4)]
     for found, image in zip(ran(CHAIN, images), images, strict=True):
         assert np.array_equal(found, specified(CHAIN, image.pixels)), image.pixels.shape
+
+
+def test_all_images_of_a_batch_share_the_picture_of_an_overlay() -> None:
+    options = {"tile": True, "picture": picture_of(noise(512, 512, 4))}
+    chain = FilterChain((parse_one("overlay", options),))
+    images = [Image(noise(*size, channels)) for size in SIZES for channels in (1, 3, 4)]
+    for found, image in zip(ran(chain, images), images, strict=True):
+        assert np.array_equal(found, specified(chain, image.pixels)), image.pixels.shape
 
 
 def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None:
