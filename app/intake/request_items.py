@@ -234,10 +234,10 @@ async def form_items(
                         await part.write(event)
                         continue
                     content = part.outcome()
+                    left -= part.size if name not in FILES else 0
                     if name == OVERLAY and isinstance(content, Blob) and content.size:
                         options.append((name, content))
                     elif name not in FILES:
-                        left -= part.size
                         _add_text(name, _text(name, head, content), found, options)
                     elif packed and isinstance(content, Blob):
                         more = images_of(content, permit, settings, len(found))

@@ -342,7 +342,7 @@ async def results_parquet(records: Records) -> Pieces:
     text, number, vector = pa.string(), pa.int64(), pa.list_(pa.float32())
     label = [("label", text), ("wnid", text), ("class_id", pa.int32()), ("score", pa.float64())]
     image = [("name", text), ("media_type", text), ("width", number), ("height", number)]
-    image += [("bytes", number), ("data", pa.binary())]
+    image += [("bytes", number), ("quality", number), ("data", pa.binary())]
     own = [("index", number), ("id", text), ("status", text), ("image", pa.struct(image))]
     own += [("error", pa.struct([("code", text), ("detail", text)]))]
     more = [("source", text), ("predictions", pa.list_(pa.struct(label))), ("logits", vector)]

@@ -298,6 +298,8 @@ async def parts(answers: Answers, rendering: Rendering, boundary: str) -> Body:
         for version, file in each.images:
             id_ = f"{index}" if version is None else f"{index}.{version}"
             named = _disposition(file_name(stem, file, version))
+            if file.quality is not None:
+                named += f"X-Quality: {file.quality}\r\n"
             yield _head(boundary, id_, file.format.media_type, named)
             for piece in pieces_of(file.file):
                 yield piece

@@ -13,7 +13,7 @@ from app.http.negotiation import EVENTS, JSON_LINES, MULTIPART, ZIP
 from app.http.problems import MEDIA_TYPE
 from app.http.request import DIGITS, HEADER
 from app.intake.inference import HEADER as JSON_BYTES
-from app.intake.request_items import CHARSET
+from app.intake.request_items import CHARSET, OVERLAY
 from app.intake.request_items import MEDIA_TYPES as ARCHIVES
 from app.intake.stream import LENGTH_DELIMITED
 from app.routes.page import BESIDE_NAME
@@ -171,8 +171,9 @@ def image_document(*kinds: type[BaseModel]) -> dict[str, Any]:
         options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
         options |= _filter_parameters()
     text = {name: _as_text(schema) for name, schema in options.items()}
+    picture = {OVERLAY: _BINARY["schema"]} if FilterOptions in kinds else {}
     content = {kind: _BINARY for kind in ("image/*", "application/octet-stream", *ARCHIVES)} | {
-        "multipart/form-data": {"schema": _form(text)},
+        "multipart/form-data": {"schema": _form(text | picture)},
         "application/json": {"schema": _json(options)},
         **dict.fromkeys(JSON_LINES, _IMAGE_LINES),
         LENGTH_DELIMITED: _LENGTH_DELIMITED,
@@ -202,6 +203,7 @@ def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
     properties: dict[str, Schema] = {}
     for each in kinds:
         properties |= each.model_json_schema()["properties"]
+    properties.pop(OVERLAY, None)  # a file of forms alone
     return properties
 
 

@@ -48,6 +48,7 @@ def test_text_that_is_not_json_is_told_where_it_is_wrong() -> None:
         ({}, DeviceJpeg(90, Subsampling.S420)),
         ({"quality": 71, "chroma": "444"}, DeviceJpeg(71, Subsampling.S444)),
         ({"progressive": True}, None),
+        ({"max_bytes": 5000}, None),
         ({"format": "png"}, None),
     ],
 )
