@@ -291,7 +291,7 @@ def _pictured(filters: tuple[Filter, ...], picture: bytes | None) -> FilterChain
     """
     lacking = [f for f in filters if isinstance(f, Overlay) and "picture" not in f.model_fields_set]
     if bool(lacking) == (picture is None):
-        text = "the filter overlay needs a picture, which is the file `overlay` of a form"
+        text = "the filter overlay needs a picture: a form has it as `overlay`, a preset as `file`"
         raise InvalidParameter(f"overlay: {text}", [FieldError("overlay", text)])
     more = {"picture": picture}
     return FilterChain(tuple(f.model_copy(update=more) if f in lacking else f for f in filters))

@@ -250,6 +250,7 @@ class EncodingOptions(BaseModel):
     max_bytes: Whole | None = Field(
         None,
         ge=1,
+        le=1 << 40,
         description="of JPEG, WebP and AVIF: the highest quality whose file has at most this size, "
         "up to `quality`; X-Quality and records state it",
     )

@@ -66,6 +66,8 @@ ENCODING: list[tuple[str, str, object]] = [
     ("format=jpeg&chroma=411", "chroma", "411"),
     ("format=jpeg&metadata=some", "metadata", "some"),
     ("format=gif", "format", "gif"),
+    ("format=png&max_bytes=9", "max_bytes", 9),
+    ("max_bytes=9" + "9" * 30, "max_bytes", "9" * 31),
     ("progressive=true", "progressive", True),  # the source is a PNG
     ("lossless=perhaps", "lossless", "perhaps"),
 ]

@@ -78,7 +78,7 @@ class Redact(PieceFilter):
         "side of the squares of pixelate, or radius of blur; if not given, an eighth of the "
         "region's longer side",
     )
-    background: HexColour = colour("000000", "colour of fill")
+    background: HexColour = colour("000000", "colour of fill, which is opaque")
 
     example: ClassVar = {"name": "redact", "regions": [[0.3, 0.2, 0.4, 0.5]], "unit": "share"}
     alpha_rule: ClassVar = "premul"
