@@ -106,9 +106,9 @@ class Blob:
         return file.read()
 
     def start(self, n: int) -> bytes:
-        """Return at most the first `n` bytes; bytes of a file usually come from the page cache."""
+        """Return the first `n` bytes of a file, usually from the page cache, or all in memory."""
         data = self._data
-        return os.pread(self._open_file().fileno(), n, 0) if data is None else data[:n]
+        return os.pread(self._open_file().fileno(), n, 0) if data is None else data
 
     def digest(self) -> bytes:
         """Return the SHA-256 of all bytes, computed once; it blocks as `read` does.

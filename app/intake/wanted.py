@@ -241,12 +241,11 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
     """
     if content.work:
         return content.work
-    source = None
+    start = content.start(START)
     if isinstance(wanted, ClassifyTensors):
         pixels = wanted.n_pixels
     else:
-        start = content.start(START)
-        claimed, source = claimed_pixels(start), identify(start)
+        claimed = claimed_pixels(start)
         pixels = TYPICAL_PIXELS if claimed is None or claimed > most else claimed
     micro, nano = CODEC, DECODED_PIXEL
     versions: tuple[Version, ...] = ()
@@ -260,7 +259,7 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
     for each in versions:
         nano += nanoseconds(each.operation.filters)
         with suppress(NotAcceptable):  # the image will be refused
-            format_ = each.format.of(source or ImageFormat.PNG)
+            format_ = each.format.of(identify(start) or ImageFormat.PNG)
             nano += 1e9 * encode_cost(1, format_, each.encoding)
     content.work = min(MOST_WORK, micro + int(max(pixels, LEAST_PIXELS) * nano / 1000))
     return content.work

@@ -48,9 +48,13 @@ Cameras write 10 to 20, and a colour profile or a depth map of 32 MB comes in 50
 _FIRST_SEGMENTS = 64
 
 _MAX_HUFFMAN_BYTES = 2 * (17 + 12) + 2 * (17 + 162)
-_CACHED = 64
-"""Segments of tables that are remembered: most encoders write the four example Huffman tables of
-the standard, and the same quantization tables for all images of one quality."""
+_CACHED = 256
+"""Segments of tables, and headers as a whole, that are remembered: most encoders write the four
+example Huffman tables of the standard, and the same quantization tables for all images of one
+quality; and the same header for all images of one quality and size."""
+
+_SHORT, _SCAN_HEADER = 1 << 12, 14
+"""Bytes of the largest header that is remembered, and of its part for a scan of three planes."""
 
 _MAX_QUANTIZATION_BYTES = 4 * 65
 
@@ -63,6 +67,7 @@ _APP0, _APP14, _APP15, _COM = 0xE0, 0xEE, 0xEF, 0xFE
 
 _SEGMENT = struct.Struct(">BBH")
 _FRAME = struct.Struct(">BHHB")
+_FIRST_SCAN = bytes((0xFF, _SOS))
 _SEQUENTIAL = bytes((0, 63, 0))  # Ss, Se, Ah and Al
 
 # Kraft's sum in 65,536ths. The code of all ones is reserved, so a table stays below the whole.
@@ -113,13 +118,25 @@ def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
     Three components are YCbCr by libjpeg's own rule; if the JFIF and Adobe markers and the
     component ids do not all agree, that is a doubt.
     """
+    stream = bytes(data)  # no copy of what is bytes already
+    head = stream[: stream.find(_FIRST_SCAN, 0, _SHORT) + _SCAN_HEADER]
     try:
-        return _inspected(bytes(data))  # no copy of what is bytes already
+        try:
+            found = _headers(head)
+        except _Unfit:  # the segments go on behind it
+            found = _headers.__wrapped__(stream)
     except _Unfit:
         return None
+    if found is None:
+        return None
+    properties, *scan = found
+    length = scan_end(stream, *scan)
+    return None if length is None else properties._replace(length=length)
 
 
-def _inspected(stream: bytes) -> BaselineJpeg | None:
+@lru_cache(maxsize=_CACHED)
+def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int, int, int] | None:
+    """Return the properties but the length, and the arguments of `scan_end`; None as `inspect`."""
     frame, interval, quantization = b"", None, 0
     shortest: dict[int, int] = {}
     """The bits of the shortest code of each Huffman table, by its class and number."""
@@ -180,10 +197,8 @@ def _inspected(stream: bytes) -> BaselineJpeg | None:
     least = [shortest[each >> 4] + shortest[each & 15 | 0x10] for each in selectors]
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     interval = interval or mcus
-    length = scan_end(stream, end, interval, mcus, sum(map(mul, blocks, least)))
-    if length is None:
-        return None
-    return BaselineJpeg(width, height, subsampling, length, described, mcus > interval)
+    found = BaselineJpeg(width, height, subsampling, 0, described, mcus > interval)
+    return found, end, interval, mcus, sum(map(mul, blocks, least))
 
 
 def first_frame(start: bytes) -> tuple[int, int] | None:

@@ -97,7 +97,7 @@ def test_what_is_read_is_what_was_written(disk: str, request: pytest.FixtureRequ
     chunks = [b"one", b"", b"two", bytes(50)]
     blob = asyncio.run(spooled(*chunks))
     assert blob.read() == blob.read() == b"".join(chunks)
-    assert (blob.size, blob.start(4)) == (56, b"onet")
+    assert (blob.size, blob.start(4)[:4]) == (56, b"onet")
     blob.close()
 
 
