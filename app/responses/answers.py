@@ -158,13 +158,8 @@ class Rendering:
         )
 
 
-async def render(answers: Answers, form: str, rendering: Rendering) -> Response:
-    """Return the response: `form` is JSON, IMAGE or a stream.
-
-    JSON and IMAGE await all answers here; streams take them while the response is sent.
-    """
-    if form in (JSON, IMAGE):
-        return await whole_reply(answers, form, rendering)
+def streamed(answers: Answers, form: str, rendering: Rendering) -> StreamedBody:
+    """Return the response in the `form` of a stream, which takes the answers while it is sent."""
     headers, kind = dict(rendering.headers), form
     if form == ZIP:
         headers["Content-Disposition"] = 'attachment; filename="darkroom.zip"'
@@ -187,18 +182,17 @@ MANY_LABELS = 2000
 That takes some milliseconds."""
 
 
-async def whole_reply(answers: Answers, form: str, rendering: Rendering) -> Response:
-    """Return the bytes of the only image, or all records as JSON in the order of the images.
+async def whole_reply(found: list[Answer], form: str, rendering: Rendering) -> Response:
+    """Return the bytes of the only image, or all records as JSON: `form` is IMAGE or JSON.
 
     A single image that fails is answered with the status of its own error.
     """
-    found = sorted([each async for each in answers], key=lambda each: each.item.index)
     first = found[0].outcome
     if len(found) == 1 and isinstance(first, ServiceError):
         return problem_response(first, rendering.scope)
     timing = server_timing([rendering.intake, *(t for each in found for t in each.all_stages)])
     headers = rendering.headers | {"Server-Timing": timing}
-    if not any(_failed(each) for each in found):
+    if rendering.good_headers and not any(map(_failed, found)):
         headers |= rendering.good_headers
     if form == IMAGE and isinstance(first, EncodedImage):
         file, kind = first.file, first.format.media_type
@@ -206,7 +200,7 @@ async def whole_reply(answers: Answers, form: str, rendering: Rendering) -> Resp
             headers["X-Quality"] = str(first.quality)
         return sized(pieces_of(file), file.size, headers, kind, counted=True)
     inline = InlineImages()
-    if sum(_n_labels(each) for each in found) > MANY_LABELS:
+    if sum(map(_n_labels, found)) > MANY_LABELS:
         text = await asyncio.to_thread(_written, found, rendering, inline)
     else:
         text = _written(found, rendering, inline)

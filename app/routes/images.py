@@ -57,7 +57,7 @@ from app.intake.wanted import (
     versions_of,
 )
 from app.pipeline.outcomes import Timings, server_timing
-from app.responses.answers import Rendering, StreamedBody, json_lines, render
+from app.responses.answers import Rendering, StreamedBody, json_lines, streamed, whole_reply
 from app.responses.records import VectorStyle
 from app.routes.image_route import ImageRoute, client_name, permit_of
 from app.routes.network_choice import classification
@@ -247,8 +247,9 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         )
         if unchanged is not None:
             return unchanged
-    answers = service.pipeline.answers(asked, permit)
-    return await render(answers, form, rendering)
+    if form in (JSON, IMAGE):
+        return await whole_reply(await service.pipeline.whole(asked, permit), form, rendering)
+    return streamed(service.pipeline.answers(asked, permit), form, rendering)
 
 
 async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Response:

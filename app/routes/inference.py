@@ -57,8 +57,7 @@ async def infer(request: Request) -> Response:
         if asked.timeout is not None:  # it counts from the begin of the request
             permit.deadline = Deadline(min(permit.deadline.at, began + asked.timeout))
         permit.expect(len(asked.images.items))
-        answers = service.pipeline.answers(asked.images, permit)
-        found = sorted([each async for each in answers], key=lambda each: each.item.index)
+        found = await service.pipeline.whole(asked.images, permit)
         response = await inference_reply(request, found, model, asked, timings)
         failed = response.status_code != 200
     finally:
