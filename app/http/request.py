@@ -19,13 +19,19 @@ MOST_TYPES = 32
 """Content-Type headers that are remembered: clients choose them, and a header may have 64 KiB."""
 
 
+FIELDS = "fields"
+"""The key of a scope under which `header` keeps the headers that it has seen, and the first header
+of each name."""
+
+
 def header(scope: Scope, name: bytes) -> str | None:
     """Return the first header of this name, which is in lower case; None if there is no header."""
-    for key, value in scope["headers"]:
-        if key == name:
-            text: str = value.decode("latin-1")
-            return text
-    return None
+    headers, (known, fields) = scope["headers"], scope.get(FIELDS, (None, {}))
+    if known is not headers:
+        fields = dict(reversed(headers))
+        scope[FIELDS] = headers, fields
+    value: bytes | None = fields.get(name)
+    return None if value is None else value.decode("latin-1")
 
 
 def content_type(scope: Scope) -> str:

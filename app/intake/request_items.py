@@ -108,7 +108,7 @@ async def collect(
     check_count(len(found), settings)
     if len(found) > 1:
         permit.grow(len(found) - 1, 0)
-    items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
+    items = [Item(n, *each) for n, each in enumerate(found)]
     return tuple(items), options_of(request, options)
 
 

@@ -219,8 +219,9 @@ class Spool:
         return Blob(chunks[0] if len(chunks) == 1 else b"".join(chunks), self.size)
 
     def _forget_chunks(self) -> None:
-        MEMORY.add(-sum(map(len, self._chunks)))
-        self._chunks.clear()
+        if self._chunks:
+            MEMORY.add(-sum(map(len, self._chunks)))
+            self._chunks.clear()
 
 
 class ImageSpool(Spool):
