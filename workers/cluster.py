@@ -33,7 +33,7 @@ from models.domain.job import Completed, Job
 from models.networks.served import ServedNetwork
 from workers.backends.absence import Absence, combined
 from workers.backends.in_process import LocalBackend
-from workers.ipc.frames import EncodedError, bytes_for, decode_error, encode_error
+from workers.ipc.frames import EncodedError, bytes_for, decode_error, encode_error, encode_source
 from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.cluster")
@@ -218,7 +218,8 @@ class RayBackend:
         """Return the answer of the replica that Ray Serve chooses; raise _Lost or ServiceError."""
         left = Deadline(job.deadline.at - time.monotonic())
         sent = replace(job, deadline=left, owned=False)
-        compute = self._by_grpc if bytes_for(job) <= MOST_GRPC_BYTES else self._by_ray
+        size = bytes_for(job, encode_source(job.image)[0])
+        compute = self._by_grpc if size <= MOST_GRPC_BYTES else self._by_ray
         response = compute.remote(sent, alone=alone)
         try:
             outcome, age = await response

@@ -296,12 +296,12 @@ class ProcessBackend:
 
         It is sent again from its image: a filter may have been writing over the slot.
         """
-        slot = await self._slots.take(bytes_for(job), job.deadline)
+        content, jpeg = encode_source(job.image)
+        slot = await self._slots.take(bytes_for(job, content), job.deadline)
         self.submitted += 1
         loop = asyncio.get_running_loop()
-        pending = Pending(
-            self.submitted, job, *encode_source(job.image), slot, loop.create_future()
-        )
+        pending = Pending(self.submitted, job, content, jpeg, slot, loop.create_future())
+        del content  # the pixels have one owner
         alarm = alarms().set(job.deadline, pending.expire, ends_early=False)
         large = slot.size >= LARGE
         try:

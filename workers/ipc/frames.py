@@ -186,13 +186,12 @@ def encode_source(source: Source) -> tuple[Pixels, JpegHeader | None]:
     return source.data.reshape(-1, 1, 1), header
 
 
-def bytes_for(job: Job) -> int:
-    """Return the bytes for the job's image or file, and for a filter's answer in its place."""
-    n_bytes = encode_source(job.image)[0].nbytes
+def bytes_for(job: Job, content: Pixels) -> int:
+    """Return the bytes for the content of a job, and for a filter's answer in its place."""
     if not isinstance(job.operation, FilterChain):
-        return n_bytes
+        return content.nbytes
     after = job.operation.shape_after((job.image.height, job.image.width, MAX_CHANNELS))
-    return max(n_bytes, math.prod(after[:2]) * MAX_CHANNELS)
+    return max(content.nbytes, math.prod(after[:2]) * MAX_CHANNELS)
 
 
 def decode_source(lying: Pixels, jpeg: JpegHeader | None) -> Image | Jpeg:
