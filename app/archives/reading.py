@@ -29,6 +29,7 @@ from threading import Event, Lock
 from typing import Any, BinaryIO, Self, cast
 
 from models.domain.errors import BadArchive, TooLarge
+from models.threads import giving_way
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 """Ends of the names of files that probably are archives, in lower case."""
@@ -165,7 +166,7 @@ class Archive(ABC):
 
     @cached_property
     def _by_name(self) -> dict[str, Member]:
-        return {each.name: each for each in self.members()}
+        return {each.name: each for each in giving_way(self.members())}
 
     def find(self, name: str) -> Member | None:
         """Return the last member of that name; the first call walks the whole archive."""

@@ -86,7 +86,6 @@ SEARCH = 3600.0
 MOST_FOLLOWERS = 16
 """Requests of one client, at all front ends, that follow results at a time."""
 
-
 JSON, JSON_LINES = "application/json", ("application/x-ndjson", "application/jsonl")
 FORM = "multipart/form-data"
 
