@@ -77,19 +77,18 @@ def within_share(own: int, total: int, limit: int) -> bool:
 class Permit:
     """Permit of one request: holds images, bytes and work until its `with` block ends.
 
-    `deadline` is that of the request, `client` its client. What is in the background, as jobs are,
-    takes only what others leave: its images are not counted, and it is never refused for them.
+    `deadline` is that of the request, `client` its client, `lane` the most urgent lane of its
+    images. What is in the background, as jobs are, takes only what others leave: its images are not
+    counted, and it is never refused for them.
     """
 
-    def __init__(
-        self, admission: "Admission", client: str, deadline: Deadline, background: bool
-    ) -> None:
+    def __init__(self, admission: "Admission", client: str, deadline: Deadline, lane: Lane) -> None:
         self._admission = admission
         self._key = admission.counters.key(f"client {client}")
         self.client = client
         self.deadline = deadline
-        self.in_background = background
-        self.lane = Lane.BACKGROUND if background else Lane.INTERACTIVE
+        self.in_background = lane is Lane.BACKGROUND
+        self._most_urgent = self.lane = lane
         """The lane in which the last image of the request that got a turn is computed."""
         self._size = self._arriving = self._images = self._bytes = 0
         self._ended = False
@@ -158,15 +157,15 @@ class Permit:
     def standing(self) -> tuple[Lane, bool]:
         """Return the lane of the client's images, and whether others want something beside it.
 
-        They are bulk if the client holds most of the images in flight, and more than keep the
-        device busy if it is alone.
+        They are bulk if the client asks for that, or if it holds most of the images in flight, and
+        more than keep the device busy if it is alone.
         """
         if self.in_background:
             return Lane.BACKGROUND, True
         own, total = self._held(ByKey.IMAGES, Total.IMAGES)
         contended = own < total or self._admission.clock() < self._admission.contended_until
         most = own > 1 and 2 * own > total and (contended or own > self._admission.busy_images)
-        return (Lane.BULK if most else Lane.INTERACTIVE), contended
+        return (Lane.BULK if most else self._most_urgent), contended
 
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
@@ -278,24 +277,24 @@ class Admission:
         self,
         client: str = LOCAL,
         deadline: Deadline = NEVER,
+        lane: Lane = Lane.INTERACTIVE,
         *,
         rated: bool = False,
-        background: bool = False,
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
         A client that sends too much is refused before its bodies are read.
         `rated`: the request was charged against its client's rate. Raises Overloaded and
-        RateLimited, and Draining; what is in the `background` is admitted in any case.
+        RateLimited, and Draining; what is in the background is admitted in any case.
         """
-        if not background:
+        if lane is not Lane.BACKGROUND:
             if self.draining:
                 raise Draining("this server is stopping; ask another one")
             if not rated:
                 self.charge_rate(client, 1)
             self.line.check(client, deadline)
         self.counters.add(Total.REQUESTS, 1)
-        return Permit(self, client, deadline, background)
+        return Permit(self, client, deadline, lane)
 
     def charge_rate(self, client: str, n_images: int) -> None:
         """Count images against the rate of a client; raises RateLimited."""
@@ -319,9 +318,17 @@ class StreamPermits:
     against the rate: the request was.
     """
 
-    def __init__(self, admission: Admission, client: str, seconds: float, parts: int = 1) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        client: str,
+        seconds: float,
+        parts: int = 1,
+        lane: Lane = Lane.INTERACTIVE,
+    ) -> None:
         self._admission = admission
         self._client = client
+        self._lane = lane
         self._seconds = seconds
         self._parts = parts
         self._rated = True
@@ -335,7 +342,7 @@ class StreamPermits:
             await self._patiently(partial(self._admission.charge_rate, self._client, 1))
         self._rated = True  # also if no permit is given: waiting for one charges nothing more
         permit = await self._patiently(
-            lambda: self._admission.enter(self._client, self._deadline(), rated=True)
+            lambda: self._admission.enter(self._client, self._deadline(), self._lane, rated=True)
         )
         self._rated = False
         return permit

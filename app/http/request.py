@@ -1,6 +1,7 @@
 """Read a request: its headers, its deadline, and whether its client has left."""
 
 import asyncio
+import re
 import time
 from collections.abc import Coroutine
 from functools import lru_cache
@@ -11,6 +12,7 @@ from starlette.types import Scope
 from models.domain.alarms import Timeout, interrupted
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, FieldError, InvalidParameter
+from models.domain.job import Lane
 from models.settings import Settings
 
 T = TypeVar("T")
@@ -65,6 +67,21 @@ def seconds_of(scope: Scope, settings: Settings) -> float:
         wrong = FieldError(HEADER, message, given)
         raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
     return min(int(given) / 1000, settings.max_deadline)
+
+
+_URGENCY = re.compile(r"(?:^|,)[ \t]*u[ \t]*=[ \t]*([0-7])[ \t]*(?=$|[,;])")
+ORDINARY = 3
+"""The urgency of a request that names none; 0 is the most urgent (RFC 9218, section 4.1)."""
+
+
+def lane_of(scope: Scope) -> Lane:
+    """Return the lane that the `Priority` header asks for: bulk for less than ordinary urgency.
+
+    The header cannot ask for more than an ordinary request has, and a header that is no such field
+    has no effect, as RFC 9218 wants it.
+    """
+    found = _URGENCY.search(header(scope, b"priority") or "")
+    return Lane.BULK if found and int(found[1]) > ORDINARY else Lane.INTERACTIVE
 
 
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:

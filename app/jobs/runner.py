@@ -50,6 +50,7 @@ from models.domain.errors import (
     Unavailable,
     WeightsMissing,
 )
+from models.domain.job import Lane
 from models.labels import LabelSet
 from models.settings import Settings
 
@@ -246,7 +247,7 @@ class ImageWorker:
     ) -> Answer:
         seconds = BEHIND * self.settings.max_deadline
         deadline = Deadline.after(seconds, self.admission.clock())
-        with self.admission.enter(client, deadline, background=True) as permit:
+        with self.admission.enter(client, deadline, Lane.BACKGROUND) as permit:
             content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)
             return await self.pipeline.answer(item, work.wanted, permit)

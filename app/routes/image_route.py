@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
 from app.admission.clients import client_of
-from app.http.request import content_type, deadline_of, departure_of
+from app.http.request import content_type, deadline_of, departure_of, lane_of
 from app.intake.body import announced, coding_of, counted, too_large, unpacked
 from app.intake.stream import is_stream
 from app.responses.answers import StreamedBody
@@ -45,7 +45,8 @@ class ImageRoute(APIRoute):
                 raise too_large(n_bytes, most)
             deadline = deadline_of(scope, service.settings)
             rated = scope.get("rated", False)
-            entered = service.admission.enter(client, deadline, rated=rated)
+            lane = lane_of(scope)
+            entered = service.admission.enter(client, deadline, lane, rated=rated)
             with departure_of(scope), entered as permit:
                 scope["permit"] = permit
                 if not stream:

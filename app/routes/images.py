@@ -35,6 +35,7 @@ from app.http.request import (
     before,
     content_type,
     header,
+    lane_of,
     seconds_of,
 )
 from app.intake.item import Item
@@ -269,7 +270,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     parts = images_of_each(wanted)
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
-    permits = StreamPermits(service.admission, client, seconds, parts)
+    permits = StreamPermits(service.admission, client, seconds, parts, lane_of(request.scope))
     kind = request.headers["content-type"].strip().lower()
     stream = ImageStream(request, kind, wanted, permits, window, settings)
     await stream.begin()

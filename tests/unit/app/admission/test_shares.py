@@ -82,9 +82,18 @@ def test_the_larger_of_two_clients_is_bulk() -> None:
     assert (large[0].standing(), small.standing()) == (BULK, (Lane.INTERACTIVE, True))
 
 
+def test_a_client_may_ask_for_the_bulk_lane_and_not_for_a_better_lane() -> None:
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=2)
+    bulk = admission.enter("a", lane=Lane.BULK)
+    bulk.grow(1, 0)
+    assert (bulk.lane, bulk.standing()) == (Lane.BULK, (Lane.BULK, False))
+    many = [admitted(admission, 1, 0, "b") for _ in range(4)]
+    assert many[0].standing() == BULK
+
+
 async def test_jobs_hold_no_places_of_others_and_others_none_of_theirs() -> None:
     admission = Admission(Limits(64, 1 << 30, 1 << 29), at_once=2)
-    job = admission.enter("a", background=True)
+    job = admission.enter("a", lane=Lane.BACKGROUND)
     job.grow(4, 0)
     other = admitted(admission, 1, 0, "a")
     assert held(admission)[0] == 1

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from app.http.request import Departure, before, deadline_of
+from app.http.request import Departure, before, deadline_of, lane_of
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, DeadlineExceeded, InvalidParameter
+from models.domain.job import Lane
 from models.settings import Settings
 
 
@@ -27,6 +28,25 @@ def test_the_client_s_deadline_is_capped_by_the_server() -> None:
         before = time.monotonic()
         found = deadline(text)
         assert found.remaining(time.monotonic()) <= seconds <= found.remaining(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "bulk"),
+    [
+        ("u=7", True),
+        ("i, u=4", True),
+        ("u=5;x", True),
+        ("u=3", False),
+        ("u=0", False),
+        ("u=9", False),
+        ("au=7", False),
+        ("bulk", False),
+        ("", False),
+    ],
+)
+def test_less_than_ordinary_urgency_asks_for_the_bulk_lane(text: str, bulk: bool) -> None:
+    scope = {"type": "http", "headers": [(b"priority", text.encode())]}
+    assert lane_of(scope) is (Lane.BULK if bulk else Lane.INTERACTIVE)
 
 
 async def test_work_past_its_deadline_is_a_deadline_error() -> None:
