@@ -64,6 +64,7 @@ BULK = (
     "contents",
     "sources",
     "atomic_file",
+    "arrays",
     "journal",
     "tables",
     "folder",
@@ -108,6 +109,7 @@ FILTERS = (
     "effects",
     "geometry",
     "marks",
+    "wide",
     "registry",
     "short_form",
 )

@@ -254,22 +254,22 @@ def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Pl
 
     The border mode is replicate.
     """
-    return _two_passes(planes, taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS), 0)
+    return fixed_point_passes(planes, taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS), 0)
 
 
 def blurred_levels(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
     """Yield the same in levels plus a half: the integer part is the rounded result."""
     down = taps(sigma_y, COLUMN_BITS) * 2.0**-SUM_BITS
-    return _two_passes(planes, taps(sigma_x, ROW_BITS), down, 1 << (MIDDLE_BITS - 1))
+    return fixed_point_passes(planes, taps(sigma_x, ROW_BITS), down, 1 << (MIDDLE_BITS - 1))
 
 
-def _two_passes(
+def fixed_point_passes(
     planes: Planes, across: NDArray[Any], down: NDArray[Any], more: int
 ) -> Iterator[tuple[Place, Sums]]:
-    """Yield the sums of both passes; `more` is added to the intermediate values.
+    """Yield the sums of passes along rows, with weights in units of 2**-22, and down columns.
 
-    As the weights sum to 1, the result grows by the same amount. Scaling by a power of two is
-    exact.
+    `more` is added to the intermediate values, in units of 2**-8. As the weights sum to 1, the
+    result grows by the same amount. Scaling by a power of two is exact.
     """
     held = _rows(planes, across, more)
     for place in tiles(planes.shape, NARROW):
