@@ -89,6 +89,134 @@ class Rotate90(Filter):
         return (width, height) if self.turns % 2 else (height, width)
 
 
+_AFFINE = Image.Transform.AFFINE
+
+_WHOLE_TURNS = {0.0: 0, 90.0: 3, 180.0: 2, 270.0: 1}
+"""Quarter turns clockwise by Pillow's angle, which is in degrees counterclockwise."""
+
+
+class Rotate(Filter):
+    """Turn the image clockwise by any angle; with `expand`, quarter turns only move its pixels."""
+
+    name: Literal["rotate"] = "rotate"
+    degrees: float = number(0, -360, 360, "degree", "angle, clockwise")
+    expand: bool = Field(
+        True, description="true: the result holds the whole image; false: it has the image's size"
+    )
+    method: Literal["bilinear", "bicubic"] = Field("bicubic", description="interpolation method")
+    background: HexColourAlpha = colour(
+        "00000000",
+        "colour around the image; its opacity counts if the image has alpha",
+        WITH_ALPHA,
+    )
+
+    example: ClassVar = {"name": "rotate", "degrees": 15, "background": "ff8800"}
+    alpha_rule: ClassVar = "premul"
+    border: ClassVar = "replicate, then background"
+    result_shape: ClassVar = "resized"
+    passes: ClassVar = (Pass("rotate", of_result=True),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return Pillow's `Image.rotate(-degrees)`, uint8 (h, w, C).
+
+        Pillow interpolates each channel in float64 and truncates (libImaging/Geometry.c). Channels
+        are turned one by one, because Pillow's pictures in colour take four times the memory. The
+        background of an image with alpha is premultiplied, as its colours are.
+        """
+        turns = self._whole_turns(pixels.shape)
+        if turns is not None:
+            return Rotate90(turns=turns).apply(pixels)
+        size, matrix = self._mapping(pixels.shape)
+        channels, fill = pixels.shape[2], self._fill(pixels.shape[2]).tolist()
+        result, step = np.empty((*size, channels), np.uint8), size[0] // 8 + 1
+        for channel in range(channels):
+            stop_if_late()
+            plane = pixels[:, :, channel]
+            if channels == 4 and channel < 3:
+                plane = _times(plane, pixels[:, :, 3])
+            turned = Image.fromarray(np.ascontiguousarray(plane)).transform(
+                size[::-1], _AFFINE, matrix, _METHODS[self.method], fillcolor=fill[channel]
+            )
+            for top in range(0, size[0], step):  # reading takes three times the bytes of its rows
+                rows = result[top : top + step]
+                read = turned.crop((0, top, size[1], top + len(rows)))
+                rows[:, :, channel] = np.asarray(read)
+        for top in range(0, size[0] if channels == 4 else 0, step):
+            rows = result[top : top + step]
+            image = Image.frombuffer("RGBa", rows.shape[1::-1], rows, "raw", "RGBa", 0, 1)
+            rows[:] = np.asarray(image.convert("RGBA"))
+        return result
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes of planes of the source, of the result and of reading it, measured."""
+        source, result = (h * w for h, w, _ in (shape, self.shape_after(shape)))
+        return (4 if shape[2] == 4 else 1) * source + (shape[2] + 2) * result
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return `struct Rotate`."""
+        (height, width), matrix = self._mapping(shape)
+        fill = self._fill(shape[2]).tobytes().ljust(4, b"\0")
+        straight = self._whole_turns(shape) is not None
+        sizes = struct.pack("<6d2i", *matrix, width, height)
+        return sizes + fill + struct.pack("<2i4x", self.method == "bicubic", straight)
+
+    def device_scratch(self, _shape: Shape) -> int:
+        """Return 0 bytes: the kernel reads the source only."""
+        return 0
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width of the result, in pixels."""
+        return self._mapping((height, width, 1))[0]
+
+    def _fill(self, channels: int) -> Pixels:
+        """Return the background as `_level` does, premultiplied as by Pillow."""
+        colour = _level(self.background, channels)
+        if channels == 4:
+            colour[:3] = _times(colour[:3], colour[3:])
+        return colour
+
+    def _whole_turns(self, shape: Shape) -> int | None:
+        """Return the clockwise quarter turns that Pillow makes by moving pixels only, or None."""
+        turns = _WHOLE_TURNS.get(-self.degrees % 360)
+        moves = turns in (0, 2) or self.expand or shape[0] == shape[1]
+        return turns if moves else None
+
+    def _mapping(self, shape: Shape) -> tuple[tuple[int, int], tuple[float, ...]]:
+        """Return height and width of the result, and the matrix from there to the source.
+
+        They are those of Pillow's `Image.rotate`, computed in the same order.
+        """
+        height, width, _ = shape
+        angle = -math.radians(-self.degrees % 360)
+        cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+
+        def mapped(x: float, y: float, left: float, top: float) -> tuple[float, float]:
+            return cos * x + sin * y + left, -sin * x + cos * y + top
+
+        left, top = mapped(-width / 2, -height / 2, 0, 0)
+        left, top = left + width / 2, top + height / 2
+        rows, columns = height, width
+        if (turns := self._whole_turns(shape)) is not None:
+            rows, columns = (width, height) if turns % 2 else (height, width)
+        elif self.expand:
+            corners = [mapped(x, y, left, top) for x in (0, width) for y in (0, height)]
+            columns, rows = (
+                math.ceil(max(places)) - math.floor(min(places))
+                for places in zip(*corners, strict=True)
+            )
+        left, top = mapped(-(columns - width) / 2, -(rows - height) / 2, left, top)
+        return (rows, columns), (cos, sin, left, -sin, cos, top)
+
+
+def _times(plane: Pixels, alpha: Pixels) -> Pixels:
+    """Return plane · alpha / 255 as Pillow rounds it (MULDIV255), uint8 of the same shape."""
+    product = np.multiply(plane, alpha, dtype=np.uint16)
+    product += 128
+    product += product >> 8
+    product >>= 8
+    return product.astype(np.uint8)
+
+
 class Crop(Filter):
     """Cut out a rectangle."""
 
@@ -174,7 +302,7 @@ class Pad(Filter):
             self.left,
             self.right,
             OPENCV[self.border_mode],
-            value=self._background(pixels.shape[2]).tolist(),
+            value=_level(self.background, pixels.shape[2]).tolist(),
         )
         return np.asarray(padded, np.uint8).reshape(self.shape_after(pixels.shape))
 
@@ -183,16 +311,17 @@ class Pad(Filter):
         height, width = self.size_after(*shape[:2])
         border = [*OPENCV].index(self.border_mode)
         window = struct.pack("<5i", -self.left, -self.top, width, height, border)
-        return window + self._background(shape[2]).tobytes().ljust(4, b"\0")
-
-    def _background(self, channels: int) -> Pixels:
-        """Return the background as uint8: a sample for a grey image, else four."""
-        colour = np.array(rgba(self.background), np.uint8)
-        return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
+        return window + _level(self.background, shape[2]).tobytes().ljust(4, b"\0")
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width including the added rows and columns, in pixels."""
         return self.top + height + self.bottom, self.left + width + self.right
+
+
+def _level(background: str, channels: int) -> Pixels:
+    """Return a colour as uint8: a sample for a grey image, its luma, else four."""
+    colour = np.array(rgba(background), np.uint8)
+    return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
 
 
 class Composite(Filter):

@@ -17,26 +17,12 @@
 // to window. First axis, rows first: thread t owns column t % 64 and four rows from 4 · (t / 64)
 // on, 16 at a time. Second axis: thread t owns the words t, t + 256, … (C of them) of the result, 4
 // samples each.
+#include "filters/geometry/premultiplied.cuh"
 #include "filters/geometry/resize.cuh"
 #include "kernels/headers/common.cuh"
 
 constexpr int RESIZE_WIDTH = 64, RESIZE_HEIGHT = 16;
 constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // both windows take the same number of bytes
-
-// Load a pixel's samples; with alpha, unless `straight`, colours are multiplied by it.
-template <int C>
-__device__ __forceinline__ void resize_pixel(const u8* at, bool straight, int* samples)
-{
-    u32 over = (u64)at & 3;
-    const u32* words = (const u32*)(at - over);
-    u32 word = words[0] >> 8 * over;
-    if (C == 3 && over > 1) word |= words[1] << (32 - 8 * over);
-    for (int c = 0; c < C; ++c) samples[c] = byte_of(word, c);
-    for (int c = 0; c < C - 1 && C == 4 && !straight; ++c) {
-        u32 product = samples[c] * samples[C - 1] + 128;
-        samples[c] = (product + (product >> 8)) >> 8;
-    }
-}
 
 __device__ __forceinline__ u32 resize_byte(int sum) { return min(max(sum >> RESIZE_BITS, 0), 255); }
 
@@ -64,7 +50,7 @@ __device__ __forceinline__ void resize_across(
 #pragma unroll
             for (int r = 0; r < R; ++r) {
                 int samples[C];
-                resize_pixel<C>(from[r] + tap * C, of.method == NEAREST, samples);
+                load_pixel<C>(from[r] + tap * C, of.method == NEAREST, samples);
                 for (int c = 0; c < C; ++c) sums[r][c] += weight * samples[c];
             }
         }
@@ -113,7 +99,7 @@ __device__ __forceinline__ void resize_columns(
         for (int c = 0; c < C; ++c) sums[c] = 1 << (RESIZE_BITS - 1);
         for (int tap = 0; tap < count; ++tap, from += bytes) {
             int samples[C], weight = line[(2 + tap) * size + y];
-            resize_pixel<C>(from, of.method == NEAREST, samples);
+            load_pixel<C>(from, of.method == NEAREST, samples);
             for (int c = 0; c < C; ++c) sums[c] += weight * samples[c];
         }
         for (int c = 0; c < C; ++c) columns[i * C + c] = (u8)resize_byte(sums[c]);
@@ -167,16 +153,6 @@ __device__ __forceinline__ void resize_by_columns(
         resize_rows<C>(item, of, tile, first, n, columns, sums);
         __syncthreads();
     }
-}
-
-// Divide the colours of a pixel by its alpha, rounded as Pillow does.
-__device__ __forceinline__ u32 divided(u32 pixel)
-{
-    u32 alpha = pixel >> 24;
-    if (alpha == 0 || alpha == 255) return pixel;
-    u32 made[3];
-    for (int c = 0; c < 3; ++c) made[c] = min(255 * byte_of(pixel, c) / alpha, 255u);
-    return packed(made[0], made[1], made[2], alpha);
 }
 
 template <int C>

@@ -11,8 +11,9 @@ from PIL import Image, ImageOps
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, InvalidParameter
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import PAD, image, images, pillow, run
+from tests.unit.workers.filters.images import PAD, image, images, pillow, run, same
 from workers.filters import geometry as resampling
+from workers.filters.arithmetic.colour import luma
 from workers.filters.interruption import ending_at
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import FilterChain
@@ -124,6 +125,27 @@ def test_transparent_colours_do_not_leak_when_an_image_gets_smaller() -> None:
     found = run("resize", pixels, width=2)
     assert found[..., 1].max() == 0
     assert found[..., 3].max() < 255
+
+
+ANGLES = st.sampled_from([-360, -90, 0, 90, 180, 270]) | st.floats(-360, 360)
+
+
+@given(images(), ANGLES, st.booleans(), st.sampled_from(["bilinear", "bicubic"]))
+def test_rotate_is_pillow_s(pixels: Pixels, degrees: float, expand: bool, method: str) -> None:
+    opaque = (255, 136, 0, 255)
+    grey = luma(np.full((1, 1, 4), opaque, np.uint8)).item()
+    colour = (grey,) if pixels.shape[2] == 1 else opaque
+    fill = colour[: pixels.shape[2]]
+    expected = pillow(pixels).rotate(-degrees, METHODS[method], expand, fillcolor=fill)
+    chosen = {"degrees": degrees, "expand": expand, "method": method}
+    found = run("rotate", pixels, **chosen, background="ff8800")
+    assert found.shape[:2] == expected.size[::-1]
+    assert same(found, expected)
+
+
+def test_a_background_of_a_rotation_keeps_its_opacity() -> None:
+    found = run("rotate", image(9, 9, 4, 0), degrees=45, background="ff880080")
+    assert found[0, 0].tolist() == [255, 135, 0, 128]  # 136 · 128 / 255 is rounded to a byte
 
 
 @given(images(), st.data())

@@ -135,6 +135,11 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
     ),
     *((name, plain, [{}]) for name in ("otsu", "equalize", "autocontrast")),
     ("rotate90", drawn((64, 128, 3), (65, 200, 4), (130, 64, 1)), every(turns=range(4))),
+    (
+        "rotate",
+        drawn((64, 20, 3), (65, 65, 4), (13, 64, 4), (1, 5, 1)),
+        every(degrees=[-270, 90, 180, 0.7, 45], expand=[True, False], background=["ff880080"]),
+    ),
     ("canny", drawn((50, 90, 1), (50, 90, 4)), every(sigma=[0, 0.8, 1.4, 30], low=[10, 90, 400])),
     (
         "canny",

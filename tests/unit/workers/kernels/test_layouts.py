@@ -151,6 +151,7 @@ def uploads() -> Iterator[str]:
     yield f"sizeof(RankSquare) == {data('rank', size=5)} && sizeof(RankSquare) == {data('median')}"
     yield f"sizeof(Flip) == {data('flip')}"
     yield f"sizeof(Window) == {data('pad', left=2)} && sizeof(Window) == {data('crop')}"
+    yield f"sizeof(Rotate) == {data('rotate', degrees=9)}"
     yield f"sizeof(Resize) == {data('resize', width=9)}"
     yield f"sizeof(Vignette) == {data('vignette')}"
     yield f"sizeof(Clahe) == {data('clahe')}"
