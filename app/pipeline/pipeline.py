@@ -100,11 +100,13 @@ class Pipeline:
         self._backend = backend
 
     async def whole(self, request: ImageRequest, permit: Permit) -> list[Answer]:
-        """Return the answers of all images in their order; with this call all work ends."""
+        """Return the answers of all images in their order; all work ends before this call does."""
         work = partial(self.answer, wanted=request.wanted, permit=permit)
         if len(request.items) == 1:  # it needs no task
             return [await work(request.items[0])]
-        return await asyncio.gather(*map(work, request.items))
+        async with asyncio.TaskGroup() as group:  # `gather` does not wait for cancelled work
+            tasks = [group.create_task(work(each)) for each in request.items]
+        return [each.result() for each in tasks]
 
     def answers(self, request: ImageRequest, permit: Permit) -> AsyncGenerator[Answer, None]:
         """Yield the answer of each image as it finishes; see `run`."""
@@ -134,7 +136,9 @@ class Pipeline:
             content = await caught(item, permit, self._opened(item, permit, Timings()))
             return replace(item, content=content)
 
-        return tuple(await asyncio.gather(*map(opened, items)))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(opened(each)) for each in items]
+        return tuple(each.result() for each in tasks)
 
     async def picture(self, content: Blob, permit: Permit) -> bytes:
         """Return the overlay of a request, decoded within the limits of its images."""

@@ -13,18 +13,21 @@ import pytest
 
 from app.admission import Permit
 from app.http.request import StreamWindow
+from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import (
     AS_SOURCE,
     MOST_WORK,
     TYPICAL_PIXELS,
     Describe,
+    ImageRequest,
     OutputFormat,
     Parts,
     Version,
     work_on,
 )
-from app.pipeline.pipeline import run, run_window, timeout_of
+from app.pipeline.outcomes import Answer
+from app.pipeline.pipeline import Pipeline, run, run_window, timeout_of
 from models.codec import Encoding, ImageFormat
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
@@ -127,9 +130,8 @@ async def test_answers_that_are_asked_for_come_in_the_order_in_which_they_finish
     assert found == ["b", "c", "a"]
 
 
-@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
-async def test_all_work_has_ended_when_the_request_has(names: list[str]) -> None:
-    works = Works(*names)
+async def test_all_work_has_ended_when_the_request_has() -> None:
+    works = Works(*(names := ["a", "b", "c"]))
     answers = run(works, names)
     waiting = asyncio.ensure_future(anext(answers))
     await works.all_started.wait()
@@ -143,6 +145,31 @@ async def test_all_work_has_ended_when_the_request_has(names: list[str]) -> None
     assert await anext(answers) == "a"
     await answers.aclose()
     assert sorted(works.ended) == names
+
+
+class Waiting(Pipeline):
+    """Images that wait for ever, and take the longer to end the later they come."""
+
+    def __init__(self) -> None:
+        self.ended: list[int] = []
+
+    async def answer(self, item: Item, **_: object) -> Answer:  # type: ignore[override]
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError("the event is never set")
+        finally:
+            for _turn in range(20 * item.index):
+                await asyncio.sleep(0)
+            self.ended.append(item.index)
+
+
+@pytest.mark.parametrize("n_images", [1, 3])
+async def test_all_work_has_ended_when_the_request_of_a_whole_answer_has(n_images: int) -> None:
+    pipeline, items = Waiting(), tuple(Item(n, Blob.of(b"")) for n in range(n_images))
+    answering = pipeline.whole(ImageRequest(items, Describe()), cast(Permit, None))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(answering, 0.01)
+    assert pipeline.ended == [*range(n_images)]
 
 
 class Stream:
