@@ -18,6 +18,7 @@ SITE = ROOT / "build" / "site"
 CHAPTERS = {
     "Use": (
         "docs/quick-start",
+        "docs/step-by-step",
         "docs/api",
         "docs/clients",
         "docs/bulk",

@@ -4,8 +4,8 @@ Method. One RGB image of 1920 × 1080, smooth colours with grain; both calls tak
 and have one thread, as a worker on a CPU gives every batch a core. Time is the processor's, so that
 what else runs counts only for the caches it takes. They are timed in turns, ours first, for as many
 rounds as fit `--seconds`, 3 at least and 60 at most, after one round to warm up; the fastest round
-of each counts, because the slower ones measure the rest of the machine. Freed memory is kept, as a
-worker keeps it. A ratio above 1 means that ours takes longer.
+of each counts. Freed memory is kept, as a worker keeps it. A ratio above 1 means that ours takes
+longer.
 
 Run: python -m tests.bench.filters_cpu [--seconds 2] [--only NAME …]
 

@@ -1,14 +1,12 @@
 """Overload: open-loop traffic at 1, 2, 5 and 20 times what a server can do, against a real one.
 
-The capacity is measured first, closed loop. Then requests leave as a Poisson process, whatever the
-server does, each with a deadline of its own. Reported for each load: goodput (answers with 200 a
-second, from `BEGIN` seconds after the first request to the last one), refusals and how long they
-took, accepted requests that died at their deadline (504), the server's largest resident memory; at
-the end, how long after the load a lone request is answered as before. `least_goodput_of_peak`
-compares each goodput with the peak, or with the rate of that load's requests if it is lower,
-because no server answers more than it is asked. Work is one slow filter, so that the generator
-needs little of the machine that both share.
-All clients have one address. Run: python -m tests.bench.overload [--seconds 10]
+The capacity is measured first, closed loop. Then requests leave as a Poisson process, each with a
+deadline of its own. Reported for each load: goodput (answers with 200 a second), refusals and how
+long they took, accepted requests that died at their deadline (504), the largest resident memory;
+at the end, how long after the load a lone request is answered as before. `least_goodput_of_peak`
+compares each goodput with the peak, or with the rate of that load's requests if it is lower.
+Work is one slow filter. All clients have one address.
+Run: python -m tests.bench.overload [--seconds 10]
 """
 
 import argparse

@@ -6,8 +6,7 @@ settings, all cores; once sequential and once with preprocessing on another thre
 of the two counts. The loop for one image is the same with batch 1. Then a real server process gets
 the same JPEGs as raw bodies over keep-alive connections from a closed-loop generator in this
 process, at concurrency 1, 8 and 32. Loops and server alternate, twice, and the better figure of
-each counts, so that a slow moment of the machine does not hit one side only. Weights are random
-(the arithmetic is the same). Run: python -m tests.bench.serve_cpu [--precision bf16]
+each counts. Weights are random. Run: python -m tests.bench.serve_cpu [--precision bf16]
 """
 
 import argparse

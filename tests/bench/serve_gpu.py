@@ -1,20 +1,16 @@
 """Darkroom on a GPU over HTTP, against the device's own rates and against what users run today.
 
-Method. All on one machine, one part after another. Images are photos, once as they are (`mixed`
-subsamplings, about 115 kB) and once re-encoded by Pillow at quality 90 with 4:2:0 chroma
-(`subsampled`, about 68 kB). Bodies are raw (`POST /classify?top_k=1`, one image) or multipart with
-16 images; `filtered` asks for the image blurred instead, and is held against decoding by the
-engines and encoding on all cores alone. wrk is the load: a closed loop, up to four threads, every
-photo in turn, all answers read. A status that is not 200, a failed image inside a 200, a broken
-connection and an answer later than ten seconds are errors. After a warm-up there is one run for
-each number of connections, begun when what the run before left is answered. The fastest without
-errors counts, and p50 at one connection is the latency of an image alone. wrk has no rate control,
-so p99 at half the highest rate comes from an open loop: four Python processes, Poisson arrivals.
-Cores used by the server are CPU seconds by elapsed seconds, from /proc, by role; a GPU's
-utilisation is nvidia-smi's, every 200 ms. The device's own rates are measured by engine_rates.py on
-the same images. The peers (peers/) have the same weights, decode with Pillow and
-get the same `subsampled` raw bodies from the same wrk; the share of labels that agree with
-Darkroom's is shown.
+Method. All on one machine, one part after another. Images are photos, once as they are (`mixed`,
+about 115 kB) and once re-encoded by Pillow at quality 90 in 4:2:0 (`subsampled`, about 68 kB).
+Bodies are raw (one image) or multipart with 16; `filtered` asks for the image blurred, and is held
+against decoding by the engines and encoding on all cores alone. wrk is a closed loop of up to four
+threads. A status that is not 200, a failed image inside a 200, a broken connection and an answer
+later than ten seconds are errors. After a warm-up there is one run for each number of connections;
+the fastest without errors counts, and p50 at one connection is the latency of an image alone. p99
+at half the highest rate comes from an open loop: four Python processes, Poisson arrivals. Cores
+used are CPU seconds by elapsed seconds, from /proc; a GPU's utilisation is nvidia-smi's. The
+device's own rates are measured by engine_rates.py. The peers (peers/) have the same weights, decode
+with Pillow and get the same `subsampled` raw bodies from the same wrk.
 
 Run: python -m tests.bench.serve_gpu [--photos FOLDER] [--wrk PATH] [--weights bundled]
 [--seconds 4] [--front-ends 8] [--darkroom FLAGS] [--part NAME ...] [--out FILE]
