@@ -39,8 +39,8 @@ HEAD = """# Filters
 
 A request names one filter, `POST /filter?name=gaussian_blur&sigma=2`, or a chain of them as `ops`.
 A parameter that is left out has its default; the error for a wrong one states what is allowed.
-Images have 8 bits a channel and are grey, RGB, or RGB with alpha. All filters have GPU kernels: a
-chain runs on the GPU if there is one.
+Images have 8 bits a channel and are grey, RGB, or RGB with alpha. A chain runs on the GPU if there
+is one.
 
 Unless the section of a filter says something else, the result has the size and the channels of the
 image, alpha is kept and has no influence on colours, and pixels are exactly those of the reference
@@ -68,13 +68,12 @@ def page() -> str:
 
 def section(name: str) -> str:
     """Return the section of one filter: description, pictures, parameters, rules, a request."""
-    filter_, described = FILTERS[name], describe(FILTERS[name])
+    described = describe(FILTERS[name])
     rules = {
         "Alpha": _unusual("Alpha", described["alpha"], ALPHA),
         "Border": described["border"],
         "Result": _unusual("Result", described["result_shape"], RESULT),
         "Tolerance": _unusual("Tolerance", described["tolerance"], {}),
-        "GPU kernels": "" if filter_.passes else "no",
     }
     told = " · ".join(f"{rule}: {text}" for rule, text in rules.items() if text)
     return "\n".join(

@@ -18,7 +18,7 @@ from workers.scheduling.engine import BatchResult, Engine, SlotT
 SIZES = [(1, 1), (1, 64), (97, 1), (2, 3), (17, 13), (127, 131), (500, 375), (1080, 1920)]
 """Each with one, three and four channels."""
 
-NAMES = [name for name, each in FILTERS.items() if each.passes]
+NAMES = [*FILTERS]
 
 MAX_PIXELS = 16_000_000
 """Of a batch."""

@@ -1,4 +1,4 @@
-"""Every filter that has kernels: the bytes of its specification, in batches of mixed sizes."""
+"""Every filter: the bytes of its specification, in batches of mixed sizes."""
 
 import numpy as np
 import pytest

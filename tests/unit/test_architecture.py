@@ -104,6 +104,7 @@ FILTERS = (
     "rank",
     "smoothing",
     "sharpen",
+    "fourier",
     "edges",
     "morphological",
     "effects",

@@ -100,7 +100,7 @@ class Filter(BaseModel):
     - `row_reach`: how many rows above and below its own, and columns beside it, a pixel of the
       result depends on: a number, two numbers for rows and columns, or a function of the filter
       that returns them. None: it depends on the whole image, or on its place.
-    - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
+    - `passes`: all launches on a GPU, in order; an `ArrayFilter` has none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -250,6 +250,27 @@ class PieceFilter(Filter):
         """Write the result into an array of the same shape, which may be `pixels` itself.
 
         Both arrays are uint8 (H, W, C), C-contiguous. This is the specification.
+        """
+
+
+class ArrayFilter(PieceFilter):
+    """Base class of filters without kernels: an array library computes them, NumPy on a CPU and
+    torch on a GPU, by the same calls.
+    """
+
+    alpha_rule: ClassVar[str] = "keep"
+
+    def write(self, pixels: Pixels, result: Pixels) -> None:
+        """Write the result of `compute` by NumPy. This is the specification."""
+        scratch = np.empty(self.device_scratch(pixels.shape), np.uint8)
+        self.compute(np, pixels, result, scratch)
+
+    @abstractmethod
+    def compute(self, xp: Any, pixels: Any, result: Any, scratch: Any) -> None:
+        """Write the result by `xp`, which is `numpy` or `torch`, on the device of the arguments.
+
+        These are arrays or tensors: the image and the result, uint8 (H, W, C), which may be one,
+        and `device_scratch` bytes, uint8. On a GPU, further memory should not grow with the image.
         """
 
 

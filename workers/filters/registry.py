@@ -17,6 +17,7 @@ from workers.filters.blur import BoxBlur, GaussianBlur, MotionBlur
 from workers.filters.colour import Colorize, ColorMatrix, Grayscale, Hue, Saturation, Sepia
 from workers.filters.edges import Canny, Dog, Laplacian, Prewitt, Scharr, Sobel
 from workers.filters.effects import Noise, Pixelate, Vignette
+from workers.filters.fourier import FftFilter
 from workers.filters.geometry import Composite, Crop, Flip, Pad, Resize, Rotate, Rotate90
 from workers.filters.histogram import Autocontrast, Clahe, Equalize
 from workers.filters.marks import Overlay, Redact
@@ -94,7 +95,7 @@ _CLASSES: tuple[type[Filter], ...] = (
     Threshold, Otsu, Sepia, ColorMatrix, Colorize, Autocontrast, Equalize, Clahe,
     GaussianBlur, BoxBlur, MotionBlur, Median, Rank, Bilateral, Guided, NlMeans,
     UnsharpMask, Sharpen, Preset, Convolve, Sobel, Scharr, Prewitt, Laplacian, Dog, Canny,
-    Morphology, AdaptiveThreshold, Pixelate, Vignette, Noise,
+    Morphology, AdaptiveThreshold, Pixelate, Vignette, Noise, FftFilter,
     Flip, Rotate90, Rotate, Resize, Crop, Pad, Composite,
     Redact, Overlay,
 )  # fmt: skip
@@ -221,6 +222,7 @@ _SLOW: dict[str, Callable[[Any], float]] = {
     "unsharp_mask": lambda f: 12 + 3.5 * f.sigma,
     "dog": lambda f: 6 + 0.9 * (f.sigma1 + f.sigma2),
     "noise": lambda _: 9.0,
+    "fft_filter": lambda _: 150.0,
     "rotate": lambda f: 160.0 if f.method == "bicubic" else 60.0,
 }
 

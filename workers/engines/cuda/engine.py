@@ -155,6 +155,9 @@ SCRATCH_PER_BYTE = 4
 TYPICAL_SIDE = 512
 """Pixels a side of the images of the warm-up: the decoder's own memory grows with its images."""
 
+FFT_PLANS = 32
+"""Plans that cuFFT keeps, each with tables of up to megabytes; torch would keep 4,096."""
+
 SLACK = 1 << 16
 """Bytes that an image may need beyond its pixels, because rows and planes are aligned."""
 
@@ -182,6 +185,7 @@ class CudaEngine:
         self._max_batch_size = max_batch_size
         self._side = min(TYPICAL_SIDE, math.isqrt(max_pixels // max_batch_size))
         self._torch_device = torch.device(device)
+        torch.backends.cuda.cufft_plan_cache.max_size = FFT_PLANS
         self._streams = Streams(self._torch_device)
         self._nvjpeg, self.degraded = hardware_decoder()
         log.info("CUDA: %s", versions())

@@ -1,17 +1,19 @@
 """Put a batch of images through a chain of filters without leaving the device in between."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from models.domain.image import Image, Jpeg
 from models.domain.job import Job
 from workers.engines.cuda import jpeg_encoder
 from workers.engines.cuda.slot import GpuSlot, Launcher, Region, Streams
 from workers.engines.cuda.sources import SOURCE, BatchSources, Table
-from workers.filters.base import Filter
+from workers.filters.base import ArrayFilter, Filter
 from workers.kernels import items
 from workers.kernels.items import ITEM, THREADS, Pass, Shape
 from workers.operations import DeviceJpeg, FilterChain
@@ -34,6 +36,10 @@ class Launch(NamedTuple):
     rows: int
     starts: int
     n: int
+
+
+Work = Launch | Callable[[], None]
+"""A kernel to launch, or a function that launches the kernels of a library."""
 
 
 class GpuFiltering:
@@ -85,13 +91,16 @@ class GpuFiltering:
         pixels = slot.result.memory[offset : offset + math.prod(shape)]
         return Image(pixels.cpu().numpy().reshape(shape))
 
-    def _start(self, each: Launch) -> None:
+    def _start(self, each: Work) -> None:
+        if not isinstance(each, Launch):
+            each()
+            return
         arguments = (each.rows, each.starts, np.int32(each.n))
         self._kernels.launch(each.kernel, each.blocks, THREADS, arguments)
 
     def _unpacked(
         self, slot: GpuSlot, rows: Table, planar: Sequence[int], shapes: list[Shape]
-    ) -> list[Launch]:
+    ) -> list[Work]:
         """Give every image its place in `slot.first`, and unpack JPEGs to there."""
         start = slot.first.address(0)
         offsets = [int(address) - start for address in rows["plane"][:, 0]]
@@ -104,7 +113,7 @@ class GpuFiltering:
             return []
         return [_launch(slot, UNPACKING, table, [(*shapes[n][:2], 1) for n in planar])]
 
-    def _filtered(self, slot: GpuSlot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
+    def _filtered(self, slot: GpuSlot, jobs: Sequence[Job], launches: list[Work]) -> Region:
         """Add the passes of every step and return the region of the results.
 
         Each step reads a region and writes the second, by turns.
@@ -119,9 +128,26 @@ class GpuFiltering:
                 table["step"] = step
                 seen = after if each.of_result else shapes
                 launches.append(_launch(slot, each, table, seen))
+            if isinstance(steps[0], ArrayFilter):
+                launches.append(partial(self._computed, steps, table, source, target))
             slot.places = places
             source, target = target, source
         return source
+
+    def _computed(
+        self, steps: Sequence[Filter], table: Table, source: Region, target: Region
+    ) -> None:
+        """Run array filters by torch on the current stream, image by image."""
+        for each, item in zip(steps, table, strict=True):
+            assert isinstance(each, ArrayFilter)
+            src, dst, scratch, _, width, height, channels, _ = item.tolist()
+            shape = (height, width, channels)
+            image, result = (
+                region.view(address, math.prod(shape)).view(shape)
+                for region, address in ((source, src), (target, dst))
+            )
+            memory = self._scratch.view(scratch, each.device_scratch(shape))
+            each.compute(torch, image, result, memory)
 
     def _items(
         self, slot: GpuSlot, steps: Sequence[Filter], source: Region, target: Region
@@ -145,7 +171,7 @@ class GpuFiltering:
             table[row] = (*addresses, scratch, data, width, height, channels, 0)
         return table, places
 
-    def _encoded(self, slot: GpuSlot, asked: DeviceJpeg, launches: list[Launch]) -> Launch | None:
+    def _encoded(self, slot: GpuSlot, asked: DeviceJpeg, launches: list[Work]) -> Launch | None:
         """Add the passes that encode the results, and return the pass that stores the files.
 
         Images of which no file is made stay pixels. Files take the region that the last step has

@@ -71,6 +71,11 @@ class Region:
         """Return the device address of the piece at `offset`."""
         return self._start + offset
 
+    def view(self, address: int, n_bytes: int) -> Tensor:
+        """Return the bytes from a device address on, uint8 (n_bytes,)."""
+        offset = address - self._start
+        return self.memory[offset : offset + n_bytes]
+
 
 class Tables:
     """Small arrays that are written on the host and uploaded in a single copy."""

@@ -262,7 +262,7 @@ Weight = Annotated[float, Field(ge=-1000, le=1000, strict=True)]
 Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=LONGEST_SIDE)]
 
 
-def _rows(given: object) -> object:
+def rows_of_text(given: object) -> object:
     """Return rows of numbers from text; return anything else unchanged.
 
     Semicolons separate rows and commas separate numbers.
@@ -282,7 +282,7 @@ def _rectangular(rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 Kernel = Annotated[
     tuple[Row, ...],
-    BeforeValidator(_rows),
+    BeforeValidator(rows_of_text),
     AfterValidator(_rectangular),
     Field(min_length=1, max_length=LONGEST_SIDE),
 ]

@@ -7,6 +7,7 @@ from hypothesis import given
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
+from workers.filters.base import ArrayFilter
 from workers.filters.registry import FILTERS, USUAL, describe, nanoseconds, parse_chain, parse_one
 from workers.operations import FilterChain
 
@@ -41,9 +42,10 @@ def test_alpha_is_copied_and_colours_are_treated_as_if_there_was_none(
     assert np.array_equal(result[:, :, :3], opaque)
 
 
-def test_every_filter_has_kernels() -> None:
+def test_every_filter_has_kernels_or_is_computed_by_torch() -> None:
     for name in FILTERS:
-        assert all(step.device_passes for step in FilterChain((parse_one(name, {}),)).steps)
+        for step in FilterChain((parse_one(name, {}),)).steps:
+            assert step.device_passes or isinstance(step, ArrayFilter)
 
 
 def test_every_filter_describes_itself_and_its_parameters() -> None:
@@ -161,6 +163,10 @@ WRONG: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("color_matrix", "matrix"): (
         "a list of 12 numbers from -8 to 8 is needed",
         [[1] * 11, [9] * 12, [NAN] * 12, ["1"] * 12, [True] * 12, "1,2,x", 5, None],
+    ),
+    ("fft_filter", "notches"): (
+        "a list of 1 to 16 pairs of numbers from -0.5 to 0.5 is needed",
+        [[0.1, 0.2], [[0.1]], [[0.6, 0]], [[NAN, 0]], [[0, 0]] * 17, "0,0;x,0", None],
     ),
     ("colorize", "black"): (
         "a colour such as ff8800 or f80 is needed",

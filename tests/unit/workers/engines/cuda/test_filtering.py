@@ -131,6 +131,7 @@ def test_images_that_change_size_along_a_chain_have_the_bytes_of_the_specificati
         {"name": "colorize"},
         {"name": "bilateral", "diameter": 3},
         {"name": "noise"},
+        {"name": "fft_filter", "kind": "notch", "notches": [[0.25, 0.1]]},
     ]
     chain = FilterChain(parse_chain(names))
     sizes = [(41, 30), (64, 64), (50, 77), (9, 8)]
