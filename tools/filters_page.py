@@ -24,10 +24,12 @@ ALPHA = {
     "plane": "filtered as one more plane",
     "keep": "",  # the head of the page says that alpha is kept
     "drop": "dropped",
+    "shape": "changes, colours are kept",
     "over": "united with the alpha of the picture",
 }
 RESULT = {
     "colour": "RGB, for grey images too",
+    "alpha": "RGB with alpha",
     "no alpha": "no alpha",
     "turned": "width and height may be swapped",
 }

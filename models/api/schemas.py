@@ -311,10 +311,10 @@ class FilterRecord(BaseModel):
     alpha: str = Field(
         description="point: colours only; premul: colour times alpha is filtered; plane: alpha is "
         "one more plane; keep: alpha is copied; drop: the result is opaque; over: united with that "
-        "of a picture"
+        "of a picture; shape: alpha changes, colours are copied"
     )
     border: str | None = Field(description="what lies outside the image; a parameter may say so")
-    result_shape: Literal["same", "colour", "no alpha", "turned", "resized"]
+    result_shape: Literal["same", "colour", "alpha", "no alpha", "turned", "resized"]
     tolerance: str = Field(description="distance from the reference implementation")
     example: dict[str, Any] = Field(description="one entry of `ops`")
     spec_version: int = Field(description="raised when a filter gives other bytes")

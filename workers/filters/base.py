@@ -89,9 +89,10 @@ class Filter(BaseModel):
     - `example`: a valid request for this filter, which documents it and draws its thumbnail.
     - `alpha_rule`: "point" filters colours without regard to alpha, "premul" filters colour times
       alpha, "plane" filters alpha as a further plane, "keep" copies alpha, "drop" removes it,
-      "over" unites it with the alpha of a picture.
+      "over" unites it with the alpha of a picture, "shape" changes alpha and copies colours.
     - `border`: how the pixels outside the image are defined; None if no result depends on them.
-    - `result_shape`: "same", "colour" (grey becomes RGB), "no alpha", "turned", or "resized".
+    - `result_shape`: "same", "colour" (grey becomes RGB), "alpha" (RGBA), "no alpha", "turned",
+      or "resized".
     - `tolerance`: the distance to the reference implementation that the tests enforce, in words.
     - `device_tolerance`: the share of samples that a GPU may return a level off the CPU result.
     - `cpu_bytes_per_pixel`: the bytes of memory that the result and temporary arrays take at a time
@@ -109,7 +110,9 @@ class Filter(BaseModel):
     example: ClassVar[dict[str, Any]]
     alpha_rule: ClassVar[str]
     border: ClassVar[str | None] = None
-    result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned", "resized"]] = "same"
+    result_shape: ClassVar[Literal["same", "colour", "alpha", "no alpha", "turned", "resized"]] = (
+        "same"
+    )
     tolerance: ClassVar[str] = "exact"
     device_tolerance: ClassVar[float] = 0
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
@@ -176,6 +179,8 @@ class Filter(BaseModel):
         height, width, channels = shape
         if self.result_shape == "colour":
             channels = max(channels, 3)
+        elif self.result_shape == "alpha":
+            channels = 4
         elif self.result_shape == "no alpha":
             channels = min(channels, 3)
         return (*self.size_after(height, width), channels)

@@ -18,7 +18,16 @@ from workers.filters.colour import Colorize, ColorMatrix, Grayscale, Hue, Satura
 from workers.filters.edges import Canny, Dog, Laplacian, Prewitt, Scharr, Sobel
 from workers.filters.effects import Noise, Pixelate, Vignette
 from workers.filters.fourier import FftFilter
-from workers.filters.geometry import Composite, Crop, Flip, Pad, Resize, Rotate, Rotate90
+from workers.filters.geometry import (
+    Composite,
+    Crop,
+    Flip,
+    Pad,
+    Resize,
+    Rotate,
+    Rotate90,
+    RoundCorners,
+)
 from workers.filters.histogram import Autocontrast, Clahe, Equalize
 from workers.filters.marks import Overlay, Redact
 from workers.filters.morphological import Morphology
@@ -96,7 +105,7 @@ _CLASSES: tuple[type[Filter], ...] = (
     GaussianBlur, BoxBlur, MotionBlur, Median, Rank, Bilateral, Guided, NlMeans,
     UnsharpMask, Sharpen, Preset, Convolve, Sobel, Scharr, Prewitt, Laplacian, Dog, Canny,
     Morphology, AdaptiveThreshold, Pixelate, Vignette, Noise, FftFilter,
-    Flip, Rotate90, Rotate, Resize, Crop, Pad, Composite,
+    Flip, Rotate90, Rotate, Resize, Crop, Pad, RoundCorners, Composite,
     Redact, Overlay,
 )  # fmt: skip
 """All filters, in the order of the catalogue."""

@@ -324,6 +324,55 @@ def _level(background: str, channels: int) -> Pixels:
     return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
 
 
+class RoundCorners(Filter):
+    """Make the corners transparent outside of quarter circles; the result has alpha."""
+
+    name: Literal["round_corners"] = "round_corners"
+    radius: int = number(
+        16, 1, 32_768, "px", "radius of the circles; at most half of the shorter side is used"
+    )
+
+    example: ClassVar = {"name": "round_corners", "radius": 30}
+    alpha_rule: ClassVar = "shape"
+    cpu_bytes_per_pixel: ClassVar = (7, 7)
+    result_shape: ClassVar = "alpha"
+    passes: ClassVar = (Pass("round_corners"),)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return uint8 (H, W, 4): alpha · n / 64 to the nearest, halves up.
+
+        n of 8 × 8 places of a pixel, in the middles of its squares, lie inside the circle of their
+        corner or on it; away from corners all do.
+        """
+        height, width, channels = pixels.shape
+        result = np.empty((height, width, 4), np.uint8)
+        result[:, :, :3] = pixels[:, :, :3]
+        result[:, :, 3] = pixels[:, :, 3] if channels == 4 else 255
+        radius = self._used(pixels.shape)
+        # Places are odd numbers of sixteenths of a pixel from the middle of the circle.
+        squares = np.arange(16 * radius - 1, 0, -2, dtype=np.int64) ** 2
+        for row in range(radius):
+            stop_if_late()
+            beside = (16 * radius) ** 2 - squares[8 * row : 8 * row + 8, None]
+            inside = (squares <= beside).reshape(8, radius, 8).sum((0, 2), dtype=np.int64)
+            for line in (row, height - 1 - row):
+                for alpha in (result[line, :radius, 3], result[line, ::-1][:radius, 3]):
+                    alpha[:] = (alpha * inside + 32) // 64
+        return result
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Return the radius that is used, int32."""
+        return struct.pack("<i", self._used(shape))
+
+    def device_scratch(self, _shape: Shape) -> int:
+        """Return 0 bytes: the kernel counts for each pixel."""
+        return 0
+
+    def _used(self, shape: Shape) -> int:
+        """Return the radius, at most half of the shorter side."""
+        return min(self.radius, min(shape[:2]) // 2)
+
+
 class Composite(Filter):
     """Lay the image over a colour that shows where it is transparent; the result is opaque."""
 

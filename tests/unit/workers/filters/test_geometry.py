@@ -148,6 +148,24 @@ def test_a_background_of_a_rotation_keeps_its_opacity() -> None:
     assert found[0, 0].tolist() == [255, 135, 0, 128]  # 136 · 128 / 255 is rounded to a byte
 
 
+@given(images(), st.integers(1, 20))
+def test_round_corners_keep_the_share_of_alpha_inside_their_circles(
+    pixels: Pixels, radius: int
+) -> None:
+    height, width, channels = pixels.shape
+    radius = min(radius, height // 2, width // 2)
+    y, x = (np.mgrid[: 8 * height, : 8 * width] + 0.5) / 8
+    beyond = [
+        np.maximum(radius - np.minimum(at, side - at), 0) for at, side in ((y, height), (x, width))
+    ]
+    inside = np.hypot(*beyond) <= radius
+    share = inside.reshape(height, 8, width, 8).mean((1, 3))
+    found = run("round_corners", pixels, radius=max(radius, 1))
+    alpha = pixels[..., 3] if channels == 4 else 255
+    assert np.array_equal(found[..., 3], np.floor(alpha * share + 0.5))
+    assert (found[..., :3] == pixels[..., :3]).all()
+
+
 @given(images(), st.data())
 def test_crop_is_a_slice(pixels: Pixels, data: st.DataObject) -> None:
     height, width = pixels.shape[:2]

@@ -53,7 +53,7 @@ def test_every_filter_describes_itself_and_its_parameters() -> None:
         shown = describe(FILTERS[name])
         assert shown["name"] == name
         assert shown["description"].endswith(".")
-        assert shown["alpha"] in ("point", "premul", "plane", "keep", "drop", "over")
+        assert shown["alpha"] in ("point", "premul", "plane", "keep", "drop", "over", "shape")
         for parameter in shown["parameters"].values():
             assert parameter["description"]
             assert "default" in parameter

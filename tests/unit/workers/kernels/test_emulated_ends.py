@@ -140,6 +140,7 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
         drawn((64, 20, 3), (65, 65, 4), (13, 64, 4), (1, 5, 1)),
         every(degrees=[-270, 90, 180, 0.7, 45], expand=[True, False], background=["ff880080"]),
     ),
+    ("round_corners", drawn(*TILES), every(radius=[1, 2, 31, 32_768])),
     ("canny", drawn((50, 90, 1), (50, 90, 4)), every(sigma=[0, 0.8, 1.4, 30], low=[10, 90, 400])),
     (
         "canny",
