@@ -61,8 +61,9 @@ def filter_array(source: Path, target: Path, chain: FilterChain, *, replaces: bo
     try:
         with unfinished(target, replace=replaces) as temporary:
             np.lib.format.open_memmap(temporary, "w+", dtype, after)
-            with temporary.open("r+b") as file:  # a full disk would kill a process that writes
-                os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
+            if hasattr(os, "posix_fallocate"):  # a full disk would kill a process that writes
+                with temporary.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
             for top in range(0, shape[0], SIDE):
                 rows, made = _mapped(source), np.lib.format.open_memmap(temporary, "r+")
                 for left in range(0, shape[1], SIDE):
