@@ -64,7 +64,7 @@ CURL = "curl localhost:8000/filter -F files=@photo.jpg -o filtered.jpg"
 
 def page() -> str:
     """Return the whole page as Markdown."""
-    names = ", ".join(f"[{name}](#{name})" for name in FILTERS)
+    names = ", ".join(FILTERS)
     return "\n".join([HEAD.format(curl=CURL), names, "", *(section(name) for name in FILTERS)])
 
 

@@ -232,6 +232,7 @@ _SLOW: dict[str, Callable[[Any], float]] = {
     "dog": lambda f: 6 + 0.9 * (f.sigma1 + f.sigma2),
     "noise": lambda _: 9.0,
     "fft_filter": lambda _: 150.0,
+    "round_corners": lambda f: min(90.0, 10 + 0.15 * f.radius),
     "rotate": lambda f: 160.0 if f.method == "bicubic" else 60.0,
 }
 

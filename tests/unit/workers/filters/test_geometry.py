@@ -18,12 +18,7 @@ from workers.filters.interruption import ending_at
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import FilterChain
 
-METHODS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
+METHODS = {name: Image.Resampling[name.upper()] for name in resampling._METHODS}
 SIDES = st.integers(1, 60)
 
 
@@ -80,9 +75,7 @@ def test_minimum_sizes_are_pillow_s_cover(pixels: Pixels, width: int, height: in
 @given(images(), SIDES, SIDES)
 def test_resize_to_contain_is_pillow_s(pixels: Pixels, width: int, height: int) -> None:
     found = run("resize", pixels, width=width, height=height)
-    assert found.shape[0] == height or found.shape[1] == width
-    assert found.shape[0] <= height
-    assert found.shape[1] <= width
+    assert max(found.shape[0] - height, found.shape[1] - width) == 0
     expected = ImageOps.contain(pillow(pixels), (width, height), Image.Resampling.BILINEAR)
     assume(min(expected.size) > 0)
     assert np.array_equal(found, np.asarray(expected).reshape(found.shape))
