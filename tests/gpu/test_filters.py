@@ -20,6 +20,17 @@ def test_a_filter_gives_the_bytes_of_its_specification(run: Run, name: str) -> N
     assert found.most_off <= (1 if tolerance else 0), found.where
 
 
+@pytest.mark.parametrize("shape", ["ideal", "gaussian", "butterworth"])
+def test_notches_are_within_a_level_also_where_halves_are_frequent(run: Run, shape: str) -> None:
+    chosen = {"kind": "notch", "shape": shape, "cutoff": 0.1, "notches": [[0.5, 0.5], [0.1, 0.2]]}
+    chain = FilterChain((parse_one("fft_filter", chosen),))
+    pixels = noise(127, 130, 4)
+    pixels[..., 0] = np.add.outer(np.arange(127), np.arange(130)) % 2 * 255
+    (found,) = run(chain, [Image(pixels)]).values
+    assert isinstance(found, Image)
+    assert np.abs(found.pixels.astype(np.int16) - specified(chain, pixels)).max() <= 1
+
+
 def test_runs_of_tables_give_the_bytes_of_their_filters_one_by_one(run: Run) -> None:
     names = [["invert", "gamma", "posterize"], ["solarize"], ["levels", "brightness"]]
     chains = [
